@@ -1,1 +1,1 @@
-"""Figures beside a floor that is measured in the same run: `make bench`."""
+"""Benchmarks, each compared with a floor measured in the same run: `make bench`."""

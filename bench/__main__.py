@@ -16,7 +16,7 @@ _HEADERS = ("measure", "ours", "floor", "ratio", "goal", "reached")
 
 
 def main() -> int:
-    """Measure, print a table, and write the same as JSON where asked to."""
+    """Measure, print a table, and write it as JSON if requested."""
     modules = _benchmarks()
     arguments = _parse(list(modules))
     figures: list[Measurement] = []
@@ -39,7 +39,9 @@ def _benchmarks() -> dict[str, ModuleType]:
 
 
 def _parse(names: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Figures beside a floor of the same run.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Benchmarks compared with a floor from the same run."
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(names)}; all by default")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller data")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What a turn of the agent costs, beside a bare client that sends the same requests to the same server."""
+"""Cost of an agent turn, compared with a bare client that sends the same requests to the same server."""
 
 import asyncio
 import gc
@@ -83,7 +83,7 @@ async def _first_word_figure(ours: Turns, bare: BareClient, bodies: list[bytes],
     await ours.prepare(turns)
     pairs = [(await ours.take() * 1000, await bare.send(bodies) * 1000) for _ in range(turns)]
     taken, floor = (median(column) for column in zip(*pairs, strict=True))
-    print(f"first word {taken:.2f} ms behind the turn's beginning; bare, first byte after {floor:.2f} ms", flush=True)
+    print(f"first word {taken:.2f} ms after the start of the turn; bare, first byte after {floor:.2f} ms", flush=True)
     return Measurement("first word passed on later", median(one - other for one, other in pairs), "ms", 1.5)
 
 

@@ -1,4 +1,4 @@
-"""The least that a turn can cost: a bare HTTP client that sends the same bodies and reads the replies, no more."""
+"""Floor for a turn: a bare HTTP client that only sends the same bodies and reads the replies."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -27,7 +27,7 @@ class BareClient:
         await self._http.__aexit__(kind, error, trace)
 
     async def send(self, bodies: Sequence[bytes]) -> float:
-        """Send requests one behind the other and return the seconds until the first bytes of the last reply."""
+        """Send requests one after the other and return the seconds until the first bytes of the last reply."""
         first = 0.0
         for body in bodies:
             began = perf_counter()

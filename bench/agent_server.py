@@ -1,7 +1,7 @@
-"""The model of the benchmarks in a process of its own: ``python -m bench.agent_server`` prints its address.
+"""Model server of the benchmarks, in its own process: ``python -m bench.agent_server`` prints its address.
 
 The name of the model says what it does: ``words`` answers at once, ``ten-at-once`` asks for ten tool calls in one
-reply and ``ten-in-turn`` for ten one behind the other, before they answer; ``slow`` takes minutes for its words and
+reply and ``ten-in-turn`` for ten one after the other, before they answer; ``slow`` takes minutes for its words and
 ``two-seconds`` two. ``mixed`` answers at once, or with 30 MB where it is asked to be long.
 """
 
@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from talaria.testing.model_server import Answer, Ask, Instant, ModelServer, Received, Say
 
 CALLS = 10
-_WORDS = Instant("The quick brown fox jumps over the lazy dog, again and again and again. " * 4, chunks=50)
+_WORDS = Instant("The quick brown fox jumps over the lazy dog, over and over and over. " * 4, chunks=50)
 
 _SLOW = Say("The slow brown fox walks on and on. " * 200, chunks=600, pause=0.2)
 _TWO_SECONDS = Say("The brown fox takes two seconds. " * 5 + "This is the end.", chunks=9, pause=0.25)
-_LONG = Say("The fox goes on and on, and nobody stops it.\n" * 700_000, chunks=2_000)
+_LONG = Say("The fox runs on and on, and nobody stops it.\n" * 700_000, chunks=2_000)
 
 
 def answer(received: Received) -> Answer:

@@ -1,5 +1,6 @@
 """Whole turns of an agent with the default tools: real store, real provider, a model at the far end of a socket."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -21,15 +22,14 @@ from talaria.contracts.models import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
-from talaria.contracts.turn_log import TurnLog
-from talaria.core.events import TextAdded, TurnAnswered, TurnEnd, TurnEvent
+from talaria.core.events import TextAdded, TurnAnswered, TurnBegan, TurnEvent
 from talaria.core.ids import SessionId, new_id, new_session_id
 from talaria.core.messages import Message, Text
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.runtime.inbox import add_to_inbox
-from talaria.runtime.turns import run_pending_turns
+from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.sessions.summaries import StoredHistory
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profile, Profiles
@@ -96,14 +96,20 @@ class Turns:
         agent, times = self._agent(session_id), list[float]()
 
         def emit(event: TurnEvent) -> None:
-            if isinstance(event, TextAdded) and len(times) == 1:
+            if isinstance(event, TurnBegan if not times else TextAdded) and len(times) < 2:
                 times.append(perf_counter())
 
-        async def take_turn(turn: TurnLog) -> TurnEnd:
-            times.append(perf_counter())
-            return await agent.take_turn(turn, self._around(emit))
-
-        end = await run_pending_turns(self._store, session_id, take_turn)
+        async with asyncio.TaskGroup() as jobs:
+            runner = SessionRunner(
+                self._store,
+                session_id,
+                agent,
+                self._around(emit),
+                jobs,
+                auxiliary=Auxiliary(self._calls),
+                options=RunnerOptions(titled=False),
+            )
+            end = await runner.run_pending_turns()
         assert isinstance(end, TurnAnswered), end
         return times[1] - times[0]
 

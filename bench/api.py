@@ -1,6 +1,6 @@
 """The API server: requests a second, latency at 1, 8 and 64 in flight, memory, and lists while turns run.
 
-The model answers at once and has a process of its own, as have the clients. Beside it a bare ASGI application streams
+The model answers at once and has its own process, as have the clients. For comparison, a bare ASGI application streams
 the same bytes. Every request is a new conversation, which is the most that a client can ask for. The goals are ratios
 to Hermes, measured on the same kind of machine: 50 times its 4.7 requests a second at 64 in flight, a twentieth of its
 311 ms at 1, half of its 244 MB after 1,000 conversations. With ``--peer`` it is measured in the same run.
@@ -35,7 +35,7 @@ def run(quick: bool) -> list[Measurement]:
 
 
 def run_beside_peer(quick: bool) -> list[Measurement]:
-    """Measure another agent's server under the same load as well, installed if it is not yet; takes minutes."""
+    """Also measure Hermes under the same load, after installing it if needed; takes minutes."""
     return [*run(quick), *asyncio.run(api_peer.compared(quick))]
 
 

@@ -62,16 +62,14 @@ async def _run(quick: bool) -> list[Measurement]:
             closed = await _closed(server, _HALF_OPEN)
         few = await _with_few_files(model, looks)
     return [
-        Measurement(f"/health p50 beside {_HALF_OPEN} half-open connections", beside_half_open, "ms", _SLOWER, alone),
-        Measurement(
-            "/health p50 beside 4 endless heads, sent again and again", beside_endless, "ms", _SLOWER * 5, alone
-        ),
+        Measurement(f"/health p50 with {_HALF_OPEN} half-open connections", beside_half_open, "ms", _SLOWER, alone),
+        Measurement("/health p50 with 4 endless heads, sent repeatedly", beside_endless, "ms", _SLOWER * 5, alone),
         Measurement(
             f"bytes taken of a header of {_LARGE // 1_000_000} MB", sent / 1_000_000, "MB", _LARGE / 10_000_000
         ),
         Measurement("memory for it", grown, "MB", _GROWN),
         Measurement(f"until {_HALF_OPEN} half-open connections are closed", closed, "s", 20),
-        Measurement(f"/health p50 beside {_FLOOD} half-open, {_FEW_FILES} files", few, "ms", _SLOWER * 5, alone),
+        Measurement(f"/health p50 with {_FLOOD} half-open, {_FEW_FILES} files", few, "ms", _SLOWER * 5, alone),
     ]
 
 

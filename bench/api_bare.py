@@ -1,4 +1,4 @@
-"""The least that a server can do: ``python -m bench.api_bare`` streams the bytes of an answer without any agent.
+"""Floor for a server: ``python -m bench.api_bare`` streams the bytes of an answer without any agent.
 
 It prints its address. The bytes are those of a real answer of ours, in the same pieces.
 """
@@ -14,7 +14,7 @@ import uvicorn
 from talaria.api.completions.outgoing import ChunkEncoder, CompletionCollector
 from talaria.core.events import TextAdded, TurnAnswered
 
-_WORDS = "The quick brown fox jumps over the lazy dog, again and again and again. " * 4
+_WORDS = "The quick brown fox jumps over the lazy dog, over and over and over. " * 4
 _CHUNKS = 50
 
 Message = MutableMapping[str, Any]

@@ -79,7 +79,7 @@ async def compared(quick: bool) -> list[Measurement]:
 
 def _beside(ours: _Measured, peer: _Measured, in_flight: int) -> Iterator[Measurement]:
     """Yield the ratios; those that have no goal of their own are to be better than the peer's, no more."""
-    where = f"{in_flight} in flight, beside hermes"
+    where = f"{in_flight} in flight, vs hermes"
     most = _THROUGHPUT if in_flight == _MOST else 1
     yield Measurement(
         f"whole answers, {where}", ours.rate(in_flight), "req/s", most, peer.rate(in_flight), at_least=True
@@ -92,7 +92,7 @@ def _beside(ours: _Measured, peer: _Measured, in_flight: int) -> Iterator[Measur
 
 
 def _memory(ours: _Measured, peer: _Measured, asked: int) -> Iterator[Measurement]:
-    after = f"memory after {_WARM + asked:,} conversations, beside hermes"
+    after = f"memory after {_WARM + asked:,} conversations, vs hermes"
     yield Measurement(after, ours.memory(), "MB", _MEMORY, peer.memory())
     for name, one in (("ours", ours), ("hermes", peer)):
         yield Measurement(f"memory for each of the last {asked}, {name}", one.grown() / asked * 1000, "kB", _ANY)

@@ -54,7 +54,7 @@ async def _measure(folder: Path, *, waves: int) -> list[Measurement]:
 
 
 async def _wave(network: LoopbackNetwork, wave: int) -> list[float]:
-    """Let somebody write in each of the chats at the same moment; return when each had its full answer."""
+    """Write in each chat at the same moment; return when each had its full answer."""
     began, waits = time(), dict[int, float]()
     for chat in range(_CHATS):
         network.say(f"c{chat}", "hi", sender=f"c{chat}")

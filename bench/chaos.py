@@ -1,4 +1,4 @@
-"""A gateway that is killed again and again while people write to it: is every message answered, once and in order?
+"""A gateway killed repeatedly while people write to it: is every message answered, once and in order?
 
 One process on SQLite, and several workers on one PostgreSQL.
 """
@@ -38,7 +38,7 @@ _REPLY = "re: "
 class Storm:
     """How much is written, in how many chats, and how often the gateway is ended, and how.
 
-    With SIGSTOP a worker is not ended but held up for longer than its leases last, and then let go on. ``workers``
+    With SIGSTOP a worker is not ended but held up for longer than its leases last, and then continued. ``workers``
     serve at once; more than one need a ``server``, the address of a PostgreSQL.
     """
 
@@ -180,7 +180,7 @@ async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) 
 
 
 def _posted(network: LoopbackNetwork) -> list[str]:
-    """Return the replies that were posted; people are also told when a turn has to wait, all in the same words."""
+    """Return the posted replies; notices about waiting turns all have the same text."""
     return [record.text for record in network.posts if record.text.startswith(_REPLY)]
 
 

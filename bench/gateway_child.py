@@ -108,7 +108,7 @@ async def _run(what: str, home: Path) -> None:
         settings = load_settings(profile, environment)
         application = open_application(settings, profile, read_secrets(profile, environment), environment, stack)
         stop = StopSignal()
-        serving = jobs.create_task(serve_gateway(application, stop, beside=False)) if what == "gateway" else None
+        serving = jobs.create_task(serve_gateway(application, stop, as_worker=False)) if what == "gateway" else None
         await _CommandLoop(application, jobs, stack).obey()
         stop.set()
         if serving is not None:

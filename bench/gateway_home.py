@@ -27,7 +27,7 @@ def prepare_home(
 
 
 async def start_gateway(environment: dict[str, str], *words: str) -> asyncio.subprocess.Process:
-    """Start a gateway; whoever does so ends it."""
+    """Start a gateway; the caller ends it."""
     return await asyncio.create_subprocess_exec(
         installed("talaria"), "gateway", "run", *words, env=environment,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,

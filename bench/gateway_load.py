@@ -1,4 +1,4 @@
-"""Five hundred chats at once through a gateway, beside as many conversations of the bare agent, instantly answered."""
+"""Five hundred chats at once through a gateway, compared with as many conversations of the bare agent."""
 
 import asyncio
 from pathlib import Path
@@ -54,7 +54,7 @@ async def _measure(folder: Path, *, waves: int) -> list[Measurement]:
 
 
 async def _wave(network: LoopbackNetwork, first: int) -> Wave:
-    """Let somebody write in each of the chats at the same moment, and wait until all have their answer."""
+    """Write in each chat at the same moment, and wait for all answers."""
     seen, before = len(network.posts), time()
     for number in range(first, first + _CHATS):
         network.say(f"c{number}", "hi", sender=f"c{number}")

@@ -1,4 +1,4 @@
-"""Work in the background of many conversations while their gateway is killed: is each told of each of it, once?"""
+"""Background work of many conversations while their gateway is killed: is every result reported once?"""
 
 import asyncio
 import random
@@ -38,14 +38,14 @@ class Crowd:
 
     @property
     def wanted(self) -> Counter[tuple[str, str]]:
-        """What is to be told, and where: the answer of a task and the end of a process in each chat, once."""
+        """The expected reports: the answer of a task and the end of a process in each chat, once."""
         numbers = range(self.conversations)
         return Counter((f"c{number}", f"{kind}-{number}") for number in numbers for kind in ("answer", "process"))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was told to the agent and what people read: ``missing`` and ``surplus`` compare it with what is wanted."""
+    """Reported results; ``missing`` and ``surplus`` compare them with the expected ones."""
 
     missing: int
     surplus: int
@@ -59,7 +59,7 @@ def run(quick: bool) -> list[Measurement]:
     crowd = Crowd(30 if quick else 100, 3)
     with TemporaryDirectory() as folder:
         outcome = asyncio.run(resume(crowd, Path(folder), seed=1))
-    print(f"{crowd.conversations} conversations were told of all within {outcome.seconds:.1f} s", flush=True)
+    print(f"{crowd.conversations} conversations got all results within {outcome.seconds:.1f} s", flush=True)
     what = f"{crowd.conversations} conversations, {crowd.kills} kills"
     return [
         Measurement(f"{what}: not told", outcome.missing, "", 0),
@@ -102,7 +102,7 @@ async def resume(crowd: Crowd, home: Path, *, seed: int) -> Outcome:
 
 
 async def _moment(kill: int, crowd: Crowd, server: ModelServer, network: LoopbackNetwork, agent: "_Agent") -> None:
-    """Wait for a moment to kill: while all of it is begun, while tasks are at work, while people are told of it.
+    """Wait for a moment to kill: while work starts, while tasks run, while results are reported.
 
     A call that two kills cut off is not run a third time, and it is unknown then whether its task was begun. So the
     second kill waits for the results of all calls that the first one may have cut off.
@@ -158,7 +158,7 @@ def _read(network: LoopbackNetwork) -> Counter[tuple[str, str]]:
 
 
 def _told(tx: Transaction) -> Counter[tuple[str, str]]:
-    """Return what each chat's conversation was told of."""
+    """Return the results that each chat's conversation got."""
     told: Counter[tuple[str, str]] = Counter()
     for session in tx.sessions.find(SessionFilter(limit=None)):
         for binding in tx.bindings.of_session(session.id):
@@ -169,4 +169,4 @@ def _told(tx: Transaction) -> Counter[tuple[str, str]]:
 
 
 def _left(tx: Transaction) -> int:
-    return len([*tx.state.with_prefix("background:"), *tx.state.with_prefix("delegation:"), *tx.completions.waiting()])
+    return len([*tx.delegated_tasks.in_background(), *tx.completions.waiting()])

@@ -1,4 +1,4 @@
-"""What the watcher of handoffs costs a process in which nothing else goes on, beside the same process without it.
+"""Cost of the handoff watcher in an idle process, compared with the same process without it.
 
 ``python -m bench.handoff_watcher with|without ENGINE ADDRESS SECONDS`` is that process.
 """

@@ -61,7 +61,7 @@ async def _measure(rounds: int) -> list[Measurement]:
 async def _measure_hang(
     border: _Border, server: ModelServer, network: LoopbackNetwork, rounds: int
 ) -> list[Measurement]:
-    """Let one chat hang, and ask and stop in others that hang too, or beside it where that is all one can do."""
+    """Let one chat hang, and use `/status` and `/stop` in others that hang too, or in other chats."""
     network.disrupt(*border.faults)
     server.answering(lambda received: Say("ok") if _has_results(received) else border.answer)
     status, stop = [], []

@@ -19,7 +19,7 @@ def run(quick: bool) -> list[Measurement]:
     rounds = 3 if quick else 9
     return [
         Measurement(
-            f"a line of {_LONG} times `{piece}` beside {_SHORT}",
+            f"a line of {_LONG} times `{piece}` vs {_SHORT}",
             _milliseconds(piece * _LONG, rounds),
             "ms",
             1.5 * _LONG / _SHORT,

@@ -51,7 +51,7 @@ async def _measure(folder: Path, *, rounds: int) -> list[Measurement]:
 
 
 async def _questions(network: LoopbackNetwork, first: int, rounds: int) -> list[float]:
-    """Ask in calm chats again and again, and return how long each answer took."""
+    """Ask repeatedly in calm chats, and return how long each answer took."""
     waits = []
     for number in range(first, first + rounds):
         chat = f"calm{number % _OTHERS}"

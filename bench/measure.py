@@ -1,4 +1,4 @@
-"""Measure programs side by side, and say whether a figure reaches its goal."""
+"""Measure programs in one run, and decide whether a measurement reaches its goal."""
 
 import compileall
 import os
@@ -69,7 +69,7 @@ def bytecode_environment() -> dict[str, str]:
 
 
 def installed(script: str) -> str:
-    """Return the path of a command that was installed beside this interpreter."""
+    """Return the path of a command installed next to this interpreter."""
     return str(Path(sys.executable).parent / script)
 
 

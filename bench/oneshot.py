@@ -30,7 +30,7 @@ _FLOORS: Mapping[str, tuple[list[str], float]] = {
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure it beside Python with next to nothing, beside Python with what it needs, and on a large store."""
+    """Compare it with bare Python and with Python plus its imports, and measure it on a large store."""
     with _prepared() as (_, environment):
         _fill_store(Path(environment["TALARIA_HOME"]) / "profiles" / _LARGE / "talaria.db")
         times = time_programs(_programs() | _stores(), rounds=5 if quick else 25, environment=environment)
@@ -39,7 +39,7 @@ def run(quick: bool) -> list[Measurement]:
 
 
 def run_beside_peer(quick: bool) -> list[Measurement]:
-    """Measure the same question to another agent as well, which is installed if it is not yet; takes minutes."""
+    """Also ask Hermes the same question, after installing it if needed; takes minutes."""
     hermes = peer_hermes.install()
     with _prepared() as (url, environment):
         surroundings = environment | peer_hermes.prepare(Path.cwd() / "hermes", url)
@@ -50,8 +50,8 @@ def run_beside_peer(quick: bool) -> list[Measurement]:
     ours, peer = times[_OURS], times[_PEER]
     return [
         *_figures(times),
-        Measurement(f"{_OURS}, CPU, beside {_PEER}", ours.cpu * 1000, "ms", 1 / 20, peer.cpu * 1000),
-        Measurement(f"{_OURS}, wall, beside {_PEER}", ours.wall * 1000, "ms", 1 / 20, peer.wall * 1000),
+        Measurement(f"{_OURS}, CPU, vs {_PEER}", ours.cpu * 1000, "ms", 1 / 20, peer.cpu * 1000),
+        Measurement(f"{_OURS}, wall, vs {_PEER}", ours.wall * 1000, "ms", 1 / 20, peer.wall * 1000),
     ]
 
 
@@ -84,9 +84,9 @@ def _fill_store(file: Path) -> None:
 def _figures(times: Mapping[str, Times]) -> Iterator[Measurement]:
     ours = times[_OURS]
     for name, (_, goal) in _FLOORS.items():
-        yield Measurement(f"{_OURS}, CPU, beside {name}", ours.cpu * 1000, "ms", goal, times[name].cpu * 1000)
+        yield Measurement(f"{_OURS}, CPU, vs {name}", ours.cpu * 1000, "ms", goal, times[name].cpu * 1000)
     name, (_, goal) = next(iter(_FLOORS.items()))
-    yield Measurement(f"{_OURS}, wall, beside {name}", ours.wall * 1000, "ms", goal, times[name].wall * 1000)
+    yield Measurement(f"{_OURS}, wall, vs {name}", ours.wall * 1000, "ms", goal, times[name].wall * 1000)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ _SECONDS_TO_START = 60
 
 
 def install() -> str:
-    """Return the path of its command, having installed it where that was not done before."""
+    """Return the path of its command, after installing it if needed."""
     if not _INSTALLED.exists() or _INSTALLED.read_text() != PACKAGE:
         print(f"Installing {PACKAGE} into {_FOLDER}: 228 MB, a few minutes.", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", _FOLDER], check=True)

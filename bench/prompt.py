@@ -1,4 +1,4 @@
-"""How soon one can type to `talaria`, and how soon a key shows while a reply streams, beside a bare line editor."""
+"""Time until `talaria` accepts input, and until a key shows while a reply streams, vs a bare line editor."""
 
 import asyncio
 import compileall
@@ -59,7 +59,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a key showed behind the prompt, and the longest that a key took in the time after that."""
+    """When a key showed after the prompt, and the longest that a key took in the time after that."""
 
     wall: float
     cpu: float
@@ -75,7 +75,7 @@ def run(quick: bool) -> list[Measurement]:
 
 
 def run_beside_peer(quick: bool) -> list[Measurement]:
-    """Measure the start of another agent's prompt as well; it is installed if it is not yet, which takes minutes."""
+    """Also measure the start of Hermes' prompt, after installing it if needed; takes minutes."""
     hermes = peer_hermes.install()
     with _prepared(5) as (url, programs):
         ours = programs["talaria"]
@@ -86,10 +86,10 @@ def run_beside_peer(quick: bool) -> list[Measurement]:
     return [
         *_start_figures(starts),
         Measurement(
-            "prompt is up, wall, beside hermes", starts["talaria"].wall * 1000, "ms", 0.1, starts["hermes"].wall * 1000
+            "prompt is up, wall, vs hermes", starts["talaria"].wall * 1000, "ms", 0.1, starts["hermes"].wall * 1000
         ),
         Measurement(
-            "prompt is up, CPU, beside hermes", starts["talaria"].cpu * 1000, "ms", 0.1, starts["hermes"].cpu * 1000
+            "prompt is up, CPU, vs hermes", starts["talaria"].cpu * 1000, "ms", 0.1, starts["hermes"].cpu * 1000
         ),
     ]
 
@@ -104,16 +104,16 @@ def _run(measuring: Coroutine[None, None, T]) -> T:
 
 def _start_figures(starts: Mapping[str, Start]) -> Iterator[Measurement]:
     ours, bare = starts["talaria"], starts["bare"]
-    yield Measurement("prompt is up, wall, beside a bare prompt_toolkit", ours.wall * 1000, "ms", 3, bare.wall * 1000)
-    yield Measurement("prompt is up, CPU, beside a bare prompt_toolkit", ours.cpu * 1000, "ms", 3, bare.cpu * 1000)
+    yield Measurement("prompt is up, wall, vs a bare prompt_toolkit", ours.wall * 1000, "ms", 3, bare.wall * 1000)
+    yield Measurement("prompt is up, CPU, vs a bare prompt_toolkit", ours.cpu * 1000, "ms", 3, bare.cpu * 1000)
     yield Measurement("slowest key while the rest is loaded behind the prompt", ours.slowest_key * 1000, "ms", 100)
 
 
 def _echo_figures(echoes: Mapping[str, list[float]]) -> Iterator[Measurement]:
     ours, bare = ([1000 * one for one in echoes[name]] for name in ("talaria", "bare"))
     what = f"key shows while {_TOKENS_PER_SECOND} tokens/s stream"
-    yield Measurement(f"{what}, p50, beside a bare prompt at rest", median(ours), "ms", 5, median(bare))
-    yield Measurement(f"{what}, p99, beside a bare prompt at rest", _p99(ours), "ms", 10, _p99(bare))
+    yield Measurement(f"{what}, p50, vs an idle bare prompt", median(ours), "ms", 5, median(bare))
+    yield Measurement(f"{what}, p99, vs an idle bare prompt", _p99(ours), "ms", 10, _p99(bare))
     yield Measurement(f"{what}, p99", _p99(ours), "ms", 30)
     yield Measurement(f"{what}, worst of {len(ours)} keys", max(ours), "ms", 30)
 
@@ -177,7 +177,7 @@ async def _type_while_it_answers(screen: Screen, program: Prompt, seconds: float
 
 
 async def _type(screen: Screen, program: Prompt, seconds: float) -> list[float]:
-    """Type a character and take it back, again and again, and return how long each of these took to show."""
+    """Type and delete a character repeatedly, and return how long each key took to show."""
     echoes: list[float] = []
     due = perf_counter()
     end = due + seconds
@@ -205,7 +205,7 @@ async def _press(screen: Screen, program: Prompt, *, there: bool) -> float:
 
 
 async def _await_prompt(screen: Screen, program: Prompt) -> None:
-    """Wait until the cursor stands behind the mark, whatever hint follows it."""
+    """Wait until the cursor is after the prompt mark, whatever hint follows it."""
     await screen.wait_until(
         lambda: screen.cursor_line.startswith(program.marks) and screen.cursor.column == 2,
         seconds=60,

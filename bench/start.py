@@ -1,4 +1,4 @@
-"""How long short commands take from their start to their end, beside Python with two modules imported."""
+"""Run time of short commands, compared with Python and two imported modules."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Appends, transcripts, search and size of the embedded store, beside bare SQLite doing the same."""
+"""Appends, transcripts, search and size of the SQLite store, compared with bare SQLite."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Appends to the store and the load of a transcript, each beside bare SQLite."""
+"""Appends to the store and loading a transcript, each compared with bare SQLite."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The least that the work of the store can cost: Python's own sqlite3 on one connection, nothing around it."""
+"""Floor for the store: Python's own sqlite3 on one connection, nothing around it."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from time import perf_counter, time_ns
 import msgspec
 
 from bench.store_text import Example, session_id_of
-from talaria.storage.sqlite.open import MIGRATIONS
+from talaria.storage.sqlite.connection import MIGRATIONS
 from talaria.storage.tables.messages import SEQ_BITS, MessageBody
 from talaria.storage.tables.search_terms import add_separators
 from talaria.storage.tables.snippets import TOKENIZER

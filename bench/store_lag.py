@@ -1,4 +1,4 @@
-"""How late an event loop gets round to its work, beside an idle loop in a process of its own at the same time."""
+"""Lag of an event loop, compared with an idle loop in another process at the same time."""
 
 import asyncio
 import sys

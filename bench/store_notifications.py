@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic, process_time
 
 from bench.measure import Measurement
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.storage.async_store import ThreadedStore
 from talaria.storage.postgres.open import PostgresOptions, open_postgres_store
 from talaria.storage.sqlite.open import SqliteOptions
@@ -21,6 +22,7 @@ from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.postgres import PostgresServer, find_postgres
 
 NAME = "store_notifications"
+NUMBER = NamedValue("bench_number", int)
 _TOPICS = ("inbox", "outbox", "approvals")
 _NEVER = 3600.0
 _LONGEST_PAUSE = 0.1
@@ -58,7 +60,7 @@ async def _waits(engine: str, address: str, rounds: int) -> list[float]:
         for number in range(rounds):
             await asyncio.sleep(chance.uniform(0, _LONGEST_PAUSE))
             begun = monotonic()
-            await store.write(lambda tx, number=number: (tx.state.put("number", str(number)), tx.notify(_TOPICS[0])))  # type: ignore[misc]
+            await store.write(lambda tx, number=number: (NUMBER.write(tx, SINGLE, number), tx.notify(_TOPICS[0])))  # type: ignore[misc]
             committed = monotonic()
             while (woken := float(await told.readline())) < begun:
                 pass

@@ -1,4 +1,4 @@
-"""The same appends and searches on PostgreSQL, told as they are: there is no floor and no goal."""
+"""The same appends and searches on PostgreSQL, without a floor or goal."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Search in many messages beside a bare FTS5 query, on files that are built once and kept in .bench/."""
+"""Search in many messages, compared with a bare FTS5 query; the files are built once and cached in .bench/."""
 
 import hashlib
 import inspect
@@ -17,7 +17,8 @@ from bench.store_floor import BareSearch
 from bench.store_text import Example, Writer, chinese_words, session_id_of
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.search import SearchQuery
-from talaria.storage.sqlite.open import MIGRATIONS, open_sqlite
+from talaria.storage.sqlite.connection import MIGRATIONS
+from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.tables.search_terms import add_separators
 
 KEPT = Path(__file__).parent.parent / ".bench"

@@ -1,4 +1,4 @@
-"""Messages that look like a person's: words by Zipf's law, some Chinese, always the same for the same seed."""
+"""Realistic messages: words by Zipf's law, some Chinese, always the same for the same seed."""
 
 import random
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How soon the end of a background process is told in its chat, and what watching many that do nothing costs."""
+"""Delay until the end of a background process is reported in its chat, and the cost of watching many idle ones."""
 
 import asyncio
 import subprocess
@@ -104,7 +104,7 @@ async def _idle(count: int, seconds: int) -> list[Measurement]:
     label = f"watching {count:,} processes that do nothing, for a line and for their end"
     return [
         Measurement(label, watching - bare, "% of a core", 1.0),
-        Measurement("the whole gateway beside them", watching, "% of a core", 1.5),
+        Measurement("the whole gateway, for comparison", watching, "% of a core", 1.5),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Draw the picture of the terminal chat for the documents: a real run, with a scripted model."""
+"""Draw the image of the terminal chat for the documentation: a real run with a scripted model."""
 
 import argparse
 import asyncio
@@ -33,8 +33,8 @@ ANSWERS = (
     Say(calls=[Ask("read_file", {"path": "tides.py"})], usage=Tokens(input=5210, output=48)),
     Say(
         """\
-It counts with half a **solar** day, but tides follow the moon: from one high tide to the next it takes *12 h 25 min*.
-That is why `next_high_tide` is 50 minutes early after a day.
+It adds half a **solar** day, but tides follow the moon: two high tides are *12 h 25 min* apart. So `next_high_tide` is
+50 minutes early after a day.
 
 ```python
 LUNAR_DAY = timedelta(hours=24, minutes=50)
@@ -46,18 +46,18 @@ def next_high_tide(last: datetime) -> datetime:
 - Saint-Malo: **08:07**, not 07:42
 - the error grows by 25 minutes with each tide
 
-Shall I change the file?
+Should I change the file?
 """,
         usage=Tokens(input=212, output=164, cache_read=5258),
     ),
-    Say("Tides that come too early"),
+    Say("Early tides"),
 )
 FIRST_VISIT = (("wait", "talaria setup"),)  # a welcome, which is given once
 SECOND_VISIT = (
     ("wait", PROMPT),
-    ("type", "Why are the tides of tides.py too early?"),
+    ("type", "Why are the times in tides.py too early?"),
     ("press", "enter"),
-    ("wait", "Shall I change the file?"),
+    ("wait", "Should I change the file?"),
     ("rest", STILL_SECONDS),
 )
 

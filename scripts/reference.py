@@ -32,7 +32,7 @@ def main() -> int:
     check = parser.parse_args().check
     drifted = [path for path, generate in REFERENCES if not _settle(ROOT / path, generate(), check=check)]
     for path in drifted:
-        print(f"{path} differs from what the program says; `make docs` writes it anew.", file=sys.stderr)
+        print(f"{path} is out of date; run `make docs`.", file=sys.stderr)
     return 1 if drifted else 0
 
 

@@ -212,7 +212,7 @@ class Stage:
             settings = load_settings(self.profile, environment)
             secrets = read_secrets(self.profile, environment)
             self.application = open_application(settings, self.profile, secrets, environment, stack)
-            tasks.create_task(serve_gateway(self.application, stop, beside=False))
+            tasks.create_task(serve_gateway(self.application, stop, as_worker=False))
             try:
                 yield
             finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
@@ -29,7 +30,6 @@ from talaria.providers.http.timeouts import Timeouts
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.runtime.inbox import add_to_inbox
-from talaria.runtime.turns import run_pending_turns
 from talaria.sessions.summaries import StoredHistory
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer

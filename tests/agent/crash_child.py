@@ -39,7 +39,7 @@ class Journal:
         sys.stdout.flush()
         if arguments.word == self._doom:
             await asyncio.Event().wait()
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # real time: a tool takes some time
         os.write(self._file, f"end {arguments.word}\n".encode())
         return f"did {arguments.word}"
 

@@ -54,7 +54,7 @@ class Chain:
         worker = await self.start(doom=word)
         while await _line(worker) != word:
             pass
-        await asyncio.sleep(moment)
+        await asyncio.sleep(moment)  # real time: the kill comes at a random moment
         worker.kill()
         await worker.wait()
 
@@ -64,7 +64,7 @@ class Chain:
         for _ in range(calls):
             if (await _line(worker)).startswith("Turn"):
                 break
-        await asyncio.sleep(moment)
+        await asyncio.sleep(moment)  # real time: the kill comes at a random moment
         if worker.returncode is None:
             worker.kill()
         return await worker.wait() != 0

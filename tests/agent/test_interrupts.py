@@ -27,6 +27,7 @@ from talaria.core.messages import ToolCall, ToolResult
 from talaria.runtime.questions import Questions
 from talaria.sessions.summaries import read_summary
 from talaria.testing.model_server import Ask, Fail, Say, Silence, context_too_long
+from talaria.testing.wait import LIMIT
 from talaria.tools.clarify import Clarify
 from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.processes import Processes
@@ -65,7 +66,7 @@ class Ear:
 async def stop_at(shop: Workshop, kind: type[object], *tools: Tool, **around: Any) -> None:
     """Stop a turn as soon as an event of this kind has been heard."""
     ear = Ear(shop, kind)
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         turn = _begin(group, shop, ear, *tools, **around)
         await ear.wait()
         await _stop(shop, turn)
@@ -73,7 +74,7 @@ async def stop_at(shop: Workshop, kind: type[object], *tools: Tool, **around: An
 
 async def stop_at_call(shop: Workshop, number: int) -> None:
     """Stop a turn as soon as so many model calls have arrived."""
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         turn = _begin(group, shop, Ear(shop))
         await shop.server.arrived(number)
         await _stop(shop, turn)
@@ -174,7 +175,7 @@ async def test_a_question_that_nobody_answered_is_withdrawn(shop: Workshop) -> N
     ear = Ear(shop, QuestionAsked)
     questions = Questions(ear.hear)
     shop.server.script(Say(calls=[Ask("clarify", {"question": "Which one?"})]))
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         turn = _begin(group, shop, ear, Clarify(), person=questions)
         await ear.wait()
         assert questions.waiting
@@ -215,7 +216,7 @@ async def _stop_within(shop: Workshop, kind: type[object]) -> None:
         if isinstance(event, kind):
             turns[0].cancel()
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         turns.append(_begin(group, shop, Ear(shop), Echo(), publish=hear))
         with contextlib.suppress(asyncio.CancelledError):
             await turns[0]

@@ -50,6 +50,7 @@ from talaria.testing.model_server import (
     overloaded,
     refused,
 )
+from talaria.testing.wait import LIMIT
 
 HASTY = RetryPolicy(first_wait=timedelta(milliseconds=2), longest_wait=timedelta(milliseconds=20))
 HALF = Say("These are some words. And this is the end.")
@@ -201,7 +202,7 @@ async def test_closing_a_call_closes_the_connection(provider: Provider, server: 
     server.script(Silence(after=1))
     async with aclosing(chain(provider).reply(request())) as events:
         await anext(events)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         await server.gone(1)
 
 
@@ -212,7 +213,7 @@ async def test_cancelling_a_call_closes_the_connection_and_is_no_error_of_the_pr
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.03):
             await ask(chain(provider, "first", "second"))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         await server.gone(1)
     assert models_asked(server) == ["first"]
 

@@ -13,6 +13,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agent.agent_fixture import QUICK, Allow, Echo, Nobody
+from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
@@ -32,7 +33,6 @@ from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.runtime.inbox import add_to_inbox
-from talaria.runtime.turns import run_pending_turns
 from talaria.sessions.prompt_prefix import PREFIX_BREAK, Prefix, choose_prefix, read_prefix, save_prefix
 from talaria.sessions.summaries import StoredHistory
 from talaria.storage.sqlite.open import SqliteOptions

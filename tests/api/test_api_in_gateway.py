@@ -51,7 +51,7 @@ async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> Asy
 
         await until(lives)
         http.headers["authorization"] = f"Bearer {server.key}"
-        await network.until(lambda: network.receivers == 1, seconds=PATIENCE)
+        await network.until(lambda: network.receivers == 1)
         yield http
 
 
@@ -68,7 +68,7 @@ async def test_a_conversation_moves_from_the_api_to_a_chat(
     port = _free_port()
     async with _gateway(_program(tmp_path, model, network, port), network, port) as http:
         network.say("chat-1", "Hello")
-        await network.until(lambda: len(network.shown("chat-1")) >= 1, seconds=PATIENCE)
+        await network.until(lambda: len(network.shown("chat-1")) >= 1)
         body = {"messages": [{"role": "user", "content": "Remember the number 7."}]}
         session = (await http.post("/v1/chat/completions", json=body)).headers["x-talaria-session-id"]
         moved = await http.post(f"/v1/sessions/{session}/move", json={"to": "loopback:chat-1"})
@@ -100,7 +100,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
     model.answering(answer)
     async with _gateway(_program(tmp_path, model, network, port), network, port) as http, asyncio.TaskGroup() as group:
         network.say("chat-1", "Hello")
-        await network.until(lambda: len(network.shown("chat-1")) >= 1, seconds=PATIENCE)
+        await network.until(lambda: len(network.shown("chat-1")) >= 1)
         body = {"input": "Go.", "messages": [{"role": "user", "content": "Go."}]}
         asking = group.create_task(http.post(path, json=body))
         await asked.wait()
@@ -113,7 +113,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
         _, chat, *thread = moved["place"].split(":")
         there = Address("loopback", chat, "private", *thread)
         going_on.set()
-        await network.until(lambda: "re: Go." in network.shown(chat, *thread), seconds=PATIENCE)
+        await network.until(lambda: "re: Go." in network.shown(chat, *thread))
         answered = await asking
         assert answered.is_success
         if path == "/v1/runs":
@@ -122,7 +122,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
         else:
             assert "re: Go." in answered.text
         network.say(there, "And now?")
-        await network.until(lambda: network.shown(chat, *thread)[-1] == "re: And now?", seconds=PATIENCE)
+        await network.until(lambda: network.shown(chat, *thread)[-1] == "re: And now?")
         assert network.shown(chat, *thread).count("re: Go.") == 1
         named = {"x-talaria-session-id": session["id"]}
 
@@ -146,5 +146,5 @@ async def test_runs_and_chats_go_on_beside_each_other(
         heard = await follow(http, f"/v1/runs/{run['id']}/events")
         assert [one.data["text"] for one in heard if one.name == "message.completed"] == ["Started.", "Finished."]
         network.say("chat-1", "Hello")
-        await network.until(lambda: network.shown("chat-1") == ["ok"], seconds=PATIENCE)
+        await network.until(lambda: network.shown("chat-1") == ["ok"])
         assert network.posts

@@ -11,7 +11,7 @@ from tests.runtime.delegation.delegating_model import Company, hand_on
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
-_NOTE = "Nothing can be told later here"
+_NOTE = "Background tasks can't report here"
 _GOES_ON = "is running in the background"
 _DONE = "This message is automatic, not from the person. Your background work reports:"
 _CHAT = {"messages": [{"role": "user", "content": "go"}]}

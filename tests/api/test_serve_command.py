@@ -218,7 +218,7 @@ def test_keys_are_created_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     assert token not in table
     assert program.run("api-keys", "revoke", "laptop").code == 0
     gone = program.run("api-keys", "revoke", "laptop")
-    assert (gone.code, "There is no key `laptop`" in gone.err) == (1, True)
+    assert (gone.code, "No key is called `laptop`" in gone.err) == (1, True)
     assert json.loads(program.run("api-keys", "list", "--json").out) == []
     assert program.run("api-keys", "create", "x", "--scope", "everything").code == 2
 
@@ -240,7 +240,7 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
 
             async def told() -> str:
                 status = await talk(program, "gateway", "status", "--json")
-                return status.out if "The API is not served" in status.out else ""
+                return status.out if "The API isn't served" in status.out else ""
 
             assert f":{port} (" in await until(told)
         finally:

@@ -78,7 +78,7 @@ class Gateway:
 
         self.network.say(place, text, sender=sender, at=at)
         if wanted:
-            await self.network.until(lambda: re.search(wanted, shown()) is not None, SECONDS)
+            await self.network.until(lambda: re.search(wanted, shown()) is not None)
         else:  # what arrives later is answered, so this was decided upon
             await self.replies("and now?", place="ann", sender="ann", wanted="re: and now")
         return shown()
@@ -89,7 +89,7 @@ async def gateway(home: Path, settings: str = "") -> AsyncIterator[Gateway]:
     async with LoopbackNetwork() as network, process(home, BASE.format(address=network.address) + settings) as here:
         stop, chats = StopSignal(), Gateway(here, network)
         here.server.answering(chats.answer)
-        serving = here.jobs.create_task(here.application.serve_gateway(stop, beside=True))
+        serving = here.jobs.create_task(here.application.serve_gateway(stop, as_worker=True))
         try:
             yield chats
         finally:
@@ -161,9 +161,9 @@ async def _progress(chats: Gateway) -> object:
     chats.released.clear()
     chats.network.say("bob", "LOOK and HOLD", sender="bob")
     if manner.streaming and manner.progress != "off":
-        await chats.network.until(shown, SECONDS)
+        await chats.network.until(shown)
     chats.released.set()
-    await chats.network.until(lambda: any("re: LOOK" in text for text in chats.network.shown("bob")[-1:]), SECONDS)
+    await chats.network.until(lambda: any("re: LOOK" in text for text in chats.network.shown("bob")[-1:]))
     return shown()
 
 
@@ -182,7 +182,7 @@ async def _asked_with(chats: Gateway, file: Attachment, data: bytes) -> str:
     known = len(chats.network.shown("bob"))
     chats.here.server.received.clear()
     chats.network.say_with_file("bob", file, data, sender="bob")
-    await chats.network.until(lambda: len(chats.network.shown("bob")) > known, SECONDS)
+    await chats.network.until(lambda: len(chats.network.shown("bob")) > known)
     return " ".join(one.question for one in chats.here.server.received)
 
 
@@ -230,7 +230,7 @@ async def _speaks(chats: Gateway) -> object:
     await chats.replies("hello", wanted=REPLY)
     voice = chats.here.application.settings.voice
     if voice.speak == "always" and "OggS" in voice.speak_command:
-        await chats.network.until(lambda: any(post.files for post in chats.network.posts), SECONDS)
+        await chats.network.until(lambda: any(post.files for post in chats.network.posts))
     return any(post.files for post in chats.network.posts)
 
 

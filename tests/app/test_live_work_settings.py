@@ -48,7 +48,7 @@ async def _turn_seconds(here: Process, chat: OpenSession) -> object:
 
 
 async def _delegated(here: Process, chat: OpenSession) -> object:
-    return (await result_of(here, chat, "delegate_task", TASKS)).partition(" tasks can be handed on")[0]
+    return (await result_of(here, chat, "delegate_task", TASKS)).partition(" tasks can be delegated")[0]
 
 
 async def _models_of_children(here: Process, chat: OpenSession) -> object:

@@ -125,5 +125,5 @@ def test_lines_that_cannot_be_written_are_counted_and_disturb_nobody(
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         log.info("four")
         one, lost, four = lines()
-    assert ("one" in one, "2 earlier lines could not be written" in lost, "four" in four) == (True,) * 3
+    assert ("one" in one, "2 earlier lines couldn't be written" in lost, "four" in four) == (True,) * 3
     assert capsys.readouterr().err == ""

@@ -68,7 +68,7 @@ async def test_store_that_another_process_uses_is_not_taken_for_an_unclean_end(
     profile: Profile, settings: Settings
 ) -> None:
     first, _ = open_store(settings, profile)
-    await first.write(lambda tx: tx.state.put("key", "value"))
+    await first.write(lambda tx: tx.named_values.put("test", "key", "value"))
     assert _log(profile).stat().st_size > 0
     second, _ = open_store(settings, profile)
     await second.close()
@@ -128,7 +128,7 @@ def _all_messages(tx: Transaction) -> list[StoredMessage]:
 def _end_uncleanly(file: Path) -> None:
     """Leave a store as a process that is killed does, with a log next to it."""
     database = open_sqlite(file)
-    database.write(lambda tx: tx.state.put("last", "words"))
+    database.write(lambda tx: tx.named_values.put("test", "last", "words"))
     names = [file, Path(f"{file}-wal")]
     left = [name.read_bytes() for name in names]
     database.close()

@@ -139,7 +139,7 @@ async def test_the_same_program_in_a_chat_and_in_a_one_shot(tmp_path: Path, outs
         server.script(*calls)
         async with running(program):
             network.say("ann", "look", sender="ann")
-            await network.until(lambda: "Looked." in network.shown("ann"), seconds=60)
+            await network.until(lambda: "Looked." in network.shown("ann"))
         in_chat = next(one for one in server.received if one.json["messages"][-1]["role"] == "tool")
     assert NOTE in in_chat.json["messages"][-1]["content"]
     server.script(*calls)

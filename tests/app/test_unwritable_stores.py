@@ -75,7 +75,7 @@ def test_store_that_cannot_be_written_can_be_read(disk: Disk, trouble: str, clea
     assert "Travel" in disk.result("list")
     assert clean or "In the log" in disk.result("list")
     assert "[lighthouse]" in disk.result("search")
-    reason = "no space left on" if trouble == _FILL else "ead-only file system"
+    reason = "disk is full" if trouble == _FILL else "ead-only file system"
     assert reason in disk.result("rename").lower() or "is read-only" in disk.result("rename")
     assert "Traceback" not in disk.result("rename") + disk.result("doctor")
 
@@ -93,7 +93,7 @@ def test_gateway_that_starts_on_a_full_disk_serves_when_there_is_space(disk: Dis
         'until_shown "Waiting for the store" "$R/out"; rm "$TALARIA_HOME/filler"\n'
         'until_shown "The gateway is serving" "$R/out"; kill $gateway; wait $gateway\n'
     )
-    assert "no space left on its disk" in disk.result("out")
+    assert "its disk is full" in disk.result("out")
 
 
 def test_gateway_that_waits_for_its_store_can_be_ended(disk: Disk) -> None:
@@ -143,7 +143,7 @@ def test_gateway_that_starts_while_postgresql_restarts_waits_for_it(
             process.kill()
     log = (folder / "logs" / "talaria.log").read_text()
     assert "waiting for the store" in log
-    assert "cannot be reached" in log
+    assert "can't be reached" in log
 
 
 def leave_log(store: Path) -> None:

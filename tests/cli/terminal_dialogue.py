@@ -24,7 +24,6 @@ class Dialogue:
         """Wait until the cursor stands behind this question, which came after the last answer."""
         await self.screen.wait_until(
             lambda: self.screen.cursor.row > self._row and self.screen.cursor_line.startswith(question),
-            seconds=30,
             wanted=f"the question {question!r}",
         )
 
@@ -41,7 +40,7 @@ class Dialogue:
 
     async def end(self) -> int:
         """Wait for the end of the program and return its exit code."""
-        return await self.screen.exit_code(seconds=30)
+        return await self.screen.exit_code()
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
 from talaria.testing.model_server import ModelServer
+from talaria.testing.wait import LIMIT
 
 THEMES = ("dark", "light", "plain")
 
@@ -52,7 +53,7 @@ class RecordingPlace:
 
     async def told(self, part: str) -> str:
         """Wait until something with this part in it is shown, and return it."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             while True:
                 found = [text for text in self.shown if part in text]
                 if found:
@@ -76,7 +77,7 @@ class RecordingScreen:
 
     def change_theme(self, name: str) -> None:
         if name not in THEMES:
-            raise NotFound(f"There is no theme `{name}`; there are {', '.join(THEMES)}.")
+            raise NotFound(f"There is no theme `{name}`. Available: {', '.join(THEMES)}.")
         self.theme = name
 
     def attach(self, picture: Image) -> None:

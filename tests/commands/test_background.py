@@ -68,7 +68,7 @@ async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -
         await server.arrived(3)
         await desk.use("/new")
         await server.gone()
-        await until_stored(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
+        await until_stored(desk, lambda tx: not tx.delegated_tasks.in_background() and not tx.turns.find(running=True))
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
 
 
@@ -111,7 +111,7 @@ async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: 
         assert (f"stop {handle}", "count") in await desk.offers("background", "st")
         assert "Stopped" in await desk.use(f"/background stop {handle}")
         await server.gone()
-        await until_stored(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
+        await until_stored(desk, lambda tx: not tx.delegated_tasks.in_background() and not tx.turns.find(running=True))
         assert "No background tasks" in await desk.use("/background")
         assert (await desk.transcript())[-1][1].endswith(f"{handle}, so it won't be reported.")
         assert f"There is no background task `{handle}`" in await desk.use(f"/background stop {handle}")
@@ -122,15 +122,15 @@ async def test_there_is_a_limit_to_what_goes_on(tmp_path: Path) -> None:
         _answering(server, one="1", two="2")
         await desk.use("/background one")
         await desk.use("/background two")
-        assert "2 things go on" in await desk.use("/background three")
+        assert "2 background tasks are already running" in await desk.use("/background three")
 
 
 async def test_where_nothing_can_be_told_later_nothing_is_begun(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         desk.application.background_role.present = False
-        assert "told later" in await desk.use("/background one")
+        assert "can't report here" in await desk.use("/background one")
         assert await _nothing_kept(desk)
 
 
 async def _nothing_kept(desk: Desk) -> bool:
-    return not await desk.application.store.read(lambda tx: tx.state.with_prefix("background:"))
+    return not await desk.application.store.read(lambda tx: tx.delegated_tasks.in_background())

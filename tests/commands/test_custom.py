@@ -12,7 +12,7 @@ from talaria.commands.command import Author, Command
 from talaria.commands.custom import load_custom_commands
 from talaria.commands.registry import REGISTRY, resolve_command
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder:
 async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo begun; touch here; sleep 600\n---\n")
     take_up(desk, folder)
-    async with asyncio.TaskGroup() as group, asyncio.timeout(10):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT):
         running = group.create_task(desk.use("/own"))
         await until((desk.active_session.chat.workspace.folder / "here").exists)
         assert await desk.use("/stop") == ""

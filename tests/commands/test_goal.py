@@ -156,7 +156,7 @@ async def test_the_command_of_somebody_else_is_under_the_rules_of_the_agents_own
     asked = next(event for event in desk.events if isinstance(event, ApprovalAsked))
     assert ".ssh" in asked.summary
     desk.active_session.chat.questions.answer(asked.id, "no")
-    assert "It was not allowed to run" in await noticed(desk, "not reached yet")
+    assert "It wasn't allowed to run" in await noticed(desk, "not reached yet")
     await desk.use("/goal clear")
 
 

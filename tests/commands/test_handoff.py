@@ -20,6 +20,7 @@ from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.chat_directory import GATEWAY, HomeChat, read_home, write_home
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 _LIVING = """
 import asyncio, sys
@@ -56,12 +57,7 @@ async def _gateway(home: Path) -> AsyncIterator[Store]:
 
 async def _claimed(store: Store) -> SessionId:
     """Wait for a request and claim it."""
-    async with asyncio.timeout(20):
-        while True:
-            claimed = await store.write(_claim)
-            if claimed is not None:
-                return claimed
-            await asyncio.sleep(0.01)
+    return await until(lambda: store.write(_claim))
 
 
 def _claim(tx: Transaction) -> SessionId | None:

@@ -47,7 +47,7 @@ async def test_another_model_answers_from_the_next_message_on(desk: Desk, server
     await desk.say("two")
     assert _models(server) == ["scripted", "clever"]
     assert await _breaks(desk) == ["the model changed"]
-    assert "It was chosen for this conversation." in await desk.use("/model")
+    assert "Chosen for this conversation." in await desk.use("/model")
 
 
 async def test_the_default_model_comes_back(desk: Desk, server: ModelServer) -> None:
@@ -74,7 +74,7 @@ async def test_a_model_is_chosen_for_one_conversation_and_stays_with_it(tmp_path
 
 async def test_the_command_wins_over_what_the_program_was_started_with(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, model="mine:scripted") as desk:
-        assert "It was asked for when this was opened." in await desk.use("/model")
+        assert "Chosen when this chat was opened." in await desk.use("/model")
         await desk.use("/model clever")
         await desk.say("hi")
     assert _models(server) == ["clever"]

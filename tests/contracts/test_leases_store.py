@@ -106,12 +106,12 @@ def test_nothing_is_kept_of_a_transaction_whose_lease_is_lost(
     taken(theirs)
 
     def step(tx: Transaction) -> None:
-        tx.state.put("reply", "too late")
+        tx.named_values.put("test", "reply", "too late")
         tx.leases.check(lost)
 
     with pytest.raises(LeaseLost):
         database.write(step)
-    assert mine.state.get("reply") is None
+    assert mine.named_values.get("test", "reply") is None
 
 
 def test_a_checked_lease_cannot_be_taken_over_before_the_transaction_ends(

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 from tests.storage.concurrent_processes import crowd
@@ -12,8 +13,11 @@ from tests.storage.subscription_probe import clear, notified, wait_until_connect
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Subscription, Transaction
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import Refused, StoreError, StoreUnavailable
 from talaria.storage.async_store import ThreadedStore
+
+NUMBER = NamedValue("number", int)
 
 NEVER = 3600.0
 WORKERS = 8
@@ -52,8 +56,13 @@ async def other(place: Place) -> AsyncIterator[ThreadedStore]:
         yield store
 
 
+def put_and_notify(tx: Transaction, number: int) -> None:
+    NUMBER.write(tx, SINGLE, number)
+    tx.notify("inbox")
+
+
 def put_and_refuse(tx: Transaction) -> None:
-    tx.state.put("key", "value")
+    NUMBER.write(tx, SINGLE, 1)
     tx.notify("inbox")
     raise Refused("no")
 
@@ -81,9 +90,9 @@ async def test_a_commit_of_this_process_wakes_a_subscriber_once(store: ThreadedS
 async def test_a_commit_of_another_process_wakes_exactly_its_topics(store: ThreadedStore, other: ThreadedStore) -> None:
     async with subscribed(store, other, "inbox", "outbox", "end") as [inbox, outbox, end]:
         for number in range(5):
-            await other.write(lambda tx, number=number: (tx.state.put("key", str(number)), tx.notify("inbox")))  # type: ignore[misc]
+            await other.write(partial(put_and_notify, number=number))
             await notified(inbox)
-        await other.write(lambda tx: tx.state.put("key", "unrelated"))
+        await other.write(lambda tx: NUMBER.write(tx, SINGLE, -1))
         await other.write(lambda tx: tx.notify("end"))
         await notified(end)
         assert (inbox.is_pending, outbox.is_pending) == (False, False)
@@ -94,8 +103,8 @@ async def test_own_commits_do_not_hide_those_of_another_process(store: ThreadedS
         for number in range(30):
             await store.write(lambda tx: tx.notify("inbox"))
             await notified(subscription)
-            await other.write(lambda tx, number=number: (tx.state.put("key", str(number)), tx.notify("inbox")))  # type: ignore[misc]
-            while (entry := await store.read(lambda tx: tx.state.get("key"))) is None or entry.value != str(number):
+            await other.write(partial(put_and_notify, number=number))
+            while await store.read(lambda tx: NUMBER.get(tx, SINGLE)) != number:
                 await notified(subscription)
             await clear(subscription)
 
@@ -189,7 +198,7 @@ async def test_closing_the_store_wakes_subscribers_and_leaves_no_thread(
         await store.close()
         await waiting
         with pytest.raises(StoreUnavailable):
-            await store.read(lambda tx: tx.state.get("key"))
+            await store.read(lambda tx: NUMBER.get(tx, SINGLE))
     assert [thread for thread in threading.enumerate() if thread.name == "store-notifications"] == []
 
 

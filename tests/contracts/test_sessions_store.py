@@ -1,19 +1,22 @@
 """Conversations: titles, lineage, owners and what they have cost."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 from tests.contracts.sample_messages import said, texts
 from tests.contracts.session_leases import lane
 
 from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.background_work import DelegatedTaskRow, ProcessRow
 from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.outbox import OutboxFilter, Outgoing
+from talaria.contracts.stores.jobs import Job
+from talaria.contracts.stores.outbox import Outgoing
 from talaria.contracts.stores.responses import ApiRun, StoredResponse
 from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter, Viewer
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound
-from talaria.core.ids import SessionId, new_session_id, new_turn_id
+from talaria.core.ids import JobId, SessionId, WorkerId, new_session_id, new_turn_id
 from talaria.core.messages import Usage
 from talaria.testing.clock import NOON, SettableClock
 
@@ -135,43 +138,59 @@ def test_deleting_a_branch_leaves_its_parent_alone(mine: Transaction) -> None:
     assert texts(mine.messages.load(root)) == [(1, "a"), (2, "b"), (3, "c")]
 
 
-def test_a_deleted_session_is_gone_with_all_that_hung_on_it(mine: Transaction) -> None:
+def test_a_deleted_session_leaves_no_row_behind(mine: Transaction) -> None:
+    """Only what still runs, or is the history of something else, names it afterwards."""
     session = mine.sessions.create(NewSession(source="cli")).id
-    turn = new_turn_id()
-    mine.messages.append(session, [said("a")])
-    mine.bindings.bind("key", session, Address("telegram", "1"))
-    mine.inbox.add(Arrival(session_id=session, source="telegram", external_id="1", payload=""))
-    claim = lane(mine, MINUTE)
-    mine.turns.begin(session, turn)
-    mine.turns.begin_step(turn, "tool", "read", "{}")
-    mine.outbox.add(Outgoing(key="k", session_id=session, address=Address("telegram", "1"), payload=""))
-    mine.completions.add(session, "process", "1", "")
-    mine.state.put(f"goal:{session}", "rest")
-    mine.responses.put(StoredResponse(id="r", session_id=session, body="{}"))
-    mine.runs.create(ApiRun(id="run", session_id=session, request="{}"))
-    mine.events.append("run:run", [("a", "")])
-    mine.events.append(f"session:{session}", [("a", "")])
+    _fill_every_table(mine, session)
+    claim = mine.leases.get(f"session:{session}")
+    with_session = {table for table in mine.archive.tables() if "session_id" in mine.archive.columns(table)}
+    named = _tables_that_name(mine, session)
+    assert with_session <= named, "fill the new table too, and decide what becomes of its rows"
 
     assert mine.sessions.delete(session)
     assert not mine.sessions.delete(session)
+    assert _tables_that_name(mine, session) == {"background_processes", "delegated_tasks", "job_runs"}
+    assert [row.key for row in mine.delegated_tasks.in_background()] == ["background:1"]
+    assert mine.delegated_tasks.of_session(session, background=False) == []
     assert claim is not None
-    left = [
-        mine.sessions.get(session),
-        *mine.messages.load(session),
-        mine.bindings.get("key"),
-        *mine.inbox.unsettled(session),
-        mine.leases.get(claim.lease.name),
-        *mine.turns.find(session),
-        *mine.turns.steps(turn),
-        *mine.outbox.find(OutboxFilter(session_id=session)),
-        *mine.completions.waiting(),
-        mine.state.get(f"goal:{session}"),
-        mine.responses.get("r"),
-        mine.runs.get("run"),
-        *mine.events.after("run:run", 0),
-        *mine.events.after(f"session:{session}", 0),
-    ]
-    assert [one for one in left if one is not None] == []
+    assert mine.leases.get(claim.name) is None
+    emptied = ("messages", "steps", "streams", "events")
+    assert [table for table in emptied if list(mine.archive.rows(table))] == []
+
+
+def _fill_every_table(tx: Transaction, session: SessionId) -> None:
+    turn = new_turn_id()
+    tx.messages.append(session, [said("a")])
+    tx.bindings.bind("key", session, Address("telegram", "1"))
+    tx.handoffs.request_handoff(session, "telegram")
+    tx.inbox.add(Arrival(session_id=session, source="telegram", external_id="1", payload=""))
+    assert lane(tx, MINUTE) is not None
+    tx.turns.begin(session, turn)
+    tx.turns.begin_step(turn, "tool", "read", "{}")
+    tx.outbox.add(Outgoing(key="k", session_id=session, address=Address("telegram", "1"), payload=""))
+    tx.completions.add(session, "process", "1", "")
+    tx.session_values.put(session, "goal", "", "rest")
+    tx.session_values.put(session, "run_answer", "q1", "yes")
+    tx.forwarded_updates.add(WorkerId("other"), session, "{}")
+    tx.processes.add(ProcessRow(id="p", session_id=session, alive=True, body="{}"))
+    for key, background in (("delegation:1", False), ("background:1", True)):
+        tx.delegated_tasks.put(DelegatedTaskRow(key=key, session_id=session, background=background, body="{}"))
+    tx.responses.put(StoredResponse(id="r", session_id=session, body="{}"))
+    assert tx.responses.name_conversation("mine", session, former=None)
+    tx.runs.create(ApiRun(id="run", session_id=session, request="{}"))
+    tx.events.append("run:run", [("a", "")])
+    for subject in ("session", "goal", "live"):
+        tx.events.append(f"{subject}:{session}", [("a", "")])
+    job = Job(id=JobId("j"), name="J", schedule="", payload="", next_at=datetime(2026, 1, 1, tzinfo=UTC))
+    tx.jobs.put(job)
+    run = tx.jobs.begin_run(job, next_at=None)
+    assert run is not None
+    tx.jobs.end_run(structs.replace(run, state="done", session_id=session))
+
+
+def _tables_that_name(tx: Transaction, session: SessionId) -> set[str]:
+    tables = tx.archive.tables()
+    return {table for table in tables if any(session in str(cell) for row in tx.archive.rows(table) for cell in row)}
 
 
 def test_deleting_a_session_touches_no_other(mine: Transaction) -> None:
@@ -179,11 +198,11 @@ def test_deleting_a_session_touches_no_other(mine: Transaction) -> None:
     for one in ids:
         mine.sessions.create(NewSession(source="cli", id=one))
         mine.messages.append(one, [said("a")])
-        mine.state.put(f"goal:{one}", "")
+        mine.session_values.put(one, "goal", "", "rest")
         mine.events.append(f"session:{one}", [("a", "")])
     mine.sessions.delete(SessionId("a_"))
     mine.sessions.delete(SessionId("ab"))
-    assert [entry.key for entry in mine.state.with_prefix("goal:")] == ["goal:AB", "goal:xab"]
+    assert sorted(one for one, _, _ in mine.session_values.of_all("goal")) == ["AB", "xab"]
     assert [len(mine.messages.load(one)) for one in ids] == [0, 1, 1, 0]
     assert [len(mine.events.after(f"session:{one}", 0)) for one in ids] == [0, 1, 1, 0]
 

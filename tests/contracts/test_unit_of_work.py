@@ -20,6 +20,7 @@ from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Usage
 from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import SettableClock
+from talaria.testing.wait import LIMIT
 
 
 class Mishap(Exception):
@@ -28,7 +29,7 @@ class Mishap(Exception):
 
 def put(key: str) -> Callable[[Transaction], int]:
     """Return work that writes a value."""
-    return lambda tx: tx.state.put(key, "")
+    return lambda tx: tx.named_values.put("test", key, "")
 
 
 def test_what_spans_subjects_is_kept_together(database: Database, mine: Transaction) -> None:
@@ -49,7 +50,7 @@ def test_nothing_is_kept_of_work_that_raises(database: Database, mine: Transacti
 
     def work(tx: Transaction) -> None:
         tx.messages.append(session, [said("hello")])
-        tx.state.put("goal", "rest")
+        tx.named_values.put("test", "goal", "rest")
         tx.inbox.add(Arrival(session_id=session, source="cli", external_id="1", payload=""))
         tx.events.append("run:1", [("a", "")])
         raise Mishap
@@ -57,7 +58,7 @@ def test_nothing_is_kept_of_work_that_raises(database: Database, mine: Transacti
     with pytest.raises(Mishap):
         database.write(work)
     assert mine.messages.load(session) == []
-    assert mine.state.get("goal") is None
+    assert mine.named_values.get("test", "goal") is None
     assert mine.inbox.unsettled(session) == []
     assert mine.events.append("run:1", [("a", "")]) == 1
     assert mine.messages.append(session, [said("again")]) == 1
@@ -67,8 +68,8 @@ def test_work_sees_what_it_has_written_itself(database: Database) -> None:
     def work(tx: Transaction) -> list[int]:
         session = tx.sessions.create(NewSession(source="cli")).id
         tx.messages.append(session, [said("a")])
-        tx.state.put("key", "value")
-        assert tx.state.get("key") is not None
+        tx.named_values.put("test", "key", "value")
+        assert tx.named_values.get("test", "key") is not None
         return [stored.seq for stored in tx.messages.load(session)]
 
     assert database.write(work) == [1]
@@ -80,51 +81,51 @@ def test_a_value_that_no_engine_can_hold_undoes_the_work_and_nothing_else(
     session = mine.sessions.create(NewSession(source="cli")).id
 
     def work(tx: Transaction) -> None:
-        tx.state.put("before", "")
+        tx.named_values.put("test", "before", "")
         tx.sessions.add_usage(session, Usage(calls=2**70))
-        tx.state.put("behind", "")
-        tx.state.get("behind")
+        tx.named_values.put("test", "behind", "")
+        tx.named_values.get("test", "behind")
 
     with pytest.raises((StoreError, OverflowError)) as raised:
         database.write(work)
     assert not isinstance(raised.value, StoreUnavailable)
-    assert mine.state.with_prefix("") == []
+    assert mine.named_values.find("test", "") == []
 
 
 def test_a_read_sees_one_unchanging_view_while_another_writes(database: Database, other: Database) -> None:
-    database.write(lambda tx: tx.state.put("key", "old"))
+    database.write(lambda tx: tx.named_values.put("test", "key", "old"))
 
     def work(tx: Transaction) -> list[str]:
-        seen = [entry.value for entry in tx.state.with_prefix("")]
-        other.write(lambda their: [their.state.put("key", "new"), their.state.put("more", "new")])
-        return seen + [entry.value for entry in tx.state.with_prefix("")]
+        seen = [row.value for _, row in tx.named_values.find("test", "")]
+        other.write(lambda their: [their.named_values.put("test", key, "new") for key in ("key", "more")])
+        return seen + [row.value for _, row in tx.named_values.find("test", "")]
 
     assert database.read(work) == ["old", "old"]
-    assert database.read(lambda tx: len(tx.state.with_prefix(""))) == 2
+    assert database.read(lambda tx: len(tx.named_values.find("test", ""))) == 2
 
 
 def test_what_is_not_committed_is_seen_by_nobody(database: Database, other: Database) -> None:
     def work(tx: Transaction) -> int:
-        tx.state.put("key", "value")
-        return other.read(lambda their: len(their.state.with_prefix("")))
+        tx.named_values.put("test", "key", "value")
+        return other.read(lambda their: len(their.named_values.find("test", "")))
 
     assert database.write(work) == 0
 
 
 def test_a_read_that_raises_leaves_the_store_usable(database: Database) -> None:
     def work(tx: Transaction) -> None:
-        tx.state.get("key")
+        tx.named_values.get("test", "key")
         raise Mishap
 
     with pytest.raises(Mishap):
         database.read(work)
-    assert database.write(lambda tx: tx.state.put("key", "value")) == 1
+    assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
 
 
 def test_what_was_written_is_there_when_the_store_is_opened_again(place: Place, clock: SettableClock) -> None:
     for times in (1, 2):
         database = place.open(clock)
-        assert database.write(lambda tx: tx.state.put("key", "value")) == times
+        assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == times
         database.close()
 
 
@@ -135,10 +136,10 @@ def test_two_workers_that_change_the_same_things_in_opposite_order_both_succeed(
 
     def change(first: str, second: str) -> Callable[[Transaction], None]:
         def work(tx: Transaction) -> None:
-            tx.state.put(first, "")
+            tx.named_values.put("test", first, "")
             with suppress(threading.BrokenBarrierError):  # one alone can be here at a time, or comes here again
                 meeting.wait(0.3)
-            tx.state.put(second, "")
+            tx.named_values.put("test", second, "")
 
         return work
 
@@ -147,7 +148,7 @@ def test_two_workers_that_change_the_same_things_in_opposite_order_both_succeed(
         two = pool.submit(other.write, change("b", "a"))
         one.result()
         two.result()
-    assert database.read(lambda tx: [entry.version for entry in tx.state.with_prefix("")]) == [2, 2]
+    assert database.read(lambda tx: [row.version for _, row in tx.named_values.find("test", "")]) == [2, 2]
 
 
 def test_a_branch_keeps_its_past_when_its_parent_is_deleted_in_the_same_moment(
@@ -229,8 +230,8 @@ def test_a_branch_of_a_branch_keeps_its_past_when_both_it_grew_from_are_deleted_
 
 
 async def test_work_from_asyncio_returns_its_value(store: ThreadedStore) -> None:
-    assert await store.write(lambda tx: tx.state.put("key", "value")) == 1
-    entry = await store.read(lambda tx: tx.state.get("key"))
+    assert await store.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
+    entry = await store.read(lambda tx: tx.named_values.get("test", "key"))
     assert entry is not None
     assert entry.value == "value"
 
@@ -247,7 +248,7 @@ async def test_errors_of_any_kind_reach_the_one_who_asked(store: ThreadedStore) 
 
 
 async def test_an_error_that_no_future_can_carry_still_reaches_the_one_who_asked(store: ThreadedStore) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         for call in (store.read, store.write):
             with pytest.raises(RuntimeError):
                 await call(lambda _: next(iter(())))
@@ -262,7 +263,7 @@ async def test_one_failure_in_a_group_spares_its_neighbours(store: ThreadedStore
 
     def piece(number: int) -> Callable[[Transaction], None]:
         def work(tx: Transaction) -> None:
-            tx.state.put(f"{number:02}", "")
+            tx.named_values.put("test", f"{number:02}", "")
             if number % 5 == 2:
                 raise Mishap
 
@@ -277,7 +278,7 @@ async def test_one_failure_in_a_group_spares_its_neighbours(store: ThreadedStore
         hold.set()
         outcomes = await asyncio.gather(*works, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [Mishap if n % 5 == 2 else type(None) for n in range(20)]
-    keys = [entry.key for entry in await store.read(lambda tx: tx.state.with_prefix(""))]
+    keys = [key for key, _ in await store.read(lambda tx: tx.named_values.find("test", ""))]
     assert keys == [f"{n:02}" for n in range(20) if n % 5 != 2]
 
 
@@ -291,8 +292,8 @@ async def test_one_failure_among_reads_that_wait_together_spares_its_neighbours(
     def piece(number: int) -> Callable[[Transaction], int]:
         def work(tx: Transaction) -> int:
             if number % 5 == 2:
-                tx.state.put("key", "reads may not write, and this undoes the view of all of them on some engines")
-            return len(tx.state.with_prefix(""))
+                tx.named_values.put("test", "key", "reads may not write: on some engines this undoes the view of all")
+            return len(tx.named_values.find("test", ""))
 
         return work
 
@@ -313,10 +314,10 @@ async def test_work_whose_waiter_was_cancelled_is_carried_out_whole(store: Threa
     hold, entered = threading.Event(), threading.Event()
 
     def work(tx: Transaction) -> None:
-        tx.state.put("a", "")
+        tx.named_values.put("test", "a", "")
         entered.set()
         hold.wait()
-        tx.state.put("b", "")
+        tx.named_values.put("test", "b", "")
 
     running = asyncio.ensure_future(store.write(work))
     await asyncio.to_thread(entered.wait)
@@ -327,7 +328,8 @@ async def test_work_whose_waiter_was_cancelled_is_carried_out_whole(store: Threa
     hold.set()
     await asyncio.wait([running, *waiting])
     await store.close()
-    assert [entry.key for entry in database.read(lambda tx: tx.state.with_prefix(""))] == ["a", "b", "c0", "c1", "c2"]
+    rows = database.read(lambda tx: tx.named_values.find("test", ""))
+    assert [key for key, _ in rows] == ["a", "b", "c0", "c1", "c2"]
 
 
 async def test_closing_finishes_what_was_handed_over(store: ThreadedStore, database: Database) -> None:
@@ -335,26 +337,26 @@ async def test_closing_finishes_what_was_handed_over(store: ThreadedStore, datab
     await asyncio.sleep(0)
     await store.close()
     assert await asyncio.gather(*works) == [1] * 50
-    assert database.read(lambda tx: len(tx.state.with_prefix(""))) == 50
+    assert database.read(lambda tx: len(tx.named_values.find("test", ""))) == 50
 
 
 async def test_a_closed_store_refuses_work_instead_of_answering_or_hanging(store: ThreadedStore) -> None:
-    await store.read(lambda tx: tx.state.get("key"))
+    await store.read(lambda tx: tx.named_values.get("test", "key"))
     closing = asyncio.ensure_future(store.close())
     await asyncio.sleep(0)
     for _ in range(2):
         for call in (store.read, store.write):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LIMIT):
                 with pytest.raises(StoreUnavailable, match="closed"):
-                    await call(lambda tx: tx.state.get("key"))
+                    await call(lambda tx: tx.named_values.get("test", "key"))
         await closing
 
 
 async def test_reads_go_on_while_a_writer_is_busy(store: ThreadedStore) -> None:
     hold = threading.Event()
-    writing = asyncio.ensure_future(store.write(lambda tx: (tx.state.put("key", ""), hold.wait())))
-    async with asyncio.timeout(10):
-        assert await store.read(lambda tx: tx.state.get("key")) is None
+    writing = asyncio.ensure_future(store.write(lambda tx: (tx.named_values.put("test", "key", ""), hold.wait())))
+    async with asyncio.timeout(LIMIT):
+        assert await store.read(lambda tx: tx.named_values.get("test", "key")) is None
     hold.set()
     await writing
 
@@ -363,15 +365,15 @@ async def test_a_long_read_does_not_hold_up_another(store: ThreadedStore) -> Non
     hold, entered = threading.Event(), threading.Event()
 
     def long(tx: Transaction) -> None:
-        tx.state.get("key")
+        tx.named_values.get("test", "key")
         entered.set()
         hold.wait()
 
     reading = asyncio.ensure_future(store.read(long))
     await asyncio.to_thread(entered.wait)
     try:
-        async with asyncio.timeout(10):
-            assert await store.read(lambda tx: tx.state.get("key")) is None
+        async with asyncio.timeout(LIMIT):
+            assert await store.read(lambda tx: tx.named_values.get("test", "key")) is None
     finally:
         hold.set()
     await reading
@@ -379,8 +381,8 @@ async def test_a_long_read_does_not_hold_up_another(store: ThreadedStore) -> Non
 
 def test_work_that_only_reads_may_not_write(database: Database) -> None:
     with pytest.raises(StoreError):
-        database.read(lambda tx: tx.state.put("key", "value"))
-    assert database.write(lambda tx: tx.state.put("key", "value")) == 1
+        database.read(lambda tx: tx.named_values.put("test", "key", "value"))
+    assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
 
 
 def test_a_store_may_be_closed_twice(place: Place, clock: SettableClock) -> None:

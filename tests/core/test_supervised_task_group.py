@@ -9,6 +9,7 @@ import pytest
 
 from talaria.core.aio import SupervisedTaskGroup
 from talaria.core.errors import Refused
+from talaria.testing.wait import LIMIT
 
 
 async def test_a_failure_ends_the_task_that_has_it_alone() -> None:
@@ -32,7 +33,7 @@ async def test_what_does_not_come_to_its_end_is_cut_off_and_named(caplog: pytest
         await asyncio.Event().wait()
 
     with caplog.at_level(logging.WARNING):
-        async with asyncio.timeout(20), SupervisedTaskGroup(patience=0.01) as jobs:
+        async with asyncio.timeout(LIMIT), SupervisedTaskGroup(patience=0.01) as jobs:
             jobs.create_task(never_ends())
     assert "never_ends did not finish in time" in caplog.text
 

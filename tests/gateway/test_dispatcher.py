@@ -12,7 +12,7 @@ from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.core.ids import new_worker_id
-from talaria.gateway.chats.assignment import claim_chat
+from talaria.gateway.chats.assignment import CHAT_WORKER, claim_chat
 from talaria.runtime.workers import WorkerStatus, write_worker
 from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
@@ -66,11 +66,11 @@ async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Pat
         async with served(tmp_path, network.platform(), server.url):
             for chat in chats:
                 network.say(chat, "first", sender=chat)
-            await network.until(lambda: all("re: first" in network.shown(chat) for chat in chats), seconds=30)
+            await network.until(lambda: all("re: first" in network.shown(chat) for chat in chats))
             for chat in chats:
                 for text in ("/new", "/title Harbour", "second"):
                     network.say(chat, text, sender=chat)
-            await network.until(lambda: all("re: second" in network.shown(chat) for chat in chats), seconds=30)
+            await network.until(lambda: all("re: second" in network.shown(chat) for chat in chats))
     asked = [call.json["messages"] for call in server.received if call.question == "second"]
     assert [len(messages) for messages in asked] == [2] * len(chats)
     assert all("title is now *Harbour*" in network.shown(chat)[2] for chat in chats)
@@ -98,7 +98,7 @@ async def test_a_conversation_that_begins_anew_in_a_room_of_another_worker_leave
         def kept_elsewhere(tx: Transaction) -> bool:
             add_process(tx, elsewhere(left))
             write_worker(tx, other)
-            tx.state.delete(f"keeper:{key}")
+            CHAT_WORKER.delete(tx, key)
             return claim_chat(tx, key, other.worker)
 
         assert await store.write(kept_elsewhere)

@@ -13,6 +13,7 @@ from talaria.core.errors import Refused
 from talaria.core.ids import WorkerId
 from talaria.gateway.heartbeat import WorkerHeartbeat
 from talaria.runtime.workers import WorkerStatus, is_gateway_alive
+from talaria.testing.wait import LIMIT
 
 LEASE = timedelta(seconds=0.6)
 
@@ -38,26 +39,26 @@ def presence(store: Store, worker: str) -> WorkerHeartbeat:
 
 async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store]) -> None:
     first, second = presence(stores[0], "one"), presence(stores[1], "two")
-    await first.claim(beside=False)
+    await first.claim(as_worker=False)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(first.serve())
         until = asyncio.get_running_loop().time() + 3 * LEASE.total_seconds()
         while asyncio.get_running_loop().time() < until:
             with pytest.raises(Refused):
-                await second.claim(beside=False)
+                await second.claim(as_worker=False)
             assert await stores[1].read(is_gateway_alive)
         serving.cancel()
     assert not await stores[1].read(is_gateway_alive)
-    await second.claim(beside=False)
+    await second.claim(as_worker=False)
 
 
 async def test_a_worker_beside_it_becomes_the_gateway_when_it_ends(stores: list[Store]) -> None:
     first, second = presence(stores[0], "one"), presence(stores[1], "two")
-    await first.claim(beside=False)
-    await second.claim(beside=True)
+    await first.claim(as_worker=False)
+    await second.claim(as_worker=True)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(second.serve())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             while (held := await stores[0].read(lambda tx: tx.leases.get("gateway"))) is None or (
                 held.owner != "worker-2"
             ):

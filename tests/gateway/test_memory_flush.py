@@ -69,7 +69,7 @@ async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it
             text="what is it called?",
         )
         await gateway.dispatcher.receive(said)
-        await network.until(lambda: "re: what is it called?" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: what is it called?" in network.shown("ann"))
         assert any("this is a new conversation" in text for text in network.shown("ann"))
         system, *messages = server.received[-1].json["messages"]
         assert FACT in system["content"]
@@ -106,13 +106,13 @@ async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> No
         later = datetime.now(UTC) + timedelta(hours=2)
         assert await looked(gateway, tmp_path, later) == 1
         network.say("ann", "hello")
-        await network.until(lambda: "re: hello" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: hello" in network.shown("ann"))
         await settled(gateway)
         network.say("ann", f"/resume {old}")
-        await network.until(lambda: any("Back in" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("Back in" in text for text in network.shown("ann")))
         assert "re: My ship is called Nanny." in network.shown("ann")[-1]  # not the leave that the agent took
         network.say("ann", "go on")
-        await network.until(lambda: "re: go on" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: go on" in network.shown("ann"))
         await settled(gateway)
         said = [message["content"] for message in server.received[-1].json["messages"]]
         assert "My ship is called Nanny." in said

@@ -54,7 +54,7 @@ async def test_people_who_write_at_the_same_moment_are_heard_side_by_side_each_i
         assert chat not in running
         running.add(chat)
         most = max(most, len(running))
-        await store.write(lambda tx: tx.state.put(chat, incoming.text))
+        await store.write(lambda tx: tx.named_values.put("test", chat, incoming.text))
         heard.setdefault(chat, []).append(incoming.text)
         running.discard(chat)
         return ""

@@ -27,7 +27,7 @@ from talaria.settings.model import Settings
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 
 class Place:
@@ -61,12 +61,12 @@ class Place:
         finally:
             if process.returncode is None:
                 process.terminate()
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(LIMIT):
                     await process.wait()
 
     async def status(self) -> dict[str, Any]:
         """Return what a gateway says of itself, once there is one."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             while True:
                 told = await asyncio.to_thread(self.program.run, "gateway", "status", "--json")
                 if told.code == 0:
@@ -83,7 +83,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 async def exchange(address: str, request: bytes) -> tuple[int, str, str]:
     """Return the status, head and body of what comes back for these bytes."""
     host, _, port = address.removeprefix("http://").partition(":")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(request)
         answer = (await reader.read()).decode()
@@ -157,7 +157,7 @@ async def test_what_is_no_question_of_ours_gets_an_answer_too(place: Place) -> N
 
 
 async def test_more_visitors_than_fit_are_sent_away(place: Place) -> None:
-    async with place.running(), asyncio.timeout(20):
+    async with place.running(), asyncio.timeout(LIMIT):
         address = (await place.status())["address"]
         port = int(address.rpartition(":")[2])
         crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
@@ -181,7 +181,7 @@ async def test_a_port_that_is_taken_is_told_and_another_is_used(place: Place) ->
             assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
             assert f"{status['address']}/health" in told.out
             place.settings(place.network.address, f"port = {port}\nrooms = 7")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 while "gateway.rooms" not in told.out:
                     told = await asyncio.to_thread(place.program.run, "gateway", "status")
             assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
@@ -233,10 +233,10 @@ async def test_an_end_by_a_signal_leaves_its_reason(place: Place) -> None:
     place.server.script(Say("slow " * 200, pause=0.1))
     async with place.running() as process:
         place.network.say("ann", "take your time")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             await place.server.arrived(1)
         process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             assert await process.wait() == 0
     ending = json.loads((place.folder / "logs" / "last-end.json").read_text())
     assert ending["why"].startswith("SIGTERM")
@@ -253,7 +253,7 @@ async def test_other_signals_end_it_in_good_order_too(place: Place, number: sign
     async with place.running() as process:
         await place.status()
         process.send_signal(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             assert await process.wait() == 0
     told = (await asyncio.to_thread(place.program.run, "gateway", "status")).out
     assert f"The gateway last ended just now: {number.name}" in told

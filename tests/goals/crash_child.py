@@ -11,6 +11,7 @@ from talaria.core.ids import SessionId
 from talaria.providers.http.client import HttpPool
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer
+from talaria.testing.wait import until
 
 
 async def main(store_path: str, port: str, session_id: str) -> None:
@@ -24,10 +25,12 @@ async def main(store_path: str, port: str, session_id: str) -> None:
         pursuit.begin()
         sys.stdout.write("begun\n")
         sys.stdout.flush()
-        state = await pursuit.manager.load()
-        while state is not None and state.status != "done":
-            await asyncio.sleep(0.01)
+
+        async def is_done() -> bool:
             state = await pursuit.manager.load()
+            return state is None or state.status == "done"
+
+        await until(is_done)
     await http.close()
     await store.close()
 

@@ -22,6 +22,7 @@ from talaria.goals.goal_manager import GoalManager
 from talaria.goals.judge import CommandRunner, Judge
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.testing.model_server import Answer, Received, Say
+from talaria.testing.wait import LIMIT
 
 JUDGE = "judge"
 DONE = '{"verdict": "done", "reason": "It is shown."}'
@@ -48,7 +49,7 @@ class Court:
 
     async def asked(self, times: int = 1) -> None:
         """Wait until the judge has been asked so often."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             while len(self.judged) < times:
                 self._news.clear()
                 await self._news.wait()
@@ -97,7 +98,7 @@ class Pursuit:
 
     async def told(self, part: str, times: int = 1) -> str:
         """Wait for a notice with this part in it."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             while True:
                 found = [text for text in self.notices if part in text]
                 if len(found) >= times:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.agent.agent_fixture import Workshop, workshop
 from tests.goals.goal_fixture import DONE, JUDGE, NOT_YET
+from tests.runtime.scripted_runner import run_pending_turns
 from tests.storage.engines import Place
 
 from talaria.contracts.store import Store, Subscription, Transaction
@@ -24,9 +25,9 @@ from talaria.goals.follower import GoalFollower
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.judge import Judge, JudgeModel
 from talaria.providers.http.client import HttpPool
-from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
+from talaria.testing.wait import LIMIT
 
 T = TypeVar("T")
 STEPS = 4
@@ -170,7 +171,7 @@ async def test_a_store_that_is_out_of_reach_for_a_while_does_not_end_the_work(sh
     shop.server.answering(worked)
     await GoalManager(shop.session_id, store=shop.store).set("Win the game")
     await _turn(shop, follower_of(shop, shop.store, judged))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         assert await follower_of(shop, Faulty(shop.store, 1), judged).follow_up()
 
 
@@ -207,7 +208,7 @@ async def _program(shop: Workshop) -> AsyncIterator[asyncio.subprocess.Process]:
     )
     assert child.stdout is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             assert await child.stdout.readline() == b"begun\n"
         yield child
     finally:
@@ -222,7 +223,7 @@ async def _turn(shop: Workshop, follower: GoalFollower) -> None:
     async def take_turn(turn: TurnLog) -> TurnEnd:
         return await agent.take_turn(turn, shop.around())
 
-    await run_pending_turns(shop.store, shop.session_id, take_turn, TurnHooks(finishing=follower.turn_ended))
+    await run_pending_turns(shop.store, shop.session_id, take_turn, ended=follower.turn_ended)
 
 
 async def _is_as_it_should_be(shop: Workshop, verdicts: list[str]) -> None:

@@ -16,7 +16,7 @@ from talaria.goals.texts import Evidence
 from talaria.runtime.budget import StoredBudget
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Fail, Say, Tokens
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_a_persons_message_goes_first_and_its_turn_is_judged_instead(shop:
         await pursuit.say("How is it going?", "1")
         await until(lambda: len(court.worked) == 2)
         slow.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             assert await pursuit.talk.settled() == TurnAnswered("an answer for you")
         await pursuit.told("Goal reached")
         state = await pursuit.state()
@@ -133,7 +133,7 @@ async def test_a_slow_judge_holds_nothing_up(shop: Workshop, court: Court) -> No
     async with pursue(shop, seconds=60) as pursuit:
         await pursuit.set("Win the game")
         await court.asked()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             await pursuit.talk.settled()
             assert [event.text for event in shop.heard(TextAdded)] == ["step", " 1"]
             await pursuit.say("hello?", "1")
@@ -298,5 +298,5 @@ async def test_pause_while_the_judge_thinks_holds(shop: Workshop, court: Court) 
 
 
 async def _followed(pursuit: Pursuit) -> bool:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         return await pursuit.follower.follow_up()

@@ -20,6 +20,7 @@ from talaria.goals.texts import Evidence
 from talaria.runtime.budget import StoredBudget
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import Answer, Fail, Garbage, Say, Silence, Tokens
+from talaria.testing.wait import LIMIT
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ async def test_a_slow_judge_is_not_waited_for(shop: Workshop) -> None:
     shop.server.script(Say("one two three four five six seven eight", pause=0.2))
     opinion = await judge_of(shop, seconds=0.3).opinion(goal(), "I won.")
     assert (opinion.verdict, "took longer" in opinion.reason) == ("continue", True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         await shop.server.gone()
 
 

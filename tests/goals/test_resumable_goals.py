@@ -10,7 +10,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.goals.goal import Waiting
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.goal_store import index_existing_goals, read_goal, resumable_goals, write_goal
+from talaria.goals.goal_store import read_goal, resumable_goals, write_goal
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -48,12 +48,3 @@ async def test_paused_and_dropped_goals_are_not_found(store: Store) -> None:
     await GoalManager(dropped, store=store).clear()
     await store.write(lambda tx: tx.sessions.delete(deleted))
     assert await store.read(lambda tx: resumable_goals(tx, NOW)) == []
-
-
-async def test_goals_from_before_the_index_are_found(store: Store) -> None:
-    session_id = await with_goal(store)
-    await store.write(lambda tx: park(tx, session_id, NOW))
-    await store.write(lambda tx: tx.state.delete(f"active-goal:{session_id}"))
-    assert await store.read(lambda tx: resumable_goals(tx, NOW)) == []
-    await store.write(index_existing_goals)
-    assert await store.read(lambda tx: resumable_goals(tx, NOW)) == [session_id]

@@ -20,6 +20,7 @@ from talaria.goals.goal_store import withdraw_steps
 from talaria.goals.verdicts import Opinion
 from talaria.goals.wait_conditions import identify_process, resolve_process, wait_until_over
 from talaria.testing.clock import SettableClock
+from talaria.testing.wait import LIMIT
 
 NEVER = "import signal; signal.pause()"
 
@@ -145,20 +146,20 @@ async def test_another_process_with_the_same_number_is_not_waited_for() -> None:
     async with process() as running:
         watched = identify_process(running.pid)
         assert watched is not None
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             await wait_until_over(parked(structs.replace(watched, started="1")), SystemClock())
             await wait_until_over(parked(structs.replace(watched, machine="elsewhere")), SystemClock())
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await wait_until_over(parked(watched), SystemClock())
         running.kill()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             await wait_until_over(parked(watched), SystemClock())
 
 
 async def test_a_process_is_waited_for_no_longer_than_said() -> None:
     async with process() as running:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             await wait_until_over(parked(identify_process(running.pid), seconds=0.05), SystemClock())
         assert running.returncode is None
 

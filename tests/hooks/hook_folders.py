@@ -7,7 +7,7 @@ from pathlib import Path
 from talaria.hooks.discovery import Hook, UnusableHook, find_hooks
 from talaria.hooks.handlers import HookEvent, make_handler
 from talaria.hooks.hook_queue import MAX_WAITING, HookQueue, HookReport
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 ALL = "events: ['*']\n"
 NOTES = """\
@@ -49,7 +49,7 @@ class Watched:
     def tell(self, event: str, **facts: str | int) -> None:
         self.line.put(HookEvent(event, dict(facts)))
 
-    def finish(self, seconds: float = 20) -> bool:
+    def finish(self, seconds: float = LIMIT) -> bool:
         return self.line.finish(time.monotonic() + seconds)
 
     def handled(self, event: str = "agent:end", **facts: str | int) -> HookReport:

@@ -68,22 +68,22 @@ def test_patterns_say_which_events_are_heard() -> None:
     ("text", "line", "words"),
     [
         ("name: one\n", 1, "`events:` is missing"),
-        ("events: []\n", 1, "names no event"),
-        ("events:\n  - agent:end\n  - agent:stop\n", 3, "no event is called `agent:stop`; did you mean `agent:step`?"),
-        ("events:\n  - agent:end\nwhen: now\n", 3, "`when` is not known"),
+        ("events: []\n", 1, "`events:` is empty"),
+        ("events:\n  - agent:end\n  - agent:stop\n", 3, "there is no event `agent:stop`; did you mean `agent:step`?"),
+        ("events:\n  - agent:end\nwhen: now\n", 3, "unknown field `when`"),
         ("events: agent:end\ntimeout_second: 3\n", 2, "did you mean `timeout_seconds`?"),
-        ("events: agent:end\ntimeout_seconds: soon\n", 2, "`soon` is no number of seconds"),
-        ("events: agent:end\ntimeout_seconds: 0\n", 2, "`0` is no number of seconds"),
-        ("events: agent:end\nenabled: maybe\n", 2, "`maybe` is neither true nor false"),
-        ("events: agent:end\nevents: agent:end\n", 2, "a second time"),
-        ("events: agent:end\nname: two words\n", 2, "`two words` is no name"),
-        ("events: agent:end\nname: boot\n", 1, "`boot` is the name of the hook that is built in"),
+        ("events: agent:end\ntimeout_seconds: soon\n", 2, "`soon` isn't a number of seconds"),
+        ("events: agent:end\ntimeout_seconds: 0\n", 2, "`0` isn't a number of seconds"),
+        ("events: agent:end\nenabled: maybe\n", 2, "`maybe` is neither `true` nor `false`"),
+        ("events: agent:end\nevents: agent:end\n", 2, "appears twice"),
+        ("events: agent:end\nname: two words\n", 2, "`two words` isn't a valid name"),
+        ("events: agent:end\nname: boot\n", 1, "the name `boot` is already used by the built-in hook"),
         ("events: agent:end\n{what: is this}\n", 2, "neither `name: value` nor"),
-        ("events: agent:end\ndescription: 'open\n", 2, "begins with ' ends with it"),
-        ("events: [agent:end\n", 1, "ends with `]`"),
-        ("events: agent:end\ndescription: one\n  two\n", 3, "belongs to nothing"),
-        ("events: agent:end\ndescription:\n  - one\n", 2, "a text was expected, not a list"),
-        ("events:\n  agent:end\n", 2, "no item of a list"),
+        ("events: agent:end\ndescription: 'open\n", 2, "starts with ' must end with it"),
+        ("events: [agent:end\n", 1, "must end with `]`"),
+        ("events: agent:end\ndescription: one\n  two\n", 3, "belongs to no field"),
+        ("events: agent:end\ndescription:\n  - one\n", 2, "this must be text, not a list"),
+        ("events:\n  agent:end\n", 2, "isn't a list item"),
     ],
 )
 def test_a_fault_in_a_manifest_names_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
@@ -94,7 +94,7 @@ def test_a_fault_in_a_manifest_names_its_line(tmp_path: Path, text: str, line: i
 
 def test_a_manifest_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
     (write_hook(tmp_path, "one") / "HOOK.yaml").write_bytes(b"\xff\xfe\x00")
-    assert "cannot be read" in problem(tmp_path)
+    assert "can't be read" in problem(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_hook_has_one_way_to_handle_events(tmp_path: Path) -> None:
     write_hook(tmp_path / "both", "one", "events: agent:end\nrun: true\n")
     write_hook(tmp_path / "neither", "one", "events: agent:end\n", handler="")
     assert "remove one" in problem(tmp_path / "both")
-    assert "neither handler.py beside it nor `run:`" in problem(tmp_path / "neither")
+    assert "neither `run:` nor a file handler.py" in problem(tmp_path / "neither")
 
 
 def test_a_broken_hook_keeps_no_other_from_working(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.system.test_gateway_process import running, shown
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 SLOW = """\
 import time
@@ -72,7 +72,7 @@ async def test_a_hook_of_eight_seconds_holds_up_no_reply_no_command_and_no_end(
         process.terminate()
         assert await process.wait() == 0
     log = (profile / "logs" / "talaria.log").read_text()
-    assert "hook slow: the program ends before" in log
+    assert "hook slow: the program stops before" in log
 
 
 async def test_a_gateway_tells_hooks_of_all_that_happens(
@@ -144,7 +144,7 @@ async def test_of_workers_that_start_at_once_one_does_what_boot_md_asks_for(
 
 async def workers(program: Program, count: int) -> None:
     """Wait until so many processes serve."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         while (await asyncio.to_thread(program.run, "gateway", "status", "--json")).out.count('"pid"') < count:
             continue
 

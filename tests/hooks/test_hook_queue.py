@@ -82,7 +82,7 @@ def test_a_handler_that_hangs_is_left_behind(tmp_path: Path) -> None:
     hook.tell("agent:start")
     hook.tell("agent:end")
     assert not hook.finish(1.5)
-    assert hook.reports[0].trouble == "it is not back after 0.2 s, and is no longer waited for"
+    assert hook.reports[0].trouble == "it didn't return within 0.2 s and is no longer waited for"
     assert (folder / "done").read_text() == "agent:end"
     hook.line.close()
 
@@ -106,7 +106,7 @@ def test_an_async_handler_that_hangs_is_cancelled(tmp_path: Path) -> None:
         "    finally:\n        Path(__file__).with_name('done').write_text('cancelled')\n"
     )
     folder = write_hook(tmp_path, "one", QUICK, code)
-    assert Watched(tmp_path).handled().trouble == "it took longer than 0.2 s and was ended"
+    assert Watched(tmp_path).handled().trouble == "it took longer than 0.2 s and was stopped"
     assert (folder / "done").read_text() == "cancelled"
 
 
@@ -172,7 +172,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     run = "sleep 300 & echo $! > child; wait"
     folder = write_hook(tmp_path, "one", f"{QUICK}run: {run}\n", handler="")
     report = Watched(tmp_path, environment={"PATH": "/usr/bin:/bin"}).handled()
-    assert report.trouble == "it took longer than 0.2 s and was ended"
+    assert report.trouble == "it took longer than 0.2 s and was stopped"
     deadline = time.monotonic() + 10
     while not is_gone(int((folder / "child").read_text())):
         assert time.monotonic() < deadline

@@ -77,7 +77,7 @@ def test_a_command_is_tried_and_its_output_shown(program: Program, profile: Path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["teller", "agent:start"], "does not listen for agent:start"),
+        (["teller", "agent:start"], "doesn't listen for agent:start"),
         (["teller", "agent:stop"], "There is no event `agent:stop`"),
         (["tell"], "There is no hook `tell`"),
         (["boot"], "`boot` is built in"),

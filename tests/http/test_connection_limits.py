@@ -98,7 +98,7 @@ async def answer_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
             while True:
                 writer.write(b"x")
                 await writer.drain()
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)  # real time: a slow client
         except ConnectionError:
             return
 

@@ -1,7 +1,6 @@
 """A wire that can go dead: it stays open on both ends, takes what is sent, and carries nothing any more."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -12,8 +11,9 @@ from urllib.parse import urlsplit
 from talaria.contracts.platform import Incoming, Platform
 from talaria.contracts.store import Store
 from talaria.gateway.receiver import Receiver
+from talaria.testing.wait import LIMIT, until
 
-_SECONDS = 30
+_SECONDS = LIMIT
 
 
 class Wire:
@@ -105,10 +105,7 @@ class Hearing:
 
     async def until(self, state: str, *heard: str) -> None:
         """Wait until it is in a state and has heard these."""
-        deadline = time.monotonic() + _SECONDS
-        while self.network.status.state != state or not {*heard} <= {*self.heard}:
-            assert time.monotonic() < deadline, f"it is {self.network.status} and has heard {self.heard}"
-            await asyncio.sleep(0.02)
+        await until(lambda: self.network.status.state == state and {*heard} <= {*self.heard})
 
 
 @asynccontextmanager

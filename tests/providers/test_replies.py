@@ -16,8 +16,9 @@ from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolRe
 from talaria.providers.http.client import HttpPool
 from talaria.providers.http.timeouts import Timeouts
 from talaria.testing.model_server import Ask, Instant, ModelServer, Say, Silence, Tokens
+from talaria.testing.wait import LIMIT
 
-SOON = 30.0
+SOON = LIMIT
 pytestmark = pytest.mark.parametrize("connect", SPEAKERS.values(), ids=SPEAKERS)
 
 
@@ -138,13 +139,13 @@ async def test_closing_the_reply_closes_the_connection(provider: Provider, serve
     server.script(Silence(after=1))
     async with aclosing(provider.reply(request())) as events:
         assert isinstance(await anext(events), ModelText)
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(LIMIT):
         await server.gone(1)
 
 
 async def test_cancelling_closes_the_connection(provider: Provider, server: ModelServer) -> None:
     server.script(Silence(after=0))
-    async with asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         listener = group.create_task(heard(provider, request()))
         await server.arrived()
         listener.cancel()
@@ -167,4 +168,4 @@ async def test_a_slow_listener_is_not_the_providers_silence(
     server.script(Say("one two three"))
     async for event in connect(server.url, http, tight).reply(request()):
         if isinstance(event, ModelText):
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.03)  # real time: a reader slower than the limit for silence

@@ -16,7 +16,7 @@ from talaria.contracts.turn_log import ModelStep
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import TurnId, new_turn_id
 from talaria.core.messages import Message, Text, ToolCall, ToolResult, Usage
-from talaria.runtime.turn_log import TurnRecorder, no_finish_hook
+from talaria.runtime.turn_log import TurnRecorder, TurnWork, end_without_effects
 from talaria.sessions.prompt_prefix import record_break
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
@@ -54,7 +54,7 @@ class Diary:
     async def begin(self) -> "WrittenTurn":
         turn_id = new_turn_id()
         await self.write(lambda tx: tx.turns.begin(self.session.id, turn_id))
-        log = TurnRecorder(self._store, self._claim, turn_id, no_finish_hook, self.clock)
+        log = TurnRecorder(self._store, self._claim, TurnWork(turn_id), end_without_effects, clock=self.clock)
         return WrittenTurn(self, log, turn_id)
 
     async def break_prefix(self, reason: str) -> None:

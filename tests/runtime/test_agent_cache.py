@@ -12,6 +12,7 @@ from msgspec import structs
 
 from talaria.runtime.agent_cache import CAP, IDLE_LIMIT, AgentCache, AgentSignature
 from talaria.testing.clock import NOON, SettableClock
+from talaria.testing.wait import LIMIT
 
 PARTS = AgentSignature(
     model="large",
@@ -321,7 +322,7 @@ async def test_releasing_holds_up_nobody() -> None:
     async with cache_of(cap=1) as application:
         slow = await application.get("slow")
         slow.may_go.clear()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             assert (await application.get("a")).name == "a"
             assert (await application.get("b")).name == "b"
         assert slow.fate == []
@@ -352,15 +353,19 @@ async def test_a_thousand_turns_at_once_settle_at_the_cap() -> None:
         async def turn(number: int) -> None:
             key = f"k{chance.randrange(200)}"
 
+            async def let_others_run(times: int) -> None:
+                for _ in range(chance.randrange(times)):
+                    await asyncio.sleep(0)
+
             async def build() -> Kept:
-                await asyncio.sleep(chance.random() / 500)
+                await let_others_run(4)
                 application.built.append(Kept(key, f"s{number % 2}"))
                 return application.built[-1]
 
             async with application.cache.using(key, f"s{number % 2}", build) as agent:
                 assert agent.name == key
                 assert agent.fate == []
-                await asyncio.sleep(chance.random() / 100)
+                await let_others_run(20)
                 assert agent.fate == []
 
         async with asyncio.TaskGroup() as group:

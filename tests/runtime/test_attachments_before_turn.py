@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec import structs
 from tests.contracts.sample_messages import said
+from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store
@@ -24,7 +25,6 @@ from talaria.runtime.inbox import (
     make_inbox_arrival,
     to_transcript_message,
 )
-from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.testing.clock import NOON
 
 NOTES = Attachment("f1", "document", "notes.txt")
@@ -63,7 +63,7 @@ async def parts(store: Store, session_id: SessionId) -> list[object]:
 async def test_a_turn_begins_with_what_was_fetched_and_in_order(store: Store, session_id: SessionId) -> None:
     await bring(store, session_id, "look")
     await add_to_inbox(store, session_id, "test", "2", said("and?"))
-    assert await run_pending_turns(store, session_id, agree, TurnHooks(unpack=fetch)) == TurnAnswered("yes, and?")
+    assert await run_pending_turns(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, and?")
     assert await parts(store, session_id) == [(Text("look"), FILE), (Text("and?"),)]
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
 
@@ -78,12 +78,12 @@ async def test_where_nothing_can_be_fetched_from_the_file_is_named(store: Store,
 async def test_the_lane_is_held_while_files_are_fetched(store: Store, session_id: SessionId) -> None:
     async def interfere(packed: PendingAttachments) -> Message:
         with pytest.raises(Refused):
-            await run_pending_turns(store, session_id, agree, TurnHooks(unpack=fetch))
+            await run_pending_turns(store, session_id, agree, unpack=fetch)
         assert await store.read(lambda tx: tx.turns.find(session_id)) == []
         return await fetch(packed)
 
     await bring(store, session_id, "look")
-    assert await run_pending_turns(store, session_id, agree, TurnHooks(unpack=interfere)) == TurnAnswered("yes, look")
+    assert await run_pending_turns(store, session_id, agree, unpack=interfere) == TurnAnswered("yes, look")
 
 
 async def fail(packed: PendingAttachments) -> Message:
@@ -106,14 +106,14 @@ async def test_whoever_is_cut_off_leaves_it_for_the_next(
         begun.set()
         return await unpack(packed)
 
-    work = asyncio.ensure_future(run_pending_turns(store, session_id, agree, TurnHooks(unpack=noticed)))
+    work = asyncio.ensure_future(run_pending_turns(store, session_id, agree, unpack=noticed))
     await begun.wait()
     if unpack is hang:
         work.cancel()
     await asyncio.wait([work])
     assert work.cancelled() or isinstance(work.exception(), StoreBusy)
     assert await store.read(lambda tx: tx.turns.find(session_id)) == []
-    assert await run_pending_turns(store, session_id, agree, TurnHooks(unpack=fetch)) == TurnAnswered("yes, look")
+    assert await run_pending_turns(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, look")
 
 
 async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store: Store, session_id: SessionId) -> None:
@@ -126,7 +126,7 @@ async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store
         return await fetch(packed)
 
     await bring(store, session_id, "look")
-    await run_pending_turns(store, session_id, agree, TurnHooks(unpack=while_something_urgent_arrives))
+    await run_pending_turns(store, session_id, agree, unpack=while_something_urgent_arrives)
     assert fetched == ["look", "urgent"]
     assert await parts(store, session_id) == [(Text("urgent"), FILE), (Text("look"), FILE)]
 
@@ -134,4 +134,4 @@ async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store
 async def test_what_waits_is_shown_with_its_files(store: Store, session_id: SessionId) -> None:
     await bring(store, session_id, "look")
     (message,) = await store.read(lambda tx: list_pending_messages(tx, session_id))
-    assert message.text == "look\n(The file notes.txt comes along.)"
+    assert message.text == "look\n(The file notes.txt is attached.)"

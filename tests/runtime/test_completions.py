@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 from tests.commands.command_fixture import open_desk
 from tests.contracts.sample_messages import said
+from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import InboxItem
@@ -26,7 +27,6 @@ from talaria.runtime.completions import (
     report,
 )
 from talaria.runtime.inbox import add_to_inbox, read_inbox_message
-from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
@@ -126,7 +126,7 @@ async def test_what_is_reported_in_a_turn_waits_behind_it_and_is_one_turn(store:
         return TurnAnswered("ok")
 
     await add_to_inbox(store, session_id, "test", "1", said("start it"))
-    await run_pending_turns(store, session_id, agree, TurnHooks(finishing=CompletionFollowUp().turn_ended))
+    await run_pending_turns(store, session_id, agree, ended=CompletionFollowUp().turn_ended)
     assert len(questions) == 2
     assert questions[1].endswith("one\n\n---\n\ntwo")
 
@@ -148,7 +148,7 @@ async def test_what_is_about_to_be_told_is_told_before_the_next_is_put_behind_it
         await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
         return TurnAnswered("ok")
 
-    await run_pending_turns(store, session_id, agree, TurnHooks(finishing=CompletionFollowUp().turn_ended))
+    await run_pending_turns(store, session_id, agree, ended=CompletionFollowUp().turn_ended)
     assert [text.partition("\n\n")[2] for text in asked] == ["one", "two\n\n---\n\nthree"]
 
 

@@ -4,18 +4,20 @@ import asyncio
 
 import pytest
 from tests.contracts.sample_messages import said
+from tests.runtime.scripted_runner import open_runner, run_pending_turns
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.errors import Refused
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.runtime.inbox import add_to_inbox, make_arrival
 from talaria.runtime.rebind import find_redirect, redirect_reply
+from talaria.runtime.runner import RunnerOptions, RunnerState
 from talaria.runtime.turn_log import TurnRecorder
-from talaria.runtime.turns import run_pending_turns
 from talaria.testing.clock import NOON
 
 HERE, THERE = ReplyRoute(Address("somewhere", "here")), ReplyRoute(Address("elsewhere", "there"), user_id="ann")
@@ -82,13 +84,12 @@ async def test_whoever_goes_on_with_it_answers_at_the_new_place_and_then_what_wa
     routes: list[ReplyRoute | None] = []
 
     async def goes_on(turn: TurnRecorder) -> TurnEnd:
-        routes.append(turn.route)
+        routes.append(turn.work.route)
         return await agree(turn)
 
     came = make_arrival(session_id, "test", "1", said("one"), route=HERE)
     await store.write(lambda tx: tx.inbox.add(came))
-    with pytest.raises(asyncio.CancelledError):
-        await run_pending_turns(store, session_id, dies)
+    assert await run_pending_turns(store, session_id, dies) is None
     await add_to_inbox(store, session_id, "test", "2", said("two"))
     assert await run_pending_turns(store, session_id, goes_on) == TurnAnswered("yes, two")
     assert routes == [THERE, None]
@@ -100,22 +101,24 @@ async def test_where_nothing_is_running_there_is_nothing_to_move(store: Store, s
     await add_to_inbox(store, session_id, "test", "1", said("one"))
 
     async def looks(turn: TurnRecorder) -> TurnEnd:
-        assert await store.read(lambda tx: find_redirect(tx, session_id, turn.turn_id)) is None
+        assert await store.read(lambda tx: find_redirect(tx, session_id, turn.work.turn_id)) is None
         return await agree(turn)
 
     assert await run_pending_turns(store, session_id, looks) == TurnAnswered("yes, one")
 
 
-async def test_who_was_stopped_after_the_move_knows_that_it_is_gone(store: Store, session_id: SessionId) -> None:
-    turns: list[TurnRecorder] = []
-
-    async def stopped(turn: TurnRecorder) -> TurnEnd:
-        turns.append(turn)
+async def test_a_runner_that_was_stopped_after_the_move_knows_that_its_session_is_gone(
+    store: Store, session_id: SessionId
+) -> None:
+    async def moved(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
-        await agree(turn)
-        raise asyncio.CancelledError
+        end = await agree(turn)
+        runner.stop()
+        return end
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
-    with pytest.raises(asyncio.CancelledError):
-        await run_pending_turns(store, session_id, stopped)
-    assert turns[0].fate.left
+    async with open_runner(store, session_id, moved, RunnerOptions(titled=False)) as runner:
+        assert await runner.run_pending_turns() == TurnAnswered("yes, one")
+        assert runner.state is RunnerState.MOVED
+        with pytest.raises(Refused, match="moved"):
+            await runner.run_pending_turns()

@@ -54,7 +54,7 @@ async def test_a_message_joins_the_running_turn(shop: Workshop) -> None:
     async with _open(shop, Echo(does=waits)) as talk, asyncio.TaskGroup() as group:
         turn = group.create_task(talk.say(_said("go"), source="test", external_id="1"))
         await _heard(shop, ToolCalled)
-        await talk.steer(_said("in French"), source="test", external_id="2")
+        await talk.put(_said("in French"), source="test", external_id="2", steering=True)
         going.set()
         assert await turn == TurnAnswered("merci")
     assert shop.server.received[-1].json["messages"][-1]["content"] == "in French"
@@ -73,7 +73,7 @@ async def test_a_conversation_that_another_worker_owns_is_refused_and_nothing_is
     lease = await shop.store.write(lambda tx: tx.leases.acquire(f"session:{shop.session_id}", timedelta(minutes=1)))
     assert lease is not None
     async with _open(shop) as talk:
-        with pytest.raises(Refused, match="another process"):
+        with pytest.raises(Refused, match="Another process"):
             await talk.say(_said("hi"), source="test", external_id="1")
         await shop.store.write(lambda tx: tx.leases.release(lease))
         assert await talk.run_pending_turns() == TurnAnswered("ok")
@@ -86,9 +86,31 @@ async def test_what_grows_too_long_is_summarised_behind_the_reply(shop: Workshop
     shop.server.script(Say("Noted.", usage=Tokens(input=7_000, output=10)), Say(summary), Say("As you say."))
     async with _open(shop) as talk:
         assert await talk.say(_said("and that is all"), source="test", external_id="1") == TurnAnswered("Noted.")
-        await talk.close()
+    async with _open(shop) as talk:
         await talk.say(_said("well?"), source="test", external_id="2")
     assert summary in shop.server.received[-1].json["messages"][1]["content"]
+
+
+async def test_a_closed_runner_starts_no_turn(shop: Workshop) -> None:
+    async with _open(shop) as talk:
+        await talk.close()
+        with pytest.raises(Refused, match="closed"):
+            await talk.say(_said("hi"), source="test", external_id="1")
+    assert shop.server.received == []
+    async with _open(shop) as talk:
+        assert await talk.run_pending_turns() == TurnAnswered("ok")
+
+
+async def test_a_second_stop_changes_nothing(shop: Workshop) -> None:
+    shop.server.script(Say("one two three four five", pause=0.05), Say("fine"))
+    async with _open(shop) as talk, asyncio.TaskGroup() as group:
+        turn = group.create_task(talk.say(_said("go"), source="test", external_id="1"))
+        await _heard(shop, TextAdded)
+        await talk.put(_said("and then?"), source="test", external_id="2")
+        assert talk.stop()
+        assert talk.stop()
+        assert await turn == TurnAnswered("fine")
+    assert [type(end) for end in (*shop.heard(TurnStopped), *shop.heard(TurnAnswered))] == [TurnStopped, TurnAnswered]
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.sample_messages import said
 from tests.contracts.session_leases import lane
+from tests.runtime.scripted_runner import run_pending_turns
 from tests.storage.engines import Place
 
 from talaria.contracts.store import Store, Transaction
@@ -17,7 +18,6 @@ from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.runtime.inbox import add_to_inbox
-from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.testing.clock import NOON, SettableClock
 from talaria.testing.wait import until
 
@@ -154,7 +154,7 @@ async def test_a_long_turn_keeps_its_lease(store: Store, clock: SettableClock, s
         return await agree(turn)
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
-    assert await run_pending_turns(store, session_id, work_long, TurnHooks(SHORT)) == TurnAnswered("yes, one")
+    assert await run_pending_turns(store, session_id, work_long, lease=SHORT) == TurnAnswered("yes, one")
 
 
 async def test_losing_the_lease_ends_the_work(
@@ -175,7 +175,7 @@ async def test_losing_the_lease_ends_the_work(
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
     with pytest.raises(LeaseLost):
-        await run_pending_turns(store, session_id, overslept, TurnHooks(SHORT))
+        await run_pending_turns(store, session_id, overslept, lease=SHORT)
     assert ended.is_set()
     await other.close()
 

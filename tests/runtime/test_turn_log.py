@@ -9,12 +9,13 @@ from tests.contracts.session_leases import lane
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.turn_log import ModelStep, StartedCall
 from talaria.core.errors import LeaseLost
 from talaria.core.events import TurnAnswered, TurnStopped
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.core.messages import ToolCall, ToolResult, Usage
-from talaria.runtime.turn_log import TurnRecorder
+from talaria.runtime.turn_log import EndedTurn, TurnRecorder, TurnWork
 
 STEP = ModelStep(model="m", usage=Usage(calls=1, input_tokens=10, output_tokens=5, cost_microdollars=7), seconds=0.1)
 CALL = ToolCall("call_0", "look", "{}")
@@ -26,9 +27,10 @@ class Ends:
     def __init__(self) -> None:
         self.count = 0
 
-    def finishing(self, tx: Transaction, ending: object) -> None:
-        tx.state.put("ended", "")
+    def finishing(self, tx: Transaction, result: TurnResult) -> EndedTurn:
+        tx.named_values.put("test", "ended", "")
         self.count += 1
+        return EndedTurn(result.end)
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ async def turn(store: Store, ends: Ends) -> TurnRecorder:
         claim = lane(tx, timedelta(minutes=1), session)
         assert claim is not None
         tx.turns.begin(session, turn_id)
-        return TurnRecorder(store, claim, turn_id, ends.finishing)
+        return TurnRecorder(store, claim, TurnWork(turn_id), ends.finishing)
 
     return await store.write(begin)
 
@@ -80,8 +82,9 @@ async def test_the_usage_of_each_step_is_added_to_the_conversation(store: Store,
 
 
 async def test_a_second_end_changes_nothing(store: Store, turn: TurnRecorder, ends: Ends) -> None:
-    await turn.finish(TurnAnswered("done"), said("done", "assistant"), STEP)
-    await turn.finish(TurnStopped(), said("done", "assistant"), STEP)
+    first = TurnAnswered("done")
+    assert await turn.finish(first, said("done", "assistant"), STEP) == first
+    assert await turn.finish(TurnStopped(), said("done", "assistant"), STEP) == first
     assert ends.count == 1
     assert [one.message.text for one in await turn.transcript()] == ["done"]
     [kept] = await store.read(lambda tx: tx.turns.find(turn.session_id))

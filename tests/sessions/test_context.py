@@ -135,8 +135,12 @@ async def test_hundreds_of_interleaved_turns_and_their_threads_see_their_own_val
     chance = random.Random(7)
     finished = 0
 
+    async def let_others_run() -> None:
+        for _ in range(chance.randrange(8)):
+            await asyncio.sleep(0)
+
     async def child(own: dict[str, str]) -> None:
-        await asyncio.sleep(chance.random() / 200)
+        await let_others_run()
         assert seen() == own
 
     async def turn(number: int, pool: ThreadPoolExecutor) -> None:
@@ -148,7 +152,7 @@ async def test_hundreds_of_interleaved_turns_and_their_threads_see_their_own_val
         assert own[ID] == f"s{number}"
         loop = asyncio.get_running_loop()
         for _ in range(4):
-            await asyncio.sleep(chance.random() / 200)
+            await let_others_run()
             assert await asyncio.to_thread(seen) == own
             assert await loop.run_in_executor(pool, copy_context().run, seen) == own
             async with asyncio.TaskGroup() as group:

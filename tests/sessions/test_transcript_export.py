@@ -169,7 +169,7 @@ def test_a_place_that_cannot_be_written_is_told_in_a_sentence(program: Program) 
     converse(program, NewSession(source="cli", title="Trip"))
     refused = program.run("sessions", "export", "trip", "-o", str(program.home / "nowhere" / "x.md"))
     assert refused.code == 1
-    assert "nowhere/x.md cannot be written: No such file or directory." in refused.err
+    assert "nowhere/x.md can't be written: No such file or directory." in refused.err
     assert list(program.home.iterdir()) == [program.home / "profiles"]
 
 

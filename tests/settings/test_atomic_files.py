@@ -30,7 +30,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_a_write_that_fails_says_why_and_keeps_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "folder"
     file.mkdir()
-    with pytest.raises(ProfileUnusable, match="folder cannot be written: Is a directory"):
+    with pytest.raises(ProfileUnusable, match="folder can't be written: Is a directory"):
         write_file(file, "new")
     assert list(tmp_path.iterdir()) == [file]
 

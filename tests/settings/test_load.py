@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_opened_is_a_fault(profile: Profile) -> None:
     profile.config_file.mkdir()
     with pytest.raises(SettingsInvalid) as invalid:
         load_settings(profile, {})
-    assert str(invalid.value) == f"{profile.config_file}: The file cannot be read: Is a directory."
+    assert str(invalid.value) == f"{profile.config_file}: The file can't be read: Is a directory."
 
 
 def test_a_byte_order_mark_is_no_fault(profile: Profile) -> None:

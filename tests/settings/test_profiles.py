@@ -122,5 +122,5 @@ def test_nonsense_in_the_file_that_names_the_profile_in_use_is_told(profiles: Pr
 
 def test_a_home_that_cannot_be_made_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ProfileUnusable, match="file cannot be created: File exists"):
+    with pytest.raises(ProfileUnusable, match="file can't be created: File exists"):
         Profiles(tmp_path / "file" / "home").create("work")

@@ -117,7 +117,7 @@ def open_first(place: Place, *places: str) -> None:
 def _opened(place: Place) -> int | str:
     try:
         database = place.open(SystemClock())
-        before = database.write(lambda tx: tx.state.put("opened", "")) - 1
+        before = database.write(lambda tx: tx.named_values.put("test", "opened", "")) - 1
         database.close()
     except StoreError as error:
         return str(error)
@@ -163,7 +163,7 @@ async def _write_on(place: Place, session: SessionId) -> None:
     def step(tx: Transaction) -> int:
         last = tx.messages.append(session, [said("heron " * 400) for _ in range(8)])
         tx.events.append("steps", [("step", str(last))])
-        tx.state.put("last", str(last))
+        tx.named_values.put("test", "last", str(last))
         return last
 
     async def speak() -> None:

@@ -3,13 +3,14 @@
 import asyncio
 
 from talaria.contracts.store import Store, Subscription
+from talaria.testing.wait import LIMIT
 
 PROBE = "probe"
 
 
 async def wait_until_connected(store: Store, other: Store) -> None:
     """Return when notifications of ``other`` reach the subscriptions of ``store``, which must have one already."""
-    async with store.subscribe(PROBE) as probe, asyncio.timeout(20):
+    async with store.subscribe(PROBE) as probe, asyncio.timeout(LIMIT):
         while True:
             await other.write(lambda tx: tx.notify(PROBE))
             try:
@@ -30,12 +31,12 @@ async def clear(*subscriptions: Subscription) -> None:
 
 async def notified(subscription: Subscription) -> None:
     """Wait until a topic was notified."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         while not await subscription.wait():
             pass
 
 
 async def woken(subscription: Subscription) -> None:
     """Wait until the subscription wakes for whatever reason."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         await subscription.wait()

@@ -81,7 +81,7 @@ def _fill(mine: Transaction) -> SessionId:
     mine.messages.append(session.id, [said("one 東京"), said("two")])
     mine.sessions.create(NewSession(source="cli", parent_id=session.id, parent_seq=1))
     mine.bindings.bind("agent:main:telegram:private:7", session.id, Address("telegram", "7"))
-    mine.state.put("goal:x", "{}")
+    mine.named_values.put("test", "goal:x", "{}")
     mine.inbox.add(Arrival(session_id=session.id, source="telegram", external_id="1", payload="{}"))
     mine.events.append("run:1", [("text", "a"), ("text", "b")])
     return session.id

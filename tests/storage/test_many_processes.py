@@ -74,7 +74,7 @@ def test_a_process_killed_in_the_middle_of_writing_loses_nothing_that_was_acknow
         assert acknowledged <= len(stored)
         steps = database.read(lambda tx: [event.payload for event in tx.events.after("steps", 0)])
         assert steps == [str(last) for last in range(8, len(stored) + 1, 8)]
-        last = database.read(lambda tx: tx.state.get("last"))
+        last = database.read(lambda tx: tx.named_values.get("test", "last"))
         assert last is not None
         assert last.value == str(len(stored))
         assert damages(place) == []

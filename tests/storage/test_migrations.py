@@ -23,10 +23,10 @@ from talaria.core.addresses import Address
 from talaria.core.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from talaria.core.ids import SessionId
 from talaria.storage.migrations import LATEST_SCHEMA, list_migrations
-from talaria.storage.postgres.open import MIGRATIONS as POSTGRES
+from talaria.storage.postgres.connection import MIGRATIONS as POSTGRES
 from talaria.storage.postgres.open import PostgresOptions, open_postgres
+from talaria.storage.sqlite.connection import MIGRATIONS as SQLITE
 from talaria.storage.sqlite.open import APPLICATION_ID, migrate
-from talaria.storage.sqlite.open import MIGRATIONS as SQLITE
 
 DIGESTS = Path(__file__).with_name("migrations.sha256")
 FOLDERS = {"sqlite": SQLITE, "postgres": POSTGRES}
@@ -104,7 +104,7 @@ def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
     run("INSERT INTO arrivals (message_id) SELECT number * 16777216 + 1 FROM sessions")
     run("INSERT INTO messages (id, arrival, at, role, body) SELECT number * 16777216 + 1, 1, 5, 'user',"
         """ '{"parts":[{"type":"text","text":"an old otter"}]}' FROM sessions""")  # fmt: skip
-    run("INSERT INTO state (key, value, version, updated_at) VALUES ('goal', 'rest', 3, 5)")
+    run("INSERT INTO state (key, value, version, updated_at) VALUES ('workspace:old', 'home', 3, 5)")
     if version >= 2:
         run("INSERT INTO inbox (session_id, source, external_id, kind, priority, payload, received_at)"
             " VALUES ('old', 'cli', '1', 'message', 0, '', 5)")  # fmt: skip
@@ -115,7 +115,7 @@ def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
     old = SessionId("old")
     assert [one.title for one in database.read(lambda tx: tx.sessions.find(SessionFilter()))] == ["Old"]
     assert texts(database.read(lambda tx: tx.messages.load(old))) == [(1, "an old otter")]
-    assert database.write(lambda tx: tx.state.put("goal", "go on")) == 4
+    assert database.write(lambda tx: tx.session_values.put(old, "workspace", "", "away")) == 4
     assert len(database.read(lambda tx: tx.inbox.unsettled(old))) == (version >= 2)
     assert len(database.read(lambda tx: tx.pairing.people())) == (version >= 3)
     assert database.write(lambda tx: tx.messages.append(old, [said("a new otter")])) == 2
@@ -149,7 +149,7 @@ def test_handoffs_of_an_older_store_are_taken_over(place: Place) -> None:
         {"state": "failed", "platform": "slack", "error": "no home chat"},
         {"state": None, "platform": None, "error": None},
     ]
-    assert [entry.key for entry in database.read(lambda tx: tx.state.with_prefix("handoff"))] == ["handoffs"]
+    assert database.read(lambda tx: [row[0] for row in tx.archive.rows("state")]) == ["handoffs"]
     assert database.write(lambda tx: tx.handoffs.claim_handoff(asked.session_id))
     database.close()
 
@@ -166,7 +166,7 @@ def test_a_newer_file_is_refused_and_left_untouched(sqlite_place: Place) -> None
 def test_a_database_of_another_program_is_refused_and_left_untouched(sqlite_place: Place) -> None:
     with closing(apsw.Connection(sqlite_place.address)) as raw:
         raw.execute("CREATE TABLE notes (text); PRAGMA user_version = 1")
-    refused_untouched(sqlite_place, StoreUnavailable, "database of another program")
+    refused_untouched(sqlite_place, StoreUnavailable, "belongs to another program")
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_untouched(sqlite_place: Place) -> None:

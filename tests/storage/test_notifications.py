@@ -27,6 +27,7 @@ from talaria.storage.sqlite.inotify import InotifyWatch
 from talaria.storage.sqlite.notifications import CommitListener, FileChanges, PollSchedule
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+from talaria.testing.wait import LIMIT
 
 NEVER = 3600.0
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' AND query LIKE %s"
@@ -53,7 +54,7 @@ async def listeners(place: Place, count: int) -> list[int]:
 
 
 def _listeners(place: Place, count: int) -> list[int]:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT
     with connected(place.address) as raw:
         while True:
             found = [pid for (pid,) in raw.execute(LISTENERS, (f"%{make_channel_name(place.schema)}%",))]
@@ -68,7 +69,7 @@ def test_a_look_at_a_file_sees_each_commit_once(sqlite_place: Place) -> None:
         assert changes.look()
         assert not changes.look()
         for number in range(3):
-            database.write(lambda tx, number=number: tx.state.put("key", str(number)))  # type: ignore[misc]
+            database.write(lambda tx, number=number: tx.named_values.put("test", "key", str(number)))  # type: ignore[misc]
             assert changes.look()
             assert not changes.look()
     database.close()
@@ -79,13 +80,13 @@ def test_work_that_writes_nothing_is_no_reason_to_look_again(sqlite_place: Place
     with closing(FileChanges(Path(sqlite_place.address))) as changes:
         changes.look()
         database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
-        database.read(lambda tx: tx.state.get("key"))
+        database.read(lambda tx: tx.named_values.get("test", "key"))
         assert not changes.look()
     database.close()
 
 
 def put(database: Database, value: str) -> None:
-    database.write(lambda tx: tx.state.put("key", value))
+    database.write(lambda tx: tx.named_values.put("test", "key", value))
 
 
 def notify(database: Database, *topics: str) -> None:
@@ -134,7 +135,7 @@ def test_a_bell_rings_when_the_log_is_written_to_and_for_nothing_else(sqlite_pla
     put(database, "")
     with closing(InotifyWatch(Path(f"{sqlite_place.address}-wal"))) as bell:
         database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
-        database.read(lambda tx: tx.state.get("key"))
+        database.read(lambda tx: tx.named_values.get("test", "key"))
         assert not bell.has_changed()
         put(database, "one")
         assert bell.wait(20)

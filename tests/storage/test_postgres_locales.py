@@ -37,8 +37,8 @@ def calls(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Transac
 
 def test_keys_are_sorted_by_their_characters(calls: Transaction) -> None:
     for key in ("goal:b", "goal:B", "goal:ä", "goal:a", "goal-c"):
-        calls.state.put(key, "")
-    assert [entry.key for entry in calls.state.with_prefix("goal")] == [
+        calls.named_values.put("test", key, "")
+    assert [key for key, _ in calls.named_values.find("test", "goal")] == [
         "goal-c",
         "goal:B",
         "goal:a",

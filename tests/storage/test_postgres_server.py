@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from talaria.testing.postgres import MISSING, find_postgres
+from talaria.testing.wait import LIMIT
 
 OWNER = """
 import sys
@@ -34,7 +35,7 @@ def test_the_server_goes_with_the_process_that_started_it(violent: bool) -> None
             owner.kill()
         else:
             owner.stdin.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not folder.exists()

@@ -91,10 +91,10 @@ def test_text_that_is_not_utf_8_is_damage_and_reported_by_reading(file: Path) ->
     with pytest.raises(StoreCorrupt, match="doctor --fix"):
         stored_messages(file)
     assert CheckRecord(file).state == "damaged"
-    assert find_damage(file) == [f"{ALL // 10} rows of the table messages cannot be read."]
+    assert find_damage(file) == [f"{ALL // 10} rows of the table messages can't be read."]
     recovery = recover(file)
     assert (recovery.messages, recovery.lost_messages) == (ALL - ALL // 10, ALL // 10)
-    assert f"At least {ALL // 10} messages could not be read." in str(recovery)
+    assert f"At least {ALL // 10} messages couldn't be read." in str(recovery)
     assert stored_messages(file) == recovery.messages
 
 
@@ -105,28 +105,28 @@ def test_value_that_makes_no_sense_is_damage(file: Path, change: str) -> None:
     raw.close()
     with pytest.raises(StoreCorrupt, match="doctor --fix"):
         stored_messages(file)
-    assert find_damage(file) == ["3 rows of the table messages cannot be read."]
+    assert find_damage(file) == ["3 rows of the table messages can't be read."]
     assert recover(file).lost_messages == 3
     assert stored_messages(file) == ALL - 3
 
 
 def test_damaged_rows_of_other_tables_are_counted(file: Path) -> None:
     database = open_sqlite(file)
-    database.write(lambda tx: [tx.state.put(f"key {number}", "value") for number in range(5)])
+    database.write(lambda tx: [tx.named_values.put("test", f"key {number}", "value") for number in range(5)])
     database.close()
     raw = apsw.Connection(str(file))
-    raw.execute("UPDATE state SET value = CAST(x'ff' AS TEXT) WHERE key IN ('key 1', 'key 3')")
+    raw.execute("UPDATE named_values SET value = CAST(x'ff' AS TEXT) WHERE key IN ('key 1', 'key 3')")
     raw.close()
     recovery = recover(file)
     assert (recovery.lost_messages, recovery.lost_rows) == (0, 2)
-    assert "At least 2 other records could not be read." in str(recovery)
+    assert "At least 2 other records couldn't be read." in str(recovery)
 
 
 @pytest.mark.parametrize(
     ("recovery", "sentence"),
     [
         (Recovery(Path("x"), 1, 1), "1 message in 1 session was recovered. No message is known to be missing."),
-        (Recovery(Path("x"), 2, 9, 1, 1), "At least 1 message and 1 other record could not be read."),
+        (Recovery(Path("x"), 2, 9, 1, 1), "At least 1 message and 1 other record couldn't be read."),
     ],
 )
 def test_report_says_what_was_recovered_and_what_was_not(recovery: Recovery, sentence: str) -> None:
@@ -180,7 +180,7 @@ def largest_file(size: int) -> Iterator[None]:
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.9, 0.99])
 def test_repair_without_space_leaves_everything_as_it_was(file: Path, share: float) -> None:
     broken = damage(file, seed=1, places=50)
-    with largest_file(int(len(broken) * share)), pytest.raises((StoreFull, StoreUnavailable), match="not be repaired"):
+    with largest_file(int(len(broken) * share)), pytest.raises((StoreFull, StoreUnavailable), match="n't be repaired"):
         recover(file)
     assert file.read_bytes() == broken
     assert {path.suffix for path in file.parent.iterdir()} == {".db", ".lock", ".checked"}

@@ -39,7 +39,7 @@ def test_what_it_holds_is_free_for_others(postgres_place: Place, clock: Settable
 
 async def test_its_store_goes_on_with_another_connection(postgres_place: Place, clock: SettableClock) -> None:
     def stall(tx: Transaction) -> None:
-        tx.state.put("said", "too late")
+        tx.named_values.put("test", "said", "too late")
         with psycopg.connect(postgres_place.address, autocommit=True) as raw:
             while raw.execute(_IN_THE_MIDDLE).fetchone():
                 pass
@@ -47,5 +47,5 @@ async def test_its_store_goes_on_with_another_connection(postgres_place: Place, 
     store = open_postgres_store(postgres_place.address, _options(postgres_place, clock, "asleep"))
     with pytest.raises(StoreUnavailable):
         await store.write(stall)
-    assert await store.write(lambda tx: tx.state.get("said")) is None
+    assert await store.write(lambda tx: tx.named_values.get("test", "said")) is None
     await store.close()

@@ -23,6 +23,7 @@ from talaria.storage.async_store import ThreadedStore
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.postgres.open import PostgresOptions, open_postgres, open_postgres_store
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+from talaria.testing.wait import until
 
 SECRET = "hunter2"
 
@@ -50,7 +51,7 @@ def test_a_full_disk_is_told_and_loses_nothing(sqlite_place: Place, small_disk: 
     with crowd(1, "fill", sqlite_place, "disk", within=small_disk) as workers:
         [report] = answers(workers)
     assert report["refusal"].startswith("StoreFull: ")
-    assert "no space left" in report["refusal"]
+    assert "disk is full" in report["refusal"]
     assert report["acknowledged"] > 0
     assert report["stored"] == [report["acknowledged"], report["acknowledged"] / 8]
     assert report["last"] == report["acknowledged"] + 8
@@ -90,32 +91,32 @@ def test_a_path_where_no_file_can_be_is_told(tmp_path: Path, name: str) -> None:
 
 def test_a_store_that_is_held_for_too_long_is_busy_and_free_again_later(place: Place) -> None:
     holder, other = place.open(SystemClock(), "one"), place.open(SystemClock(), "two", patience=0.05)
-    holder.write(lambda tx: tx.state.put("key", ""))
+    holder.write(lambda tx: tx.named_values.put("test", "key", ""))
 
     def hold(tx: Transaction) -> None:
-        tx.state.put("key", "")
+        tx.named_values.put("test", "key", "")
         with pytest.raises(StoreBusy, match="Try again"):
-            other.write(lambda tx: tx.state.put("key", ""))
+            other.write(lambda tx: tx.named_values.put("test", "key", ""))
 
     holder.write(hold)
-    assert other.write(lambda tx: tx.state.put("key", "")) == 3
+    assert other.write(lambda tx: tx.named_values.put("test", "key", "")) == 3
     holder.close()
     other.close()
 
 
 async def test_a_server_that_went_away_and_came_back_is_used_again(guarded_server: PostgresServer) -> None:
     store = open_postgres_store(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
-    await store.write(lambda tx: tx.state.put("before", ""))
-    await store.read(lambda tx: tx.state.get("before"))
+    await store.write(lambda tx: tx.named_values.put("test", "before", ""))
+    await store.read(lambda tx: tx.named_values.get("test", "before"))
     guarded_server.stop()
     for _ in range(3):
-        with pytest.raises(StoreUnavailable, match="cannot be reached"):
-            await store.write(lambda tx: tx.state.put("meanwhile", ""))
-        with pytest.raises(StoreUnavailable, match="cannot be reached"):
-            await store.read(lambda tx: tx.state.get("before"))
+        with pytest.raises(StoreUnavailable, match="can't be reached"):
+            await store.write(lambda tx: tx.named_values.put("test", "meanwhile", ""))
+        with pytest.raises(StoreUnavailable, match="can't be reached"):
+            await store.read(lambda tx: tx.named_values.get("test", "before"))
     guarded_server.start()
-    await eventually(store, lambda tx: tx.state.put("after", ""))
-    keys = await store.read(lambda tx: [entry.key for entry in tx.state.with_prefix("")])
+    await write_when_available(store, lambda tx: tx.named_values.put("test", "after", ""))
+    keys = await store.read(lambda tx: [key for key, _ in tx.named_values.find("test", "")])
     await store.close()
     assert keys == ["after", "before"]
 
@@ -125,10 +126,10 @@ async def test_work_in_progress_when_the_server_goes_away_is_undone(guarded_serv
     begun, stopped = threading.Event(), threading.Event()
 
     def work(tx: Transaction) -> None:
-        tx.state.put("half", "")
+        tx.named_values.put("test", "half", "")
         begun.set()
         stopped.wait()
-        tx.state.put("whole", "")
+        tx.named_values.put("test", "whole", "")
 
     writing = asyncio.ensure_future(store.write(work))
     await asyncio.to_thread(begun.wait)
@@ -137,20 +138,20 @@ async def test_work_in_progress_when_the_server_goes_away_is_undone(guarded_serv
     with pytest.raises(StoreUnavailable):
         await writing
     guarded_server.start()
-    await eventually(store, lambda tx: tx.state.put("after", ""))
-    keys = await store.read(lambda tx: [entry.key for entry in tx.state.with_prefix("")])
+    await write_when_available(store, lambda tx: tx.named_values.put("test", "after", ""))
+    keys = await store.read(lambda tx: [key for key, _ in tx.named_values.find("test", "")])
     await store.close()
     assert keys == ["after"]
 
 
 def put_much(tx: Transaction) -> None:
     for number in range(500):
-        tx.state.put(f"key {number}", "")
+        tx.named_values.put("test", f"key {number}", "")
 
 
 USES: dict[str, Callable[[ConnectionDatabase], object]] = {
     "write": lambda database: database.write(put_much),
-    "read": lambda database: database.read(lambda tx: tx.state.get("key")),
+    "read": lambda database: database.read(lambda tx: tx.named_values.get("test", "key")),
     "group": lambda database: database.write_all([put_much, put_much])[0].unwrap(),
 }
 
@@ -173,16 +174,17 @@ def test_cut_connection_leaves_no_remark_of_the_driver(
     assert [record.getMessage() for record in caplog.records if record.name.startswith("psycopg")] == []
 
 
-async def eventually(store: ThreadedStore, work: Callable[[Transaction], object]) -> None:
+async def write_when_available(store: ThreadedStore, work: Callable[[Transaction], object]) -> None:
     """Carry out work on a store whose connections may still have to notice that the server is back."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await store.write(work)
-            except StoreUnavailable:
-                await asyncio.sleep(0.01)
-            else:
-                return
+
+    async def is_written() -> bool:
+        try:
+            await store.write(work)
+        except StoreUnavailable:
+            return False
+        return True
+
+    await until(is_written)
 
 
 def refusal(url: str) -> str:
@@ -202,7 +204,7 @@ def test_a_wrong_password_is_told_without_the_password(guarded_server: PostgresS
 
 def test_a_server_that_does_not_answer_is_told_without_the_password(guarded_server: PostgresServer) -> None:
     told = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/postgres")
-    assert "cannot be reached" in told
+    assert "can't be reached" in told
     assert SECRET not in told
 
 

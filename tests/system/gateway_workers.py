@@ -11,6 +11,7 @@ from tests.app.program import TALARIA, Program
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer
+from talaria.testing.wait import LIMIT
 
 LEASE = 1.0
 
@@ -55,5 +56,5 @@ async def worker(program: Program) -> AsyncIterator[asyncio.subprocess.Process]:
         if process.returncode is None:
             process.send_signal(signal.SIGCONT)
             process.terminate()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT):
                 await process.wait()

@@ -13,6 +13,7 @@ from tests.app.program import TALARIA, Outcome, Program
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import LIMIT
 
 SECRET = "sesame-open-4711-0815"
 HELD_UP = "I can't reach my database right now. I'll answer as soon as it's back."
@@ -59,13 +60,13 @@ class Scene:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            await self.network.until(lambda: self.network.receivers > 0, seconds=30)
+            await self.network.until(lambda: self.network.receivers > 0)
             yield process
             assert process.returncode is None
         finally:
             if process.returncode is None:
                 process.terminate()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 _, said = await process.communicate()
         assert process.returncode == 0, said.decode()
         assert "Traceback" not in said.decode()
@@ -91,21 +92,21 @@ class Scene:
     async def get(self, address: str, path: str) -> tuple[int, str]:
         """Ask the gateway itself."""
         host, _, port = address.removeprefix("http://").partition(":")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             answer = (await reader.read()).decode()
             writer.close()
         return int(answer.split()[1]), answer.partition("\r\n\r\n")[2]
 
-    async def shown(self, chat: str, *texts: str, seconds: float = 40) -> None:
+    async def shown(self, chat: str, *texts: str, seconds: float = LIMIT) -> None:
         """Wait until people see these texts in a chat, in this order and nothing else."""
         try:
             await self.network.until(lambda: self.network.shown(chat) == list(texts), seconds)
         except TimeoutError:
             assert self.network.shown(chat) == list(texts), (self.network.shown(chat), self.log()[-12:])
 
-    async def told(self, chat: str, text: str, seconds: float = 40) -> None:
+    async def told(self, chat: str, text: str, seconds: float = LIMIT) -> None:
         """Wait until somebody reads this in a chat."""
         try:
             await self.network.until(lambda: text in self.network.shown(chat), seconds)

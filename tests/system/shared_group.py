@@ -77,11 +77,11 @@ class Group:
 
     async def answered(self, *words: str) -> None:
         """Wait for replies with these words in them."""
-        await self.network.until(lambda: all(map(self._is_answered, words)), SECONDS)
+        await self.network.until(lambda: all(map(self._is_answered, words)))
 
     async def posted(self, text: str) -> None:
         """Wait until a text is posted."""
-        await self.network.until(lambda: any(text in one.text for one in self.network.posts), SECONDS)
+        await self.network.until(lambda: any(text in one.text for one in self.network.posts))
 
     async def pending(self, text: str) -> None:
         """Wait until a text waits in the inbox of the conversation."""
@@ -104,7 +104,7 @@ class Group:
     async def bring(self) -> None:
         """Let the owner begin a conversation in private, and bring it to the group."""
         self.say(BOSS, "hello", Address("loopback", "dm"))
-        await self.network.until(lambda: bool(self.network.posts), SECONDS)
+        await self.network.until(lambda: bool(self.network.posts))
         found = await self.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=1)))
         self.session_id = found[0].id
         self.server.answering(self.obey)

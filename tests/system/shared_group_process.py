@@ -11,7 +11,7 @@ from tests.api.server_process import Server, client
 from tests.app.program import Program
 from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.gateway_workers import worker, workplace
-from tests.system.shared_group import NETWORK, SECONDS, Group, club_settings
+from tests.system.shared_group import NETWORK, Group, club_settings
 
 from talaria.access.api_keys import KeyScope, create_key
 from talaria.app.store import open_store
@@ -36,7 +36,7 @@ class ClubProcess(Group):
     async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
         """Run the gateway until the block ends, or until it is killed."""
         async with worker(self.program) as process:
-            await self.network.until(lambda: self.network.receivers == 1, SECONDS)
+            await self.network.until(lambda: self.network.receivers == 1)
             yield process
 
     @asynccontextmanager

@@ -22,10 +22,10 @@ from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
-SOON = 40.0
+SOON = LIMIT
 TOLD = "Your background work reports"
 
 
@@ -75,7 +75,7 @@ async def begun(network: LoopbackNetwork, chat: str, command: str) -> None:
     """Have a command started in a chat, and wait until the chat says so."""
     before = len(network.shown(chat))
     network.say(chat, f"run {command}", sender="ann")
-    await network.until(lambda: len(network.shown(chat)) > before, SOON)
+    await network.until(lambda: len(network.shown(chat)) > before)
     assert "begun: Started in the background" in network.shown(chat)[-1]
 
 
@@ -94,10 +94,10 @@ async def test_the_end_of_a_process_begins_a_turn_in_its_thread_that_answers_who
     place = Address("loopback", "ann", "private", "t7")
     async with worker(program):
         asked = network.say(place, "run mkfifo gate; read _ <gate; echo said it", sender="ann")
-        await network.until(lambda: bool(network.shown("ann", "t7")), SOON)
+        await network.until(lambda: bool(network.shown("ann", "t7")))
         (process,) = await processes(program)
         await open_gate(Path(process.folder, "gate"))
-        await network.until(lambda: bool(heard(network, "ann", "t7")), SOON)
+        await network.until(lambda: bool(heard(network, "ann", "t7")))
     assert heard(network, "ann", "t7") == ["heard: said it"]
     (post,) = [record for record in network.posts if "heard" in record.text]
     assert post.reply_to == asked
@@ -115,7 +115,7 @@ async def test_what_ends_while_no_gateway_runs_is_told_at_the_next_start(
     await until(lambda: not is_running(process.pid))
     for _ in range(2):
         async with worker(program):
-            await network.until(lambda: bool(heard(network, "ann")), SOON)
+            await network.until(lambda: bool(heard(network, "ann")))
     assert heard(network, "ann") == ["heard: said late"]
 
 
@@ -135,12 +135,12 @@ async def test_a_turn_that_was_woken_and_killed_is_gone_on_with_and_told_once(
         before = len(server.received)
         (process,) = await processes(program)
         await open_gate(Path(process.folder, "gate"))
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(LIMIT):
             await server.arrived(before + 1)
         await killed(gateway)
     held.set()
     async with worker(program):
-        await network.until(lambda: bool(heard(network, "ann")), SOON)
+        await network.until(lambda: bool(heard(network, "ann")))
     assert heard(network, "ann") == ["heard: said it"]
 
 
@@ -165,7 +165,7 @@ async def test_two_that_end_at_once_while_it_is_busy_are_one_turn(
             await open_gate(Path(process.folder, gate))
         await until_none_is_alive(program)
         held.set()
-        await network.until(lambda: bool(heard(network, "ann")), SOON)
+        await network.until(lambda: bool(heard(network, "ann")))
     assert sorted(heard(network, "ann")[0].removeprefix("heard: ").split(", ")) == ["said one", "said two"]
     assert len(heard(network, "ann")) == 1
 
@@ -182,7 +182,7 @@ async def test_a_conversation_that_moved_meanwhile_is_told_where_it_is(
         await asyncio.to_thread(_changed, program, move)
         (process,) = await processes(program)
         await open_gate(Path(process.folder, "gate"))
-        await network.until(lambda: bool(heard(network, "elsewhere")), SOON)
+        await network.until(lambda: bool(heard(network, "elsewhere")))
     assert heard(network, "elsewhere") == ["heard: said there"]
     assert heard(network, "ann") == []
 
@@ -202,10 +202,10 @@ async def test_each_of_many_is_told_once_though_the_gateway_is_killed_three_time
         async with worker(program) as gateway:
             for process, chat in some:
                 await open_gate(Path(process.folder, chat))
-            await network.until(partial(_one_was_told, network, [chat for _, chat in some]), SOON)
+            await network.until(partial(_one_was_told, network, [chat for _, chat in some]))
             await killed(gateway)
     async with worker(program):
-        await network.until(lambda: all(heard(network, chat) for chat in chats), SOON)
+        await network.until(lambda: all(heard(network, chat) for chat in chats))
     assert {chat: heard(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}
 
 
@@ -216,10 +216,10 @@ async def test_a_stop_leaves_what_runs_in_the_background_and_a_new_conversation_
         await begun(network, "ann", "sleep 600")
         (process,) = await processes(program)
         network.say("ann", "/stop", sender="ann")
-        await network.until(lambda: len(network.shown("ann")) > 1, SOON)
+        await network.until(lambda: len(network.shown("ann")) > 1)
         assert is_running(process.pid)
         gateway.terminate()
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(LIMIT):
             await gateway.wait()
         assert is_running(process.pid)
     async with worker(program):
@@ -252,13 +252,13 @@ async def test_a_worker_that_is_killed_leaves_its_processes_to_the_others(
     program = workplace(tmp_path, server, network, url, schema=place.schema, access=OWNED)
     chats = [f"chat{number}" for number in range(6)]
     async with worker(program) as first:
-        await network.until(lambda: network.receivers > 0, SOON)
+        await network.until(lambda: network.receivers > 0)
         for chat in chats:
             await begun(network, chat, f"mkfifo {chat}; read _ <{chat}; echo said {chat}")
         async with worker(program):
-            await network.until(lambda: network.receivers > 1, SOON)
+            await network.until(lambda: network.receivers > 1)
             await killed(first)
             for chat in chats:
                 await open_gate(tmp_path / "workspaces" / "default" / chat)
-            await network.until(lambda: all(heard(network, chat) for chat in chats), SOON)
+            await network.until(lambda: all(heard(network, chat) for chat in chats))
     assert {chat: heard(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}

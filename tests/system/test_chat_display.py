@@ -11,6 +11,7 @@ from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.wait import LIMIT
 
 OWNED = 'owners = ["loopback:ann"]'
 MARKING = PlatformCapabilities(text_limit=4096, reactions=True)
@@ -106,12 +107,12 @@ async def test_a_restart_from_a_chat_lets_turns_end_and_says_when_it_is_over(
             network.say("ann", "think")
             await server.arrived(1)
             network.say("ann", "/restart")
-            await network.until(lambda: any("is back" in text for text in network.shown("ann")), seconds=20)
+            await network.until(lambda: any("is back" in text for text in network.shown("ann")))
             network.say("ann", "and now?")
             await server.arrived(2)
             await network.until(lambda: sum("slow" in text for text in network.shown("ann")) == 2)
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT):
                 assert await process.wait() == 0
     texts = network.shown("ann")
     assert sum("is back" in text for text in texts) == 1
@@ -127,7 +128,7 @@ async def test_settings_that_are_changed_meanwhile_count_at_once(tmp_path: Path,
             await network.posted(1)
             changed = await asyncio.to_thread(program.run, "config", "set", "platforms.loopback.footer", "true")
             assert changed.code == 0
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT):
                 while not any("\n\n`" in text for text in network.shown("ann")):
                     count = len(network.posts)
                     network.say("ann", "more")

@@ -143,7 +143,7 @@ async def test_killed_at_any_moment_each_message_is_sent_and_recorded_once(
             before = len(server.received)
             network.say("ann", f"tell bob: message {number}")
             await server.arrived(before + 1)
-            await asyncio.sleep(moment)  # not to wait for anything: each time the blow falls a little later
+            await asyncio.sleep(moment)  # real time: each kill comes a little later
             process.send_signal(signal.SIGKILL)
             await process.wait()
         async with running(program):

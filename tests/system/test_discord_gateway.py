@@ -31,7 +31,7 @@ def program(tmp_path: Path, server: ModelServer, discord: DiscordServer) -> Prog
 
 async def _listening(discord: DiscordServer, times: int = 1) -> None:
     """Wait until the gateway has logged in so often."""
-    await discord.world.until(lambda: len(discord.gateway.logins) >= times, 20)
+    await discord.world.until(lambda: len(discord.gateway.logins) >= times)
 
 
 async def test_a_message_and_a_command_are_answered_where_they_were_given(
@@ -43,13 +43,13 @@ async def test_a_message_and_a_command_are_answered_where_they_were_given(
     async with running(program):
         await _listening(discord)
         await room.says(ann, "hello")
-        await room.wait_for(lambda post: post.text == "re: hello", within=20)
+        await room.wait_for(lambda post: post.text == "re: hello")
         asked = await channel.uses(ann, "whoami")
-        await channel.wait_for(lambda post: "owner" in post.text, within=20)
-        await discord.world.until(lambda: not asked.standing, 10)
+        await channel.wait_for(lambda post: "owner" in post.text)
+        await discord.world.until(lambda: not asked.standing)
         await channel.says(ann, "among us")
         await channel.says(ann, "and you?", mention=True)
-        await channel.wait_for(lambda post: post.text == "re: and you?", within=20)
+        await channel.wait_for(lambda post: post.text == "re: and you?")
     assert {"goal", "status", "stop"} <= {command["name"] for command in discord.world.commands}
     assert not any("among us" in post.text for post in channel.answers)
 
@@ -61,9 +61,9 @@ async def test_an_approval_is_a_button(program: Program, server: ModelServer, di
     async with running(program):
         await _listening(discord)
         await room.says(ann, "clean up")
-        question = await room.wait_for(lambda post: bool(post.labels), within=20)
+        question = await room.wait_for(lambda post: bool(post.labels))
         pressed = await room.presses(ann, question, question.labels[0])
-        await room.wait_for(lambda post: post.text == "It is done.", within=20)
+        await room.wait_for(lambda post: post.text == "It is done.")
     assert pressed.answer == 6
 
 
@@ -76,7 +76,7 @@ async def test_what_is_told_again_after_a_break_is_answered_once(
     async with running(program) as process:
         await _listening(discord)
         said = await room.says(ann, "hello")
-        await room.wait_for(lambda post: post.text == "re: hello", within=20)
+        await room.wait_for(lambda post: post.text == "re: hello")
         discord.gateway.drop()
         await _listening(discord, 2)
         await room.redelivers(said)
@@ -84,10 +84,10 @@ async def test_what_is_told_again_after_a_break_is_answered_once(
         await process.wait()
     await room.says(ann, "are you back?")
     async with running(program):
-        await room.wait_for(lambda post: post.text == "re: are you back?", within=30)
+        await room.wait_for(lambda post: post.text == "re: are you back?")
         await room.redelivers(said)
         await room.says(ann, "the last")
-        await room.wait_for(lambda post: post.text == "re: the last", within=20)
+        await room.wait_for(lambda post: post.text == "re: the last")
     assert [post.text for post in room.answers] == ["re: hello", "re: are you back?", "re: the last"]
     assert discord.gateway.logins == ["identify", "resume", "resume"]
 
@@ -101,15 +101,15 @@ async def test_a_conversation_moves_into_a_thread_and_goes_on_there(
     async with running(program):
         await _listening(discord)
         await channel.says(ann, "good morning", mention=True)  # from now on the channel is known by its name
-        await channel.wait_for(lambda post: post.text == "re: good morning", within=20)
+        await channel.wait_for(lambda post: post.text == "re: good morning")
         await room.says(ann, "the code word is heron")
-        await room.wait_for(lambda post: post.text == "re: the code word is heron", within=20)
+        await room.wait_for(lambda post: post.text == "re: the code word is heron")
         await room.says(ann, "/move discord:general")
-        await discord.world.until(lambda: any(place.is_thread for place in discord.world.places.values()), 20)
+        await discord.world.until(lambda: any(place.is_thread for place in discord.world.places.values()))
         thread = discord.room(next(place.id for place in discord.world.places.values() if place.is_thread))
-        await thread.wait_for(lambda post: post.text.startswith("re: "), within=20)
+        await thread.wait_for(lambda post: post.text.startswith("re: "))
         await thread.says(ann, "what was it?")
-        await thread.wait_for(lambda post: post.text == "re: what was it?", within=20)
+        await thread.wait_for(lambda post: post.text == "re: what was it?")
     asked = next(one for one in server.received if one.question == "what was it?")
     assert "heron" in str(asked.body)
     assert thread.place.parent is channel.place

@@ -15,6 +15,7 @@ from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.wait import LIMIT
 
 NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True)
 LONG = "a long story " * 300
@@ -72,12 +73,12 @@ async def test_a_slow_side_job_holds_up_nothing(
             count = len(network.posts)
             network.say("ann", text)
             await network.posted(count + 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             await beside.begun.wait()
         network.say("ann", "are you there?")
-        await network.until(lambda: "re: are you there?" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: are you there?" in network.shown("ann"))
         network.say("bob", "and you?", sender="bob")
-        await network.until(lambda: "re: and you?" in network.shown("bob"), seconds=20)
+        await network.until(lambda: "re: and you?" in network.shown("bob"))
         assert await asyncio.to_thread(health, program) == 200
         assert not beside.may_end.is_set()
         beside.may_end.set()

@@ -219,7 +219,7 @@ async def test_only_the_person_who_set_a_goal_adds_criteria_to_it(tmp_path: Path
 async def test_a_guest_does_not_answer_for_the_owner(tmp_path: Path) -> None:
     async with club(tmp_path, mode="allow-list") as here:
         here.say(BOSS, "RUN asked")
-        await here.network.until(lambda: any(one.buttons for one in here.network.posts), SECONDS)
+        await here.network.until(lambda: any(one.buttons for one in here.network.posts))
         (question,) = [one for one in here.network.posts if one.buttons]
         here.network.press(GROUP, question.message_id, question.buttons[0].value, sender=GUEST)
         here.network.press(GROUP, question.message_id, reaction="👍", sender=GUEST)
@@ -240,7 +240,6 @@ async def test_a_retried_message_has_nobodys_rights_in_a_chat(tmp_path: Path) ->
         here.say(BOSS, "/retry")
         await here.network.until(
             lambda: sum("answered" in one.text and "RUN foreign" in one.text for one in here.network.posts) == 2,
-            SECONDS,
         )
         assert not here.ran("foreign")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.chat.chat_screen import opened, say
-from tests.system.shared_group import BOSS, GUEST, SECONDS
+from tests.system.shared_group import BOSS, GUEST
 from tests.system.shared_group_process import ClubProcess, club_process
 
 from talaria.testing.screen import Screen
@@ -54,10 +54,10 @@ async def test_what_a_guest_wrote_before_the_owner_takes_it_has_the_rights_of_a_
             await say(screen, "/take")
             await screen.wait_for(re.compile("You took over the conversation"))
             here.released.set()
-            await screen.wait_for(re.compile("answered RUN foreign"), seconds=SECONDS)
+            await screen.wait_for(re.compile("answered RUN foreign"))
             await screen.wait_for(re.compile("^❯ Ask anything", re.MULTILINE))
             await say(screen, "RUN own")
-            await screen.wait_for(re.compile("answered RUN own"), seconds=SECONDS)
+            await screen.wait_for(re.compile("answered RUN own"))
         assert here.ran("own")
         assert not here.ran("foreign")
         assert not here.share_a_turn("HOLD", "RUN foreign") or running == GUEST

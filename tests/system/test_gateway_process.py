@@ -12,7 +12,7 @@ from tests.app.program_with_model import scripted_program
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ async def running(program: Program, *words: str) -> AsyncIterator[asyncio.subpro
     finally:
         if process.returncode is None:
             process.terminate()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT):
                 await process.wait()
 
 
-async def shown(network: LoopbackNetwork, chat: str, *texts: str, seconds: float = 15) -> None:
+async def shown(network: LoopbackNetwork, chat: str, *texts: str) -> None:
     """Wait until people see these texts in a chat, in this order and nothing else."""
     try:
         await until(lambda: network.shown(chat) == list(texts))
@@ -98,7 +98,7 @@ async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
         approved = await asyncio.to_thread(program.run, "pairing", "approve", "loopback", code)
         assert approved.code == 0
         await until(lambda: len(network.shown("eve")) >= 2)
-        assert network.shown("eve")[1] == "You have been let in: from now on I answer you here."
+        assert network.shown("eve")[1] == "You've been approved. I'll answer you here from now on."
         network.say("eve", "and now?", sender="eve")
         await until(lambda: len(network.shown("eve")) >= 3)
         assert network.shown("eve")[2] == "ok"
@@ -148,7 +148,7 @@ async def test_status_tells_of_a_running_gateway_and_a_second_one_is_refused(
     async with running(program):
         network.say("ann", "hello")
         await shown(network, "ann", "ok")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             while "connected" not in (await asyncio.to_thread(program.run, "gateway", "status")).out:
                 continue
         second = await asyncio.to_thread(program.run, "gateway", "run")

@@ -25,6 +25,7 @@ from talaria.runtime.leases import STORE_UNREACHABLE
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+from talaria.testing.wait import LIMIT
 
 SLACK = 2.0
 
@@ -74,7 +75,7 @@ async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
         await network.until(lambda: network.receivers == len(workers))
         for chat in chats:
             network.say(chat, f"{chat} m0", sender=chat)
-        await network.until(lambda: len(replies(network)) >= len(chats), seconds=90)
+        await network.until(lambda: len(replies(network)) >= len(chats))
         sessions = await workers[0].application.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
     assert len(sessions) == len(chats)
     assert sorted(replies(network)) == sorted(f"re: {chat} m0" for chat in chats)
@@ -92,12 +93,12 @@ async def test_a_turn_is_taken_over_from_a_worker_that_is_held_up(tmp_path: Path
             async with worker(program):
                 await network.until(lambda: network.receivers == 2)
                 first.send_signal(signal.SIGSTOP)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(LIMIT):
                     await server.arrived(2)
                 await network.until(lambda: "All done." in network.shown("ann"))
                 first.send_signal(signal.SIGCONT)
                 first.terminate()
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(LIMIT):
                     await first.wait()
         assert [text for text in network.shown("ann") if text != STORE_UNREACHABLE] == ["All done."]
 

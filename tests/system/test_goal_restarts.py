@@ -18,6 +18,7 @@ from talaria.core.ids import SessionId
 from talaria.goals.goal import GoalState
 from talaria.goals.goal_store import read_goal, write_goal
 from talaria.testing.model_server import Answer, Fail, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 SECONDS = 60.0
 CONTINUE = '{"verdict": "continue", "reason": "one part is missing"}'
@@ -53,12 +54,11 @@ class Model:
 
 async def goal_in(here: Scene, holds: Callable[[GoalState], bool]) -> SessionId:
     """Wait until the goal of the only chat is in some state, and return its session."""
-    async with asyncio.timeout(SECONDS):
-        while True:
-            for session_id, state in await here.terminal.store.read(_goals):
-                if holds(state):
-                    return session_id
-            await asyncio.sleep(0.02)
+
+    def find(tx: Transaction) -> SessionId | None:
+        return next((session_id for session_id, state in _goals(tx) if holds(state)), None)
+
+    return await until(lambda: here.terminal.store.read(find))
 
 
 def _goals(tx: Transaction) -> list[tuple[SessionId, GoalState]]:
@@ -95,7 +95,7 @@ async def waiting(here: Scene, model: Model) -> SessionId:
 
 async def turn_failed(here: Scene, model: Model) -> SessionId:
     here.network.say("ann", "hello", sender="ann")
-    await here.network.until(lambda: "step 1" in here.network.shown("ann"), seconds=SECONDS)
+    await here.network.until(lambda: "step 1" in here.network.shown("ann"))
     model.fails = True
     here.network.say("ann", "/goal take two steps", sender="ann")
     return await goal_in(here, lambda state: state.parked is not None and not state.untold)
@@ -118,7 +118,7 @@ async def end(process: Process, by: signal.Signals) -> None:
 
 async def reached_once(here: Scene, session_id: SessionId) -> None:
     """Wait for the end of the goal, and check that the continuation was taken once."""
-    await here.network.until(lambda: any(REACHED in text for text in here.network.shown("ann")), seconds=SECONDS)
+    await here.network.until(lambda: any(REACHED in text for text in here.network.shown("ann")))
     messages = await here.terminal.store.read(lambda tx: tx.messages.load(session_id))
     continuations = [one for one in messages if one.message.author == "goal"]
     assert len(continuations) == 1

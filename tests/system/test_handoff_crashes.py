@@ -37,14 +37,14 @@ class Moment:
         """Ask for the move, and come back when the network holds the gateway up with this."""
         self.scene.network.disrupt(Fault(proposed_action, "delay", seconds=seconds))
         await self.request()
-        await self.scene.network.until(lambda: not self.scene.network.faults, seconds=60)
+        await self.scene.network.until(lambda: not self.scene.network.faults)
 
     async def unheard(self, proposed_action: Operation, kind: str) -> None:
         """The same, but the network does it, and the gateway does not hear of that."""
         await self.held_at(proposed_action, HELD)
         self.process.send_signal(signal.SIGSTOP)
         records = self.scene.network.records
-        await self.scene.network.until(lambda: any(one.kind == kind for one in records), seconds=60)
+        await self.scene.network.until(lambda: any(one.kind == kind for one in records))
 
     async def request(self) -> None:
         await self.scene.terminal.ask(lambda tx: tx.handoffs.request_handoff(self.session_id, "loopback"))

@@ -24,6 +24,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
 from talaria.testing.screen import Screen
+from talaria.testing.wait import LIMIT
 
 T = TypeVar("T")
 THREADS = PlatformCapabilities(text_limit=4096, threads=True, edits=True, typing=True, idempotent=True)
@@ -113,11 +114,11 @@ async def test_the_answer_goes_on_in_the_thread_and_is_given_once(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with worker(program):
-        await network.until(lambda: network.receivers == 1, seconds=20)
+        await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, TALE)
         there = ask(engine, place)
@@ -133,7 +134,7 @@ async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, leaving: str
 ) -> None:
     async with worker(program):
-        await network.until(lambda: network.receivers == 1, seconds=20)
+        await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
@@ -141,7 +142,7 @@ async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
                 screen.process.kill(signal.SIGKILL)
             else:
                 await screen.press("c-c")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT):
                 await screen.process.wait()
         await shown(network, engine, HERE, TALE)
     assert tales(server) == 2
@@ -151,13 +152,13 @@ async def test_where_nothing_is_running_a_notice_is_all_there_is(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with worker(program):
-        await network.until(lambda: network.receivers == 1, seconds=20)
+        await network.until(lambda: network.receivers == 1)
         async with opened(program) as screen:
             await ready(screen)
             await say(screen, "hello")
             await screen.wait_for(re.compile("re: hello"))
             await say(screen, "/handoff --now loopback")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, "This conversation continues here now.")
         network.say(ask(engine, place), "And now?", sender="ann")
@@ -182,7 +183,7 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
 
     server.answering(later)
     async with worker(program):
-        await network.until(lambda: network.receivers == 1, seconds=20)
+        await network.until(lambda: network.receivers == 1)
         async with opened(program) as screen:
             await ready(screen)
             await say(screen, "Do it.")
@@ -192,12 +193,12 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
             going.set()
             there = ask(engine, place)
             await network.until(
-                lambda: any("Run this command?" in text for text in network.shown("ann", there.thread_id)), seconds=20
+                lambda: any("Run this command?" in text for text in network.shown("ann", there.thread_id))
             )
             network.say(there, word, sender="ann")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
-        await network.until(lambda: "Done it." in network.shown("ann", there.thread_id), seconds=20)
+        await network.until(lambda: "Done it." in network.shown("ann", there.thread_id))
     assert (program.home / "work" / "done").exists()
 
 
@@ -205,13 +206,13 @@ async def test_a_stop_in_the_thread_reaches_the_terminal(
     program: Program, network: LoopbackNetwork, engine: Place
 ) -> None:
     async with worker(program):
-        await network.until(lambda: network.receivers == 1, seconds=20)
+        await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
             there = ask(engine, place)
             network.say(there, "/stop", sender="ann")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, "Stopped.")
 
@@ -221,15 +222,15 @@ async def test_from_chat_to_chat_the_answer_goes_along(
 ) -> None:
     async with worker(program):
         network.say("ann", "Tell me.", sender="ann")
-        await network.until(lambda: any("word3" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("word3" in text for text in network.shown("ann")))
         network.say("attic", "hello", sender="ann")
-        await network.until(lambda: "re: hello" in network.shown("attic"), seconds=20)
+        await network.until(lambda: "re: hello" in network.shown("attic"))
         network.say("ann", "/move --now loopback:attic", sender="ann")
-        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")))
         network.say("ann", "anybody?", sender="ann")
-        await network.until(lambda: "re: anybody?" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: anybody?" in network.shown("ann"))
         (thread,) = {post.address.thread_id for post in network.posts if HERE in post.text}
-        await network.until(lambda: network.shown("attic", thread) == [HERE, TALE], seconds=30)
+        await network.until(lambda: network.shown("attic", thread) == [HERE, TALE])
     assert tales(server) == 1
     assert TALE not in network.shown("ann")
 
@@ -239,18 +240,16 @@ async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
 ) -> None:
     async with telling(program) as screen:
         async with worker(program) as process:
-            await network.until(lambda: network.receivers == 1, seconds=20)
+            await network.until(lambda: network.receivers == 1)
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
             process.kill()
             await process.wait()
         async with worker(program):
             there = ask(engine, place)
-            await network.until(
-                lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
-            )
+            await network.until(lambda: any("word9" in text for text in network.shown("ann", there.thread_id)))
             await shown(network, engine, HERE, TALE)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
     assert tales(server) == 1
 
@@ -261,16 +260,14 @@ async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
     server.answering(answer)
     program = prepared(tmp_path, server, network, engine, more='busy = "interrupt"\n')
     async with worker(program):
-        await network.until(lambda: network.receivers == 1, seconds=20)
+        await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
             there = ask(engine, place)
-            await network.until(
-                lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
-            )
+            await network.until(lambda: any("word9" in text for text in network.shown("ann", there.thread_id)))
             network.say(there, "Enough.", sender="ann")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, "Stopped.", "re: Enough.")
 
@@ -279,15 +276,15 @@ async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with worker(program):
-        await network.until(lambda: network.receivers == 1, seconds=20)
+        await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
             (session,) = ask(engine, lambda tx: tx.sessions.find(SessionFilter()))
             refused = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback")
-            assert (refused.code, "`--now` to move it along" in refused.err) == (1, True)
+            assert (refused.code, "`--now` to move it too" in refused.err) == (1, True)
             moved = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback", "--now")
             assert moved.code == 0
             await screen.wait_for(re.compile("This conversation was moved elsewhere"))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, TALE)
     assert tales(server) == 1

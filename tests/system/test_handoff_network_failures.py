@@ -49,7 +49,7 @@ async def test_a_slow_one_delays_no_other(tmp_path: Path, server: ModelServer, e
         await here.served()
         here.network.disrupt(Fault("thread", "delay", chat_id=ATTIC.chat_id, seconds=10))
         slow = await here.terminal.ask(to_the_attic)
-        await here.network.until(lambda: not here.network.faults, seconds=60)
+        await here.network.until(lambda: not here.network.faults)
         quick = await here.terminal.ask(lambda tx: asked(tx, HOME, "quick"))
         for session_id in (quick, slow):
             assert (await here.terminal.until_over(session_id))["state"] == "completed"

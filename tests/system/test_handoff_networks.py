@@ -79,12 +79,12 @@ async def test_on_telegram_it_is_a_topic_or_the_chat(
     chat, shared = chat_on_telegram(telegram, ann, kind), kind != "private"
     async with running(program):
         await chat.says(ann, "/sethome", mention=shared)
-        await chat.wait_for(lambda one: "my home chat on telegram" in one.text, within=60)
+        await chat.wait_for(lambda one: "my home chat on telegram" in one.text)
         place = await handed_over(program, "telegram")
-        greeting = await chat.wait_for(lambda one: one.text == GREETING, within=60)
+        greeting = await chat.wait_for(lambda one: one.text == GREETING)
         thread = greeting.thread if threaded else None
         await chat.says(ann, "and now?", thread=thread, mention=shared and not threaded)
-        last = await chat.wait_for(lambda one: one.text == "re: and now?", within=60)
+        last = await chat.wait_for(lambda one: one.text == "re: and now?")
     assert (place.chat_id, place.thread_id) == (str(chat.id), str(thread or ""))
     assert not threaded or last.thread == greeting.thread
     assert "Build a boat." in server.received[-1].body.decode()
@@ -114,14 +114,14 @@ async def test_on_discord_it_is_a_thread_one_on_a_message_or_the_channel(
     )
     home = room_on_discord(discord, kind)
     async with running(program):
-        await discord.world.until(lambda: len(discord.gateway.logins) >= 1, 30)
+        await discord.world.until(lambda: len(discord.gateway.logins) >= 1)
         await home.uses(ann, "sethome")
-        await home.wait_for(lambda post: "my home chat on discord" in post.text, within=60)
+        await home.wait_for(lambda post: "my home chat on discord" in post.text)
         place = await handed_over(program, "discord")
         room = discord.room(place.thread_id) if threaded else home
-        await room.wait_for(lambda post: post.text == GREETING, within=60)
+        await room.wait_for(lambda post: post.text == GREETING)
         await room.says(ann, "and now?", mention=kind == "refused")
-        await room.wait_for(lambda post: post.text == "re: and now?", within=60)
+        await room.wait_for(lambda post: post.text == "re: and now?")
     seeds = [post.id for post in home.answers if post.text == "The boat"]
     assert (place.chat_id, bool(place.thread_id)) == (home.id, threaded)
     assert seeds == ([place.thread_id] if kind == "forbidden" else [])

@@ -42,7 +42,7 @@ async def terminal(here: Scene) -> AsyncIterator[Screen]:
     async with opened(here.program) as screen:
         await ready(screen)
         await say(screen, "hello")
-        await screen.wait_for(re.compile("re: hello"), seconds=SECONDS)
+        await screen.wait_for(re.compile("re: hello"))
         yield screen
 
 
@@ -86,7 +86,7 @@ async def test_message_written_while_pending_is_answered_once_in_the_chat(
         session_id = await only_session(here)
         (binding,) = await here.terminal.places(session_id)
         wanted = {GREETING, "re: and the oars?"}
-        await here.network.until(lambda: set(here.seen(binding.address)) == wanted, seconds=SECONDS)
+        await here.network.until(lambda: set(here.seen(binding.address)) == wanted)
         assert len(here.seen(binding.address)) == 2
         said = await texts(here, session_id)
         assert said.count("re: and the oars?") == 1
@@ -99,10 +99,10 @@ async def test_ctrl_c_cancels_the_handoff_and_the_message_is_answered_here(
     async with scene(tmp_path, server, engine) as here, silent_gateway(here), terminal(here) as screen:
         await hand_over(screen)
         await say(screen, "and the oars?")
-        await screen.wait_for(re.compile("I'll answer there, or here"), seconds=SECONDS)
+        await screen.wait_for(re.compile("I'll answer there, or here"))
         await screen.press("c-c")
-        await screen.wait_for(re.compile("The conversation stays here: you cancelled it"), seconds=SECONDS)
-        await screen.wait_for(re.compile(r"re: and the oars\?"), seconds=SECONDS)
+        await screen.wait_for(re.compile("The conversation stays here: you cancelled it"))
+        await screen.wait_for(re.compile(r"re: and the oars\?"))
         await say(screen, "/quit")
         async with asyncio.timeout(SECONDS):
             assert await screen.process.wait() == 0

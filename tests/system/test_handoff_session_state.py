@@ -80,15 +80,13 @@ async def moved(
     """Say things in a terminal, each until the screen shows something, hand over, and yield the thread."""
     async with running(program):
         network.say("ann", "/sethome", sender="ann")
-        await network.until(
-            lambda: any("my home chat on loopback" in text for text in network.shown("ann")), seconds=60
-        )
+        await network.until(lambda: any("my home chat on loopback" in text for text in network.shown("ann")))
         async with opened(program) as screen:
             await ready(screen)
             for text, shown in packed:
                 await say_until(screen, text, partial(shows, screen, shown))
             await leave_for(screen, "loopback")
-        await network.until(lambda: any(record.kind == "thread" for record in network.records), seconds=60)
+        await network.until(lambda: any(record.kind == "thread" for record in network.records))
         there = There(network)
         await there.sees(re.escape(ARRIVED))
         yield there
@@ -116,7 +114,6 @@ class There:
         place = self._place
         await self._network.until(
             lambda: any(re.search(shown, text) for text in self._network.shown(place.chat_id, place.thread_id)),
-            seconds=60,
         )
 
 

@@ -49,31 +49,31 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
         forum, channel = telegram.forum("Workshop", ann, admin=True), slack.channel("workshop", same)
         async with running(program):
             await forum.says(ann, "/sethome", mention=True)
-            await forum.wait_for(lambda message: "my home chat on telegram" in message.text, within=30)
+            await forum.wait_for(lambda message: "my home chat on telegram" in message.text)
             await channel.runs(same, "/talaria", "sethome")
-            await channel.wait_for(lambda one: "my home chat on slack" in one.text, within=30)
+            await channel.wait_for(lambda one: "my home chat on slack" in one.text)
             async with opened(program) as screen:
                 await ready(screen)
                 await say(screen, "Build a boat.")
-                await screen.wait_for(re.compile("re: Build a boat"), seconds=30)
+                await screen.wait_for(re.compile("re: Build a boat"))
                 await leave_for(screen, "telegram")
-            greeting = await forum.wait_for(lambda message: message.text == "I am here, behind 2 messages.", within=30)
+            greeting = await forum.wait_for(lambda message: message.text == "I am here, behind 2 messages.")
             assert greeting.thread
             await forum.says(ann, "Of oak.", thread=greeting.thread)
-            oak = await forum.wait_for(lambda message: message.text == "re: Of oak.", within=30)
+            oak = await forum.wait_for(lambda message: message.text == "re: Of oak.")
             assert oak.thread == greeting.thread
             async with opened(program) as screen:
                 await ready(screen)
                 await say(screen, "/resume The boat")
-                await screen.wait_for(re.compile("Back in The boat"), seconds=30)
-                await forum.wait_for(lambda message: "has moved to the terminal" in message.text, within=30)
+                await screen.wait_for(re.compile("Back in The boat"))
+                await forum.wait_for(lambda message: "has moved to the terminal" in message.text)
                 await say(screen, "With a sail.")
-                await screen.wait_for(re.compile("re: With a sail"), seconds=30)
+                await screen.wait_for(re.compile("re: With a sail"))
                 await leave_for(screen, "slack")
-            here = await channel.wait_for(lambda one: one.text == "I am here, behind 8 messages.", within=30)
+            here = await channel.wait_for(lambda one: one.text == "I am here, behind 8 messages.")
             assert any(one.ts == here.thread_ts and "The boat" in one.text for one in channel.answers)
             await channel.says(same, "And now?", thread=here.thread_ts)
-            last = await channel.wait_for(lambda one: one.text == "re: And now?", within=30)
+            last = await channel.wait_for(lambda one: one.text == "re: And now?")
             assert last.thread_ts == here.thread_ts
         assert slack.office.complaints == []
     database = open_sqlite(tmp_path / "profiles" / "default" / "talaria.db")

@@ -63,9 +63,9 @@ async def test_what_is_said_while_it_still_arrives_meets_the_same_conversation(
             await server.arrived(1)
         (binding,) = await here.terminal.places(session_id)
         here.network.say(binding.address, "and now?", sender="ann")
-        await here.network.until(lambda: here.network.unconfirmed == 0, seconds=60)
+        await here.network.until(lambda: here.network.unconfirmed == 0)
         heard.set()
-        await here.network.until(lambda: "re: and now?" in here.seen(binding.address), seconds=60)
+        await here.network.until(lambda: "re: and now?" in here.seen(binding.address))
         (still,) = await here.terminal.places(session_id)
         said = await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
     assert still == binding
@@ -103,7 +103,7 @@ async def test_a_hundred_requests_and_three_gateways_move_each_once(
             assert (await here.terminal.until_over(session_id))["state"] == "completed"
         places = [place.address for one in sessions for place in await here.terminal.places(one)]
         assert len({place.thread_id for place in places}) == len(here.threads) == 100
-        await here.network.until(lambda: len(here.network.posts) >= 100, seconds=60)
+        await here.network.until(lambda: len(here.network.posts) >= 100)
         assert all(here.seen(place) == [GREETING] for place in places)
 
 
@@ -126,17 +126,17 @@ async def test_from_chat_to_chat_and_back_the_places_say_where_it_went(
     async with scene(tmp_path, server, sqlite_engine, PLAIN) as here, worker(here.program):
         network = here.network
         network.say("ann", "Build a boat.", sender="ann")
-        await network.until(lambda: "re: Build a boat." in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: Build a boat." in network.shown("ann"))
         network.say("attic", "hello", sender="ann")
-        await network.until(lambda: "re: hello" in network.shown("attic"), seconds=20)
+        await network.until(lambda: "re: hello" in network.shown("attic"))
         network.say("ann", "/move loopback:attic", sender="ann")
-        await network.until(lambda: GREETING in network.shown("attic"), seconds=20)
-        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: GREETING in network.shown("attic"))
+        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")))
         network.say("attic", "and now?", sender="ann")
-        await network.until(lambda: "re: and now?" in network.shown("attic"), seconds=20)
+        await network.until(lambda: "re: and now?" in network.shown("attic"))
         assert "Build a boat." in server.received[-1].body.decode()
         network.say("ann", "anybody?", sender="ann")
-        await network.until(lambda: "re: anybody?" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: anybody?" in network.shown("ann"))
         assert "Build a boat." not in server.received[-1].body.decode()
 
 
@@ -152,7 +152,7 @@ async def test_a_script_moves_a_conversation(tmp_path: Path, server: ModelServer
             assert moved.code == 0, moved.err
             place = msgspec.json.decode(moved.out)
             shown = partial(here.network.shown, "ann", place["thread_id"])
-            await here.network.until(lambda: shown() == [GREETING], seconds=20)
+            await here.network.until(lambda: shown() == [GREETING])
 
 
 async def test_whoever_gives_up_wins_over_a_gateway_that_is_done_too_late(
@@ -166,7 +166,7 @@ async def test_whoever_gives_up_wins_over_a_gateway_that_is_done_too_late(
             given_up = await terminal.ask(lambda tx: asked(tx, Address("loopback", "slow"), "given up"))
             await terminal.until_running(given_up)
             assert await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(given_up, "it took too long"))
-            await network.until(lambda: here.threads == ["slow"], seconds=20)
+            await network.until(lambda: here.threads == ["slow"])
         assert await terminal.state(given_up) == {
             "state": "failed",
             "platform": "loopback",

@@ -31,7 +31,7 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 async def soon(network: LoopbackNetwork, chat: str, words: str) -> None:
     """Wait until somebody reads this in a chat."""
-    await network.until(lambda: any(words in text for text in network.shown(chat)), seconds=20)
+    await network.until(lambda: any(words in text for text in network.shown(chat)))
 
 
 async def status_and_stop(network: LoopbackNetwork, server: ModelServer, chat: str = "ann") -> None:
@@ -65,7 +65,7 @@ async def test_a_model_that_never_answers_is_noticed_and_told(
     impatient = "connect_timeout_seconds = 0.5\nfirst_timeout_seconds = 0.2\nsilence_timeout_seconds = 0.2\n"
     async with served(tmp_path, network.platform(), server.url, settings=OWNED, provider=impatient):
         network.say("ann", "think")
-        (told,) = await network.posted(1, seconds=30)
+        (told,) = await network.posted(1)
         assert "model" in told.text or "provider" in told.text or "answer" in told.text
         server.answering(lambda received: Say(f"re: {received.question}"))
         network.say("ann", "and now?")

@@ -47,7 +47,7 @@ async def said(network: LoopbackNetwork, chat: str, text: str) -> str:
     """Say something and return the answer."""
     before = len(network.shown(chat))
     network.say(chat, text, sender=chat)
-    await network.until(lambda: len(network.shown(chat)) > before, seconds=SECONDS)
+    await network.until(lambda: len(network.shown(chat)) > before)
     return network.shown(chat)[-1]
 
 

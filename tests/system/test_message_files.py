@@ -85,10 +85,10 @@ async def test_pictures_and_documents_of_telegram_come_to_the_model(tmp_path: Pa
         chat = telegram.private(ann)
         async with running(program):
             await chat.sends(ann, Photo(picture()), caption="what is this?")
-            await chat.wait_for(lambda message: message.text == "A picture.", within=20)
+            await chat.wait_for(lambda message: message.text == "A picture.")
             sent = await chat.sends(ann, Document(b"buy milk", "list.txt", "text/plain"))
             telegram.redeliver(sent, times=3)
-            await chat.wait_for(lambda message: message.text == "A list.", within=20)
+            await chat.wait_for(lambda message: message.text == "A list.")
     first = server.received[0].json["messages"][-1]["content"]
     assert {"type": "text", "text": "what is this?"} in first
     assert any(part["type"] == "image_url" for part in first)
@@ -136,7 +136,7 @@ async def test_a_voice_note_on_telegram_is_answered_with_one(tmp_path: Path, ser
         chat = telegram.private(ann)
         async with running(program):
             await chat.sends(ann, Voice())
-            await chat.wait_until(lambda: len(chat.answers) == 2, within=20)
+            await chat.wait_until(lambda: len(chat.answers) == 2)
     text, spoken = chat.answers
     assert text.text == "Noon."
     assert spoken.media is not None
@@ -160,7 +160,7 @@ async def test_a_sticker_on_telegram_is_described_once(tmp_path: Path, server: M
         async with running(program):
             for count in (1, 2):
                 await chat.sends(ann, Sticker("👋"))
-                await chat.wait_until(lambda count=count: len(chat.answers) == count, within=20)  # type: ignore[misc]
+                await chat.wait_until(lambda count=count: len(chat.answers) == count)  # type: ignore[misc]
     assert any("[sticker 👋: A cat that waves.]" in call.question for call in server.received)
     assert sum("This is a sticker" in call.question for call in server.received) == 1
 

@@ -70,12 +70,12 @@ async def test_a_full_disk_is_told_and_survived(
         ballast.fill()
         for words in ("two", "three", "four"):
             network.say("ann", words)
-        status = await scene.until_status(lambda status: "no space left" in status["error"])
+        status = await scene.until_status(lambda status: "disk is full" in status["error"])
         assert status["networks"][0]["state"] == "connected"
-        assert "no space left" in (await scene.run("gateway", "status")).out
+        assert "disk is full" in (await scene.run("gateway", "status")).out
         assert (await scene.get(address, "/health"))[0] == 200
         code, reasons = await scene.get(address, "/ready")
-        assert (code, "no space left" in reasons) == (503, True)
+        assert (code, "disk is full" in reasons) == (503, True)
         assert "talaria_store_up 0\n" in (await scene.get(address, "/metrics"))[1]
         await scene.told("ann", HELD_UP)
         ballast.drop()
@@ -128,12 +128,12 @@ async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_
             for chat in chats:
                 network.say(chat, f"{chat} {number}", sender=chat)
             if number == 3:
-                await network.until(lambda: all_answered(4), seconds=60)
+                await network.until(lambda: all_answered(4))
                 ballast.fill()
             if number == 5:
-                await scene.until_status(lambda status: "no space left" in status["error"])
+                await scene.until_status(lambda status: "disk is full" in status["error"])
                 ballast.drop()
-        await network.until(lambda: all_answered(12), seconds=60)
+        await network.until(lambda: all_answered(12))
         await scene.until_status(lambda status: not status["error"])
     scene.check_log()
 

@@ -74,7 +74,7 @@ async def test_a_provider_that_has_trouble_holds_up_its_own_chats_only(
         server.otherwise(fault)
         async with scene.running():
             network.say("den", "/model other:test-model")
-            await network.until(lambda: any("test-model" in text for text in network.shown("den")), seconds=30)
+            await network.until(lambda: any("test-model" in text for text in network.shown("den")))
             for words in ("one", "two"):
                 network.say("ann", words)
             network.say("den", "hello")
@@ -100,7 +100,7 @@ async def test_a_short_wait_that_a_provider_asks_for_is_kept_within_the_turn(
     async with scene.running():
         network.say("ann", "one")
         network.say("ann", "two")
-        await network.until(lambda: "re: two" in network.shown("ann"), seconds=40)
+        await network.until(lambda: "re: two" in network.shown("ann"))
         assert [text for text in network.shown("ann") if text.startswith("re: ")] == ["re: one", "re: two"]
     scene.check_log()
 
@@ -118,9 +118,9 @@ async def test_after_a_fall_back_the_next_turn_asks_the_first_model_again(
         server.otherwise(Fail(500))
         async with scene.running():
             network.say("ann", "one")
-            await network.until(lambda: any("second: one" in text for text in network.shown("ann")), seconds=40)
+            await network.until(lambda: any("second: one" in text for text in network.shown("ann")))
             network.say("bob", "hello", sender="bob")
-            await network.until(lambda: any("second: hello" in text for text in network.shown("bob")), seconds=40)
+            await network.until(lambda: any("second: hello" in text for text in network.shown("bob")))
             before = len(second.received)
             server.answering(lambda received: Say(f"re: {received.question}"))
             network.say("ann", "two")

@@ -58,7 +58,7 @@ async def test_a_file_that_another_process_holds_is_waited_for(scene: Scene) -> 
         other = held(scene.store)
         for words in ("two", "three"):
             scene.network.say("ann", words)
-        status = await scene.until_status(lambda status: "held by another process" in status["error"])
+        status = await scene.until_status(lambda status: "locked by another process" in status["error"])
         assert (await scene.get(status["address"], "/health"))[0] == 200
         assert (await scene.get(status["address"], "/ready"))[0] == 503
         await scene.told("ann", HELD_UP)
@@ -78,7 +78,7 @@ async def test_who_alone_may_receive_goes_on_receiving_while_the_store_is_held(
         async with scene.running():
             await scene.answered("ann", "one")
             other = held(scene.store)
-            await scene.until_status(lambda status: "held by another process" in status["error"])
+            await scene.until_status(lambda status: "locked by another process" in status["error"])
             network.say("ann", "two")
             await scene.told("ann", HELD_UP)
             assert (await scene.status())["networks"][0]["state"] == "connected"
@@ -102,7 +102,7 @@ async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
         scene.network.say("ann", "think")
         await asked.wait()
         other = held(scene.store)
-        await scene.until_status(lambda status: "held by another process" in status["error"])
+        await scene.until_status(lambda status: "locked by another process" in status["error"])
         scene.network.say("ann", "/status")
         await scene.told(
             "ann", "A turn is running here. My database isn't responding, so I can't do anything else right now."
@@ -112,7 +112,7 @@ async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
         other.execute("ROLLBACK")
         other.close()
         await scene.told("ann", "re: think")
-        await scene.network.until(lambda: any("Turn: " in text for text in scene.network.shown("ann")), seconds=30)
+        await scene.network.until(lambda: any("Turn: " in text for text in scene.network.shown("ann")))
     assert [call.question for call in scene.server.received].count("think") == 1
     scene.check_log()
 
@@ -176,10 +176,10 @@ async def test_a_database_server_that_goes_and_comes_back_is_waited_for(
         await asyncio.to_thread(postgres.stop)
         for words in ("two", "three"):
             network.say("ann", words)
-        status = await scene.until_status(lambda status: "cannot be reached" in status["error"])
+        status = await scene.until_status(lambda status: "can't be reached" in status["error"])
         assert (await scene.get(status["address"], "/health"))[0] == 200
         told = await scene.run("gateway", "status")
-        assert ("cannot be reached" in told.out, SESAME in told.out + told.err) == (True, False)
+        assert ("can't be reached" in told.out, SESAME in told.out + told.err) == (True, False)
         await scene.told("ann", HELD_UP)
         await asyncio.to_thread(postgres.start)
         await scene.shown("ann", "re: one", HELD_UP, "re: two", "re: three")

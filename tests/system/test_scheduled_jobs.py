@@ -29,7 +29,7 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 async def told(network: LoopbackNetwork, chat: str, *parts: str) -> None:
     """Wait until each of these stands somewhere in what people see in a chat."""
-    await network.until(lambda: all(any(part in one for one in network.shown(chat)) for part in parts), PATIENCE)
+    await network.until(lambda: all(any(part in one for one in network.shown(chat)) for part in parts))
 
 
 async def add(program: Program, *words: str) -> str:

@@ -47,10 +47,10 @@ async def test_a_question_in_a_channel_is_answered_in_its_thread(
     channel = slack.channel("family", ann)
     async with running(program):
         asked = await channel.says(ann, "the code word is heron", mention=True)
-        await channel.wait_for(lambda one: one.text == "re: the code word is heron", within=20)
+        await channel.wait_for(lambda one: one.text == "re: the code word is heron")
         await channel.says(ann, "among ourselves")
         await channel.says(ann, "what was it?", thread=asked.ts)
-        await channel.wait_for(lambda one: one.text == "re: what was it?", within=20)
+        await channel.wait_for(lambda one: one.text == "re: what was it?")
     assert {one.thread_ts for one in channel.answers} == {asked.ts}
     assert "heron" in str(next(one for one in server.received if one.question == "what was it?").body)
     assert not any(one.question == "among ourselves" for one in server.received)
@@ -64,11 +64,11 @@ async def test_an_approval_is_a_button_in_the_thread(
     async with running(program):
         root = await chat.opens_assistant(ann)
         await chat.says(ann, "clean up", thread=root.ts)
-        question = await chat.wait_for(lambda one: bool(choices_of(one.blocks)), within=20)
+        question = await chat.wait_for(lambda one: bool(choices_of(one.blocks)))
         yes = choices_of(question.blocks)[0][0]
         assert (yes, question.thread_ts) == ("Yes, this once", root.ts)
         await chat.chooses(ann, question, yes)
-        done = await chat.wait_for(lambda one: one.text == "It is done.", within=20)
+        done = await chat.wait_for(lambda one: one.text == "It is done.")
     assert done.thread_ts == root.ts
 
 
@@ -81,16 +81,16 @@ async def test_an_event_that_is_tried_three_times_is_answered_once(
         await chat.says(ann, "first")
         for _ in range(3):
             await slack.office.repeat(slack.office.handed[0])
-        await chat.wait_for(lambda one: one.text == "re: first", within=20)
+        await chat.wait_for(lambda one: one.text == "re: first")
         await chat.says(ann, "second")
-        await chat.wait_for(lambda one: one.text == "re: second", within=20)
+        await chat.wait_for(lambda one: one.text == "re: second")
     await chat.says(ann, "third")
     slack.office.drop()
     async with running(program):  # another process, which knows nothing by heart and looks for what it has missed
-        await chat.wait_for(lambda one: one.text == "re: third", within=20)
+        await chat.wait_for(lambda one: one.text == "re: third")
         await slack.office.repeat(slack.office.handed[0])
         await chat.says(ann, "last")
-        await chat.wait_for(lambda one: one.text == "re: last", within=20)
+        await chat.wait_for(lambda one: one.text == "re: last")
     assert [one.text for one in chat.answers] == ["re: first", "re: second", "re: third", "re: last"]
 
 
@@ -98,7 +98,7 @@ async def test_a_slash_command_is_answered(program: Program, slack: SlackServer,
     chat = slack.direct(ann)
     async with running(program):
         await chat.runs(ann, "/talaria", "whoami")
-        await chat.wait_for(lambda one: "owner" in one.text, within=20)
+        await chat.wait_for(lambda one: "owner" in one.text)
 
 
 @pytest.mark.parametrize("where", ["channel", "private chat"])
@@ -109,16 +109,16 @@ async def test_a_conversation_is_handed_over_to_a_thread(
     server.answering(lambda received: Say(f"re: {received.question[:40]}"))
     async with running(program):
         await home.runs(ann, "/talaria", "sethome")
-        await home.wait_for(lambda one: "my home chat on slack" in one.text, within=20)
+        await home.wait_for(lambda one: "my home chat on slack" in one.text)
         async with opened(program) as screen:
             await ready(screen)
             await say(screen, "Build a boat.")
             await screen.wait_for(re.compile("re: Build a boat"))
             await leave_for(screen, "slack")
-        greeting = await home.wait_for(lambda one: one.thread_ts != "", within=20)
+        greeting = await home.wait_for(lambda one: one.thread_ts != "")
         assert any(one.ts == greeting.thread_ts for one in home.answers)
         await home.says(ann, "Of oak.", thread=greeting.thread_ts)
-        await home.wait_for(lambda one: (one.text, one.thread_ts) == ("re: Of oak.", greeting.thread_ts), within=20)
+        await home.wait_for(lambda one: (one.text, one.thread_ts) == ("re: Of oak.", greeting.thread_ts))
     assert "Build a boat." in str(next(one for one in server.received if one.question == "Of oak.").body)
 
 

@@ -10,6 +10,7 @@ from tests.system.test_gateway_process import running
 
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.telegram_server import TelegramServer
+from talaria.testing.wait import LIMIT
 
 
 @pytest.fixture
@@ -33,10 +34,10 @@ async def test_a_message_on_telegram_is_answered_there(
     chat = telegram.private(ann)
     async with running(program):
         await chat.says(ann, "hello")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             await chat.wait_for(lambda message: message.text == "Hello Ann, with code.")
         await chat.says(ann, "/whoami")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             await chat.wait_for(lambda message: "owner" in message.text)
     assert {"goal", "status", "stop"} <= {command.command for menu in telegram.menus.values() for command in menu}
 
@@ -56,9 +57,9 @@ async def test_a_group_that_grows_up_goes_on_with_its_conversation(
     group = telegram.group("Family", ann)
     async with running(program):
         await group.says(ann, "the code word is heron", mention=True)
-        await group.wait_for(lambda message: message.text == "re: the code word is heron", within=20)
+        await group.wait_for(lambda message: message.text == "re: the code word is heron")
         large = telegram.world.upgrade(group, ann)
         await large.says(ann, "what was it?", mention=True)
-        await large.wait_for(lambda message: message.text == "re: what was it?", within=20)
+        await large.wait_for(lambda message: message.text == "re: what was it?")
     asked = next(one for one in server.received if one.question == "what was it?")
     assert "heron" in str(asked.body)

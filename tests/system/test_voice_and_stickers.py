@@ -9,7 +9,7 @@ from tests.gateway.in_process_gateway import SmallGateway, served
 from talaria.contracts.platform import Attachment, PlatformCapabilities
 from talaria.core.addresses import Address
 from talaria.core.messages import File, Message, Text
-from talaria.gateway.outbound.voice_replies import to_speech_text
+from talaria.gateway.outbound.voice_replies import VOICE_REPLY, to_speech_text
 from talaria.sessions.keys import build_session_key
 from talaria.testing.loopback_platform import Fault, LoopbackNetwork
 from talaria.testing.model_server import Fail, ModelServer, Received, Say
@@ -172,7 +172,7 @@ def is_look(received: Received) -> bool:
 
 
 async def nothing_waits(gateway: SmallGateway) -> None:
-    await until(lambda: gateway.application.store.read(lambda tx: not tx.state.with_prefix("speak:")))
+    await until(lambda: gateway.application.store.read(lambda tx: not VOICE_REPLY.of_all(tx)))
 
 
 async def transcript(gateway: SmallGateway) -> list[Message]:

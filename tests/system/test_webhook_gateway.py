@@ -11,7 +11,7 @@ from aiohttp import ClientError
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
 from tests.platforms.webhook.far_side import write_route
-from tests.platforms.webhook.webhook_peers import PATIENCE, SECRET, Receiver, free_port, post, receiver, standard
+from tests.platforms.webhook.webhook_peers import SECRET, Receiver, free_port, post, receiver, standard
 from tests.system.test_gateway_process import running
 
 from talaria.testing.model_server import ModelServer, Say
@@ -44,15 +44,15 @@ class Site:
 
     async def posts(self, number: str, body: bytes = EVENT) -> int:
         """Post until somebody answers that it was taken or never will be, as programs do."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    status, _, _ = await post(self.url, body, standard(body, number))
-                except ClientError:
-                    status = 503
-                if status not in {429, 503}:
-                    return status
-                await asyncio.sleep(0.05)
+
+        async def final_status() -> int | None:
+            try:
+                status, _, _ = await post(self.url, body, standard(body, number))
+            except ClientError:
+                return None
+            return None if status in {429, 503} else status
+
+        return await until(final_status)
 
 
 @pytest.fixture

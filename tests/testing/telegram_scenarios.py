@@ -10,6 +10,7 @@ from msgspec import Struct
 from tests.testing.telegram_spec import misfits
 
 from talaria.testing.telegram_server import Document, Message, Photo, Sticker, TelegramServer, Voice, picture
+from talaria.testing.wait import LIMIT
 
 
 class Heard(Struct, frozen=True, kw_only=True):
@@ -76,7 +77,7 @@ async def server() -> AsyncIterator[TelegramServer]:
 
 
 async def next_of(queue: asyncio.Queue[Heard], kind: str) -> Heard:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         while (heard := await queue.get()).kind != kind:
             pass
     return heard

@@ -11,6 +11,7 @@ from discord.gateway import DiscordWebSocket
 from discord.http import Route
 
 from talaria.testing.discord_server import DiscordServer
+from talaria.testing.wait import LIMIT
 
 
 class Parrot(discord.Client):
@@ -55,7 +56,7 @@ async def running(server: DiscordServer) -> AsyncIterator[Parrot]:
     parrot = Parrot()
     async with asyncio.TaskGroup() as group:
         living = group.create_task(parrot.start(server.token))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             assert await parrot.noticed.get() == "ready"
         yield parrot
         await parrot.close()
@@ -83,7 +84,7 @@ async def test_the_library_talks_in_all_kinds_of_places(server: DiscordServer) -
             assert (answer.reply_to, said.marks["👀"], answer.labels) == (said, [server.bot.id], ("Yes",))
             await room.reacts(ann, answer, "👍")
             asked = await room.presses(ann, answer, "Yes")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT):
                 assert await parrot.noticed.get() == f"👍 of {ann.id}"
                 assert await parrot.noticed.get() == "component of ann"
             assert asked.answer == 6
@@ -95,7 +96,7 @@ async def test_the_library_goes_on_with_its_session(server: DiscordServer) -> No
     async with running(server) as parrot:
         server.gateway.drop()
         await room.says(ann, "are you there?")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             assert await parrot.noticed.get() == "resumed"
         await room.wait_for(lambda post: post.text == "DMChannel: are you there?!")
     assert server.gateway.logins == ["identify", "resume"]

@@ -46,8 +46,8 @@ class Caller:
         async with self.post(protocol, stream=stream, **fields) as response:
             return response.status, await response.read()
 
-    async def text(self, protocol: str = "chat") -> str:
-        _, body = await self.ask(protocol)
+    async def text(self, protocol: str = "chat", *, temperature: float = 0) -> str:
+        _, body = await self.ask(protocol, temperature=temperature)
         message: str = msgspec.json.decode(body)["choices"][0]["message"]["content"]
         return message
 
@@ -91,6 +91,15 @@ async def test_an_answer_can_be_computed_from_the_request(server: ModelServer, c
 
     server.answering(slowly)
     assert await caller.text() == "chat /v1/chat/completions"
+
+
+async def test_matching_calls_are_answered_apart_from_the_script(server: ModelServer, caller: Caller) -> None:
+    server.script(Say("first"), Say("second"))
+    server.answer_when(lambda received: received.json["temperature"] > 0, Say("warm"))
+    server.answer_when(lambda received: received.json["temperature"] > 0.5, Say("hot"))
+    assert [await caller.text(temperature=heat) for heat in (0, 0.4, 0.9, 0)] == ["first", "warm", "hot", "second"]
+    assert [received.json["temperature"] for received in server.received] == [0, 0]
+    assert [received.json["temperature"] for received in server.received_apart] == [0.4, 0.9]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -148,7 +148,7 @@ async def test_a_paste_larger_than_the_kernel_takes_at_once_arrives_whole() -> N
         await screen.wait_for(MARK)
         await screen.paste("word " * 20_000)
         await screen.press("enter")
-        await screen.wait_for("got 100000", seconds=60)
+        await screen.wait_for("got 100000")
 
 
 async def test_a_resize_reaches_the_program_and_the_screen() -> None:
@@ -296,7 +296,7 @@ async def test_waiting_in_vain_shows_the_screen() -> None:
 async def test_nobody_waits_for_a_program_that_has_ended() -> None:
     async with shell("echo last words; exit 4") as screen:
         with pytest.raises(AssertionError, match=r"(?s)ended with exit code 4.*last words"):
-            await screen.wait_for("more", seconds=60)
+            await screen.wait_for("more")
         await screen.wait_for("last words")
 
 

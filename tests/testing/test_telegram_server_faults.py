@@ -10,6 +10,7 @@ from aiohttp import web
 from tests.testing.telegram_client import Client
 
 from talaria.testing.telegram_server import Chat, TelegramServer
+from talaria.testing.wait import LIMIT
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ async def test_a_flood_ends_after_its_time(client: Client, chat: Chat) -> None:
     assert (answer["error_code"], answer["parameters"]) == (429, {"retry_after": 1})
     assert answer["description"] == "Too Many Requests: retry after 1"
     await client.get("sendChatAction", chat_id=chat.id, action="typing")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         while not (await client.ask("sendMessage", chat_id=chat.id, text="two"))["ok"]:
             pass
     assert [message.text for message in chat.messages] == ["one", "two"]

@@ -37,13 +37,13 @@ def create_key(tx: Transaction, name: str, scopes: Iterable[KeyScope], token: st
     Raises `Refused` for an invalid or taken name and for an empty list of scopes.
     """
     if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise Refused(f"The name of a key has 1 to {_LONGEST_NAME} characters that can be read.")
+        raise Refused(f"A key name must have 1 to {_LONGEST_NAME} printable characters.")
     granted = tuple(scope for scope in SCOPES if scope in set(scopes))
     if not granted:
-        raise Refused(f"A key is good for something: name some of {', '.join(SCOPES)} with --scope.")
+        raise Refused(f"A key needs a scope. Choose from {', '.join(SCOPES)} with --scope.")
     key = ApiKey(name=name, scopes=granted, digest=digest_of(token), created_at=datetime.now(UTC))
     if not tx.api_keys.add(StoredApiKey(**structs.asdict(key))):
-        raise Refused(f"There is a key `{name}` already: take another name, or revoke it first.")
+        raise Refused(f"The key `{name}` already exists. Choose another name, or revoke it first.")
     return key
 
 
@@ -63,7 +63,7 @@ def list_keys(tx: Transaction) -> list[ApiKey]:
 def revoke_key(tx: Transaction, name: str) -> None:
     """Delete a key, or raise `NotFound`."""
     if not tx.api_keys.delete(name):
-        raise NotFound(f"There is no key `{name}`: `talaria api-keys list` shows those there are.")
+        raise NotFound(f"No key is called `{name}`. `talaria api-keys list` lists them.")
 
 
 def new_token() -> str:

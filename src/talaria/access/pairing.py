@@ -16,7 +16,7 @@ from talaria.runtime.cross_posts import CrossPost, send_cross_post
 RULES = PairingRules()
 _ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without 0, O, 1 and I, which look alike
 _LENGTH = 8
-_APPROVED_TEXT = "You have been let in: from now on I answer you here."
+_APPROVED_TEXT = "You've been approved. I'll answer you here from now on."
 _SCRYPT = {"n": 2**13, "r": 8, "p": 1}  # about 20 ms per hash, to slow down guessing codes from a stolen store
 
 PAIRING_SALT = NamedValue("pairing_salt", str)
@@ -56,9 +56,9 @@ def render_pairing_text(platform: str, code: str, rules: PairingRules = RULES) -
     """Return the reply to an unknown sender, with the code and how the owner approves it."""
     minutes = int(rules.code_life.total_seconds()) // 60
     return (
-        "Hello! I do not know you yet, so I cannot talk with you. If you know my owner, send them this code:\n\n"
+        "Hello! I don't know you yet, so I can't talk to you. If you know my owner, send them this code:\n\n"
         f"`{code}`\n\n"
-        f"It is good for {minutes} minutes. They let you in with `talaria pairing approve {platform} {code}`."
+        f"It's valid for {minutes} minutes. They approve you with `talaria pairing approve {platform} {code}`."
     )
 
 
@@ -96,7 +96,7 @@ def _key(platform: str, user_id: str) -> str:
 def _normalize_code(code: str) -> str:
     normalized = "".join(code.split()).replace("-", "").upper()
     if len(normalized) != _LENGTH or not set(normalized) <= set(_ALPHABET):
-        raise Refused(f"`{code}` is no code: it has {_LENGTH} letters and digits, and never 0, O, 1 or I.")
+        raise Refused(f"`{code}` isn't a valid code. A code has {_LENGTH} letters and digits, never 0, O, 1 or I.")
     return normalized
 
 

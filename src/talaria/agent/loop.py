@@ -160,14 +160,13 @@ class _Turn:
         return await self._end(TurnOutOfBudget("iterations", text), None, None)
 
     async def interrupt(self, end: TurnEnd) -> TurnEnd:
-        """Store text and results so far in valid form, and end the turn."""
+        """Store text and results so far in valid form, and end the turn, unless it has ended already."""
         if self._calls:
             done = self._dispatch.results
             results = [done.get(call.id, ToolResult(call.id, STOPPED, failed=True)) for call in self._calls]
             await self._save([make_results_message(results, self._agent.clock.now())])
         partial = self._make_message(self._partial) if self._partial else None
-        await self._turn.finish(end, partial)
-        return end
+        return await self._turn.finish(end, partial)
 
     async def _ask_model(self) -> tuple[ModelAnswer, ModelStep]:
         try:
@@ -251,8 +250,7 @@ class _Turn:
         self._view.add(messages)
 
     async def _end(self, end: TurnEnd, reply: Message | None, step: ModelStep | None) -> TurnEnd:
-        await self._turn.finish(end, reply, step)
-        return end
+        return await self._turn.finish(end, reply, step)
 
     def _build_request(self) -> ModelRequest:
         manner = self._agent.manner

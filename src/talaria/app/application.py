@@ -130,12 +130,12 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         return await run_due_jobs(self, only)
 
     async def serve_gateway(
-        self, stop: StopSignal, *, beside: bool, report: Callable[[str], None] = lambda _: None
+        self, stop: StopSignal, *, as_worker: bool, report: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Serve the configured chat networks until ``stop``; ``beside`` allows other gateway processes on the store."""
+        """Serve the configured chat networks until ``stop``; ``as_worker`` allows other gateway processes."""
         from talaria.app.gateway.build import serve_gateway  # noqa: PLC0415 (loaded for the gateway)
 
-        await serve_gateway(self, stop, beside=beside, report=report)
+        await serve_gateway(self, stop, as_worker=as_worker, report=report)
 
     async def serve_api(
         self,

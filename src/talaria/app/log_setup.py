@@ -100,7 +100,7 @@ class _LogFile(logging.Handler):
         if self._lost_count:
             notice = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None, "args": ()})
             notice.name, notice.levelno, notice.levelname = __name__, logging.WARNING, "WARNING"
-            notice.msg = f"{self._lost_count} earlier lines could not be written"
+            notice.msg = f"{self._lost_count} earlier lines couldn't be written"
             self._append(self.format(notice))
             self._lost_count = 0
 

@@ -310,7 +310,7 @@ class Models:
             async with asyncio.timeout(_LIST_SECONDS):
                 return await self.provider(account.preset.name).models(), ""
         except TimeoutError:
-            return [], f"{account.preset.title} did not answer within {_LIST_SECONDS:.0f} s."
+            return [], f"{account.preset.title} didn't answer within {_LIST_SECONDS:.0f} s."
         except (ProviderError, Refused) as error:
             return [], error.for_owner
 

@@ -24,7 +24,7 @@ async def follow_settings(
     try:
         watch = SettingsWatch(application.profile, application.environment)
     except SettingsInvalid as error:
-        log.warning("settings changes are not watched: %s", error)
+        log.warning("can't watch the settings for changes: %s", error)
         return
     application.settings_admin.replace(watch.loaded.settings)  # they may have changed since the process read them
     while True:

@@ -114,9 +114,9 @@ class BackgroundServices(Protocol):
         """Run due jobs, or with ``only`` the pending runs of one job; return the number of runs."""
 
     async def serve_gateway(
-        self, stop: StopSignal, *, beside: bool, report: Callable[[str], None] = lambda _: None
+        self, stop: StopSignal, *, as_worker: bool, report: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Serve the configured chat networks until ``stop``; ``beside`` allows other gateway processes."""
+        """Serve the configured chat networks until ``stop``; ``as_worker`` allows other gateway processes."""
 
     async def serve_api(
         self,

@@ -169,7 +169,7 @@ async def _request(context: CommandContext, request: HandoffRequest, *, is_busy:
                 label, sethome = platform_label(request.platform), platforms.typed_command(request.platform, "sethome")
                 text = f"{label} has no home chat yet. Send `{sethome}` in the chat you want to use."
             case RefusalCode.TURN_RUNNING:
-                text = "A turn is running. Wait until it ends, stop it with `/stop`, or use `--now` to move it along."
+                text = "A turn is running. Wait for it, stop it with `/stop`, or use `--now` to move it too."
             case _:
                 raise
         raise HandoffRefused(error.code, text) from error

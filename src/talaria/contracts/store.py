@@ -13,7 +13,6 @@ from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
-from talaria.contracts.stores.key_value import KeyValues
 from talaria.contracts.stores.leases import Leases
 from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
@@ -42,7 +41,6 @@ class Transaction(Protocol):
     outbox: Outbox
     leases: Leases
     completions: Completions
-    state: KeyValues
     session_values: SessionValues
     named_values: NamedValues
     processes: Processes
@@ -68,7 +66,7 @@ class Transaction(Protocol):
 
 
 class Database(Protocol):
-    """A store for code that waits: short commands, and the threads behind a `Store`.
+    """A store for code that waits: short commands, and the threads of a `Store`.
 
     ``work`` is a plain function of the transaction. It runs in one transaction, cannot wait for anything
     else meanwhile, and may be run again after a conflict, so it must not have effects of its own.
@@ -81,7 +79,7 @@ class Database(Protocol):
         """Run ``work`` and keep all that it wrote, durably, or nothing if it raises."""
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
 
 
 class Subscription(Protocol):
@@ -114,11 +112,11 @@ class Store(Protocol):
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` and return when it is durable.
 
-        Cancelling the wait does not undo the work: once handed over it is carried out whole.
+        Cancelling the wait does not undo the work: once queued, it runs to its end.
         """
 
     async def close(self) -> None:
-        """Finish what was handed over and let go of the store."""
+        """Finish the queued work and close the store."""
 
     def subscribe(self, *topics: str) -> "AbstractAsyncContextManager[Subscription]":
         """Return a subscription to the notifications of all processes on these topics."""

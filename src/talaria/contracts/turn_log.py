@@ -58,5 +58,8 @@ class TurnLog(Protocol):
     async def started_calls(self) -> list[StartedCall]:
         """Return the calls that this turn had started before it was resumed."""
 
-    async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> None:
-        """End the turn, together with its reply and its listeners."""
+    async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> TurnEnd:
+        """End the turn, together with its reply and its listeners, and return how it ended.
+
+        After the first end the others change nothing, and return the first.
+        """

@@ -54,7 +54,8 @@ class _Codec(Generic[T]):
         try:
             return self._decode_json(row.value)
         except msgspec.DecodeError as error:
-            raise UnreadableValue(f"The stored value {self.name}:{key} can't be read: {error}") from error
+            name = f"{self.name}:{key}" if key else self.name
+            raise UnreadableValue(f"The stored value {name} can't be read: {error}") from error
 
 
 class SessionValue(_Codec[T]):
@@ -93,6 +94,11 @@ class SessionValue(_Codec[T]):
         """Return the values of a session by item, ordered by item; raises `UnreadableValue`."""
         found = tx.session_values.of_session(session_id, self.name)
         return {item: self._decode(row, session_id) for item, row in found}
+
+    def with_item(self, tx: Transaction, item: str) -> list[tuple[SessionId, T]]:
+        """Return the sessions that have this item, each with its value; raises `UnreadableValue`."""
+        found = tx.session_values.with_item(self.name, item)
+        return [(session_id, self._decode(row, session_id)) for session_id, row in found]
 
     def of_all(self, tx: Transaction) -> list[tuple[SessionId, str, T]]:
         """Return session, item and value of all sessions, ordered by item; raises `UnreadableValue`."""

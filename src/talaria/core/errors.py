@@ -22,13 +22,13 @@ class TalariaError(Exception):
 
 
 class NotFound(TalariaError):
-    """What was named does not exist."""
+    """The named thing does not exist."""
 
     public = "I couldn't find that."
 
 
 class Ambiguous(TalariaError):
-    """What was named matches several things; the message lists them."""
+    """The name matches several things; the message lists them."""
 
     public = "That matches more than one. Please be more specific."
 

@@ -23,7 +23,7 @@ def chat_sender(platform: str, user_id: str) -> str:
 
 
 def is_in_chat(sender: str) -> bool:
-    """Return whether a text was written in a chat, by whomever."""
+    """Return whether a text was written in a chat, by any sender."""
     return sender not in (OWNER, UNKNOWN) and not sender.startswith(_API)
 
 

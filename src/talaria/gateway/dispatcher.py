@@ -170,7 +170,7 @@ class Dispatcher:
         conversation, busy = chat.active_session.chat.conversation, self.rules.busy
         if busy == "interrupt":
             conversation.interrupt(admitted.item)
-        conversation.check_inbox(steered=busy == "steer")
+        conversation.wake(steered=busy == "steer")
         if chat.elsewhere is not None:
             await chat.elsewhere(busy)
 

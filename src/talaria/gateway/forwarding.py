@@ -5,10 +5,8 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Transaction
-from talaria.core.ids import SessionId, WorkerId, new_id
+from talaria.core.ids import SessionId, WorkerId
 from talaria.runtime.workers import is_alive
-
-_FORWARDED = "letter:"
 
 
 class ForwardedUpdate(Struct, frozen=True):
@@ -32,29 +30,21 @@ def forwarding_topic(worker: WorkerId) -> str:
 
 def forward_update(tx: Transaction, to: WorkerId, update: ForwardedUpdate) -> None:
     """Forward an update to the worker that its chat is assigned to."""
-    tx.state.put(f"{_FORWARDED}{to}:{new_id()}", _encode(update).decode())
+    tx.forwarded_updates.add(to, update.session_id, _encode(update).decode())
     tx.notify(forwarding_topic(to))
 
 
 def has_forwarded_updates(tx: Transaction) -> bool:
     """Return whether there are forwarded updates for any worker."""
-    return bool(tx.state.with_prefix(_FORWARDED))
+    return bool(tx.forwarded_updates.workers())
 
 
 def take_forwarded_updates(tx: Transaction, worker: WorkerId) -> list[ForwardedUpdate]:
     """Remove the updates forwarded to a worker from the store and return them, oldest first."""
-    entries = tx.state.with_prefix(f"{_FORWARDED}{worker}:")
-    for entry in entries:
-        tx.state.delete(entry.key)
-    return [_decode(entry.value) for entry in entries]
+    return [_decode(body) for body in tx.forwarded_updates.take(worker)]
 
 
 def take_orphaned_updates(tx: Transaction) -> list[ForwardedUpdate]:
     """Remove the updates forwarded to workers that have died and return them."""
-    found = {entry.key.removeprefix(_FORWARDED).rpartition(":")[0] for entry in tx.state.with_prefix(_FORWARDED)}
-    return [
-        update
-        for one in sorted(found)
-        if not is_alive(tx, WorkerId(one))
-        for update in take_forwarded_updates(tx, WorkerId(one))
-    ]
+    orphaned = [worker for worker in tx.forwarded_updates.workers() if not is_alive(tx, worker)]
+    return [update for worker in orphaned for update in take_forwarded_updates(tx, worker)]

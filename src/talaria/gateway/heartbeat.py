@@ -53,13 +53,13 @@ class WorkerHeartbeat:
         late = self._write_started is not None and time.monotonic() - self._write_started > _LATE_SECONDS
         return f"The store didn't answer within {_LATE_SECONDS:.0f} s." if late else ""
 
-    async def claim(self, *, beside: bool) -> bool:
-        """Claim the role of the store's gateway; raises `Refused` if it is taken, unless ``beside`` is set.
+    async def claim(self, *, as_worker: bool) -> bool:
+        """Claim the role of the store's gateway; raises `Refused` if it is taken, unless ``as_worker`` is set.
 
         Returns whether this worker got the role and so runs the tasks that are done once.
         """
         self._gateway_lease = await self._store.write(self._acquire)
-        if self._gateway_lease is None and not beside:
+        if self._gateway_lease is None and not as_worker:
             raise Refused(
                 "A gateway is already running for this profile. `talaria gateway status` shows it and `talaria gateway"
                 " stop` stops it. To add a worker to it, use --worker."

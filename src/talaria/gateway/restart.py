@@ -2,19 +2,17 @@
 
 from datetime import UTC, datetime
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.aio import StopSignal
 from talaria.core.formatting import pluralize
 from talaria.core.ids import SessionId
 from talaria.runtime.inbox import list_pending_sessions
 from talaria.runtime.outbox import queue_notice
-
-_KEY = "gateway:restart"
 
 
 class _RestartRequest(Struct, frozen=True):
@@ -23,8 +21,7 @@ class _RestartRequest(Struct, frozen=True):
     at: datetime
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_RestartRequest).decode
+RESTART_REQUEST = NamedValue("restart_request", _RestartRequest)
 
 
 class RestartControl:
@@ -40,19 +37,18 @@ class RestartControl:
 
     async def restart(self, session_id: SessionId, requested: Address) -> float:
         """Request a restart and notify the chat afterwards; return the seconds that running turns have to finish."""
-        value = _encode(_RestartRequest(session_id, requested, datetime.now(UTC))).decode()
-        await self._store.write(lambda tx: tx.state.put(_KEY, value))
+        request = _RestartRequest(session_id, requested, datetime.now(UTC))
+        await self._store.write(lambda tx: RESTART_REQUEST.write(tx, SINGLE, request))
         self._stop.request_restart("`/restart` in a chat")
         return self._patience
 
 
 def announce_restart(tx: Transaction, version: str) -> None:
     """Notify the chat that asked for a restart, once, that it is done."""
-    entry = tx.state.get(_KEY)
-    if entry is None:
+    requested = RESTART_REQUEST.get(tx, SINGLE)
+    if requested is None:
         return
-    tx.state.delete(_KEY)
-    requested = _decode(entry.value)
+    RESTART_REQUEST.delete(tx, SINGLE)
     resumed = len(list_pending_sessions(tx))
     rest = f" {pluralize(resumed, 'interrupted conversation')} resumes." if resumed == 1 else ""
     rest = f" {resumed} interrupted conversations resume." if resumed > 1 else rest

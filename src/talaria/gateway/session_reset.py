@@ -3,12 +3,12 @@
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.bindings import Binding
 from talaria.contracts.stores.sessions import Session
+from talaria.contracts.values import SessionValue
 from talaria.core.formatting import pluralize
 from talaria.settings.sections.chats import ChatNetworkSettings
 
@@ -29,8 +29,7 @@ class _FlushedSession(Struct, frozen=True):
     bound_at: datetime
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_FlushedSession).decode
+FLUSHED = SessionValue("flushed", _FlushedSession)
 
 
 def build_reset_policy(network: ChatNetworkSettings) -> ResetPolicy:
@@ -84,18 +83,13 @@ def format_reset_notice(reason: ResetReason, policy: ResetPolicy) -> str:
 
 def mark_flushed(tx: Transaction, binding: Binding, reason: ResetReason) -> None:
     """Record that the memory of a session is being flushed; the next message starts a new session."""
-    tx.state.put(_flush_key(binding), _encode(_FlushedSession(reason, binding.bound_at)).decode())
+    FLUSHED.write(tx, binding.session_id, _FlushedSession(reason, binding.bound_at))
 
 
 def read_flush_reason(tx: Transaction, binding: Binding) -> ResetReason | None:
     """Return why the memory of a session was flushed; ``None`` if it was not, or the session was rebound."""
-    entry = tx.state.get(_flush_key(binding))
-    flushed = _decode(entry.value) if entry else None
+    flushed = FLUSHED.get(tx, binding.session_id)
     return flushed.reason if flushed is not None and flushed.bound_at == binding.bound_at else None
-
-
-def _flush_key(binding: Binding) -> str:
-    return f"farewell:{binding.session_id}"
 
 
 def _find_last_hour(hour: int, now: datetime, zone: tzinfo | None) -> datetime:

@@ -8,10 +8,12 @@ from pathlib import Path
 from talaria.agent.auxiliary import VisionModel, describe_image
 from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
 from talaria.core.errors import TalariaError
 from talaria.core.image_types import image_type
 from talaria.core.messages import Image, Text
 
+STICKER = NamedValue("sticker", str)  # the description, by network and id
 _QUESTION = "This is a sticker from a chat. Say in one short sentence what it shows and what the sender means by it."
 _MAX_CHARACTERS = 300
 _SECONDS = 60.0
@@ -37,8 +39,8 @@ class StickerDescriber:
         """
         if not attachment.unique_id or not attachment.media_type.startswith("image/"):
             return _make_text(attachment, "")
-        stored = await self._store.read(lambda tx: tx.state.get(_key(platform, attachment)))
-        return _make_text(attachment, stored.value) if stored else None
+        stored = await self._store.read(lambda tx: STICKER.get(tx, _key(platform, attachment)))
+        return _make_text(attachment, stored) if stored is not None else None
 
     async def described(self, platform: str, attachment: Attachment, file: Path) -> Text:
         """Return and store the description of a sticker; without one, return the hint of the network."""
@@ -48,7 +50,7 @@ class StickerDescriber:
             if known is None:
                 description = await self._describe_image(file)
                 if description:
-                    await self._store.write(lambda tx: tx.state.put(key, description))
+                    await self._store.write(lambda tx: STICKER.write(tx, key, description))
                 known = _make_text(attachment, description)
         self._locks.pop(key, None)
         return known
@@ -68,7 +70,7 @@ class StickerDescriber:
 
 
 def _key(platform: str, attachment: Attachment) -> str:
-    return f"sticker:{platform}:{attachment.unique_id}"
+    return f"{platform}:{attachment.unique_id}"
 
 
 def _make_text(attachment: Attachment, description: str) -> Text:

@@ -36,7 +36,7 @@ class NetworkPipeline(Struct, frozen=True):
 class GatewaySupervisor:
     """Supervisor of the tasks of one gateway.
 
-    After a stop it waits up to ``patience`` for turns to end, and again for replies to be sent. ``beside`` are
+    After a stop it waits up to ``patience`` for turns to end, and again for replies to be sent. ``services`` are
     background services that run until the stop. ``missing`` are the networks that could not be opened, ``models`` is
     the state of the models used so far, and ``mask`` hides secrets. ``problems`` are messages for the status, by
     subject.
@@ -49,13 +49,13 @@ class GatewaySupervisor:
         lines: Sequence[NetworkPipeline],
         rooms: ChatRegistry,
         *,
-        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        services: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         lease: timedelta,
         patience: timedelta,
     ) -> None:
         self.lines = lines
         self._chats = rooms
-        self._services = beside
+        self._services = services
         self.missing: Sequence[NetworkStatus] = ()
         self._patience = patience.total_seconds()
         self._version = version

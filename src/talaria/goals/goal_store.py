@@ -10,6 +10,7 @@ from talaria.contracts.background_processes import list_processes
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.core.errors import NotFound, StoreConflict
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, Usage
@@ -36,13 +37,10 @@ from talaria.runtime.inbox import make_arrival
 KIND = "goal"
 
 
-_ACTIVE = "active-goal:"
+GOAL: SessionValue[GoalState | None] = SessionValue("goal", GoalState | None)  # ``goal:<session id>``
 
 
-_GOAL = "goal:"
-
-
-_INDEXED = "active-goals-indexed"
+ACTIVE_GOAL = SessionValue("active_goal", bool)  # of the goals that need a follower
 
 
 LOW_PRIORITY = -1
@@ -52,9 +50,6 @@ _PAGE_SIZE = 1_000
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-_decode = msgspec.json.Decoder(GoalState | None).decode
 
 
 _decode_judged = msgspec.json.Decoder(JudgedTurn).decode
@@ -69,8 +64,8 @@ class StoredGoal(Struct, frozen=True):
 
 def read_goal(tx: Transaction, session_id: SessionId) -> StoredGoal:
     """Return the goal of a session, if it has one."""
-    entry = tx.state.get(_goal_key(session_id))
-    return StoredGoal(_decode(entry.value), entry.version) if entry else StoredGoal(None, 0)
+    stored = GOAL.read(tx, session_id)
+    return StoredGoal(stored.value, stored.version)
 
 
 def write_goal(tx: Transaction, session_id: SessionId, stored: StoredGoal, state: GoalState | None) -> None:
@@ -79,18 +74,9 @@ def write_goal(tx: Transaction, session_id: SessionId, stored: StoredGoal, state
     A dropped goal leaves an empty entry, so that versions keep counting. Raises `StoreConflict` after a concurrent
     change: the transaction is rolled back and runs again.
     """
-    if not tx.state.replace(_goal_key(session_id), _encode(state).decode(), version=stored.version):
+    if not GOAL.replace(tx, session_id, state, version=stored.version):
         raise StoreConflict(f"the goal of session {session_id} changed in the meantime")
     _index(tx, session_id, state)
-
-
-def index_existing_goals(tx: Transaction) -> None:
-    """Index the goals of a store from before the index existed; does nothing the second time."""
-    if tx.state.get(_INDEXED) is not None:
-        return
-    for entry in tx.state.with_prefix(_GOAL):
-        _index(tx, SessionId(entry.key.removeprefix(_GOAL)), _decode(entry.value))
-    tx.state.put(_INDEXED, "")
 
 
 def get_usage(tx: Transaction, session_id: SessionId) -> Usage:
@@ -185,8 +171,7 @@ def resumable_goals(tx: Transaction, now: datetime) -> list[SessionId]:
     A wait for a process counts as over, because only a follower can watch the process. A goal with a step in the inbox
     or a running turn is left out: that session is found by its inbox.
     """
-    found = [SessionId(entry.key.removeprefix(_ACTIVE)) for entry in tx.state.with_prefix(_ACTIVE)]
-    return [session_id for session_id in found if _needs_follower(tx, session_id, now)]
+    return [session_id for session_id in ACTIVE_GOAL.sessions(tx) if _needs_follower(tx, session_id, now)]
 
 
 def _needs_follower(tx: Transaction, session_id: SessionId, now: datetime) -> bool:
@@ -269,19 +254,18 @@ def take_notice(tx: Transaction, session_id: SessionId) -> str:
 
 
 def _index(tx: Transaction, session_id: SessionId, state: GoalState | None) -> None:
-    """Maintain an index key for each goal that needs a follower.
+    """Maintain an index entry for each goal that needs a follower.
 
     With it a gateway finds these goals without reading every session.
     """
-    key = f"{_ACTIVE}{session_id}"
     if state is not None and (state.status == "active" or state.untold):
-        tx.state.put(key, "")
+        ACTIVE_GOAL.write(tx, session_id, True)
     else:
-        tx.state.delete(key)
+        ACTIVE_GOAL.delete(tx, session_id)
 
 
 def _goal_key(session_id: SessionId) -> str:
-    return f"{_GOAL}{session_id}"
+    return f"goal:{session_id}"
 
 
 def format_goal_badge(tx: Transaction, session_id: SessionId) -> str:

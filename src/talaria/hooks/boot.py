@@ -24,8 +24,8 @@ SOURCE = BOOT
 SILENT = "[SILENT]"
 _MAX_CHARACTERS = 50_000
 _SURFACE = (
-    "The gateway has just started, and what you read is the file BOOT.md of your owner. Nobody is there to answer"
-    f" questions. Your reply is sent to your owner's home chats; reply {SILENT} alone if there is nothing to tell."
+    "The gateway has just started. The message is your owner's file BOOT.md. Nobody is there to answer questions. Your"
+    f" reply is sent to your owner's home chats; reply only {SILENT} if there is nothing to report."
 )
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def read_boot(profile_folder: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        log.warning("%s cannot be read: %s", file, error)
+        log.warning("can't read %s: %s", file, error)
         return ""
 
 
@@ -57,13 +57,15 @@ class Boot:
         try:
             session_id, end = await self._run_turn(text)
         except TalariaError as error:
-            log.warning("%s was not done: %s", BOOT_FILE, error)
+            log.warning("couldn't run %s: %s", BOOT_FILE, error)
             return False
         except Exception:  # a bug here must not end the gateway
-            log.exception("%s was not done", BOOT_FILE)
+            log.exception("couldn't run %s", BOOT_FILE)
             return False
         if not isinstance(end, TurnAnswered):
-            log.warning("%s: the turn had no answer: %s", BOOT_FILE, getattr(end, "text", "") or "it was stopped")
+            log.warning(
+                "%s: the turn ended without an answer: %s", BOOT_FILE, getattr(end, "text", "") or "it was stopped"
+            )
             return False
         if not end.text.strip() or end.text.lstrip().startswith(SILENT):
             return False
@@ -80,7 +82,7 @@ class Boot:
     async def _report(self, session_id: SessionId, text: str) -> bool:
         platforms_told = await self._opener.store.write(lambda tx: self._queue_reports(tx, session_id, text))
         if not platforms_told:
-            log.info("%s: there is no home channel to tell of it; `/sethome` in a chat makes it one", BOOT_FILE)
+            log.info("%s: there is no home chat to report to; send `/sethome` in the chat you want to use", BOOT_FILE)
         return bool(platforms_told)
 
     def _queue_reports(self, tx: Transaction, session_id: SessionId, text: str) -> list[str]:

@@ -34,7 +34,7 @@ class UnusableHook(Struct, frozen=True):
 
 def find_hooks(folder: Path) -> list[Hook | UnusableHook]:
     """Return the hooks in a folder, sorted by folder name; none if the folder is missing."""
-    names = {BOOT: "the hook that is built in"}
+    names = {BOOT: "the built-in hook"}
     return [_read_hook(one, names) for one in _iterate_folders(folder)]
 
 
@@ -57,16 +57,16 @@ def _read_hook(folder: Path, names: dict[str, str]) -> Hook | UnusableHook:
 def _check_name(hook: Hook, names: dict[str, str]) -> None:
     name = hook.manifest.name
     if name in names:
-        raise BrokenHook(hook.folder / MANIFEST, 1, f"`{name}` is the name of {names[name]} already.")
+        raise BrokenHook(hook.folder / MANIFEST, 1, f"the name `{name}` is already used by {names[name]}.")
 
 
 def _check_handler(hook: Hook) -> None:
     """Raise `BrokenHook` unless there is exactly one handler, and it has no obvious error."""
     has_file = hook.handler.is_file()
     if hook.manifest.run and has_file:
-        raise BrokenHook(hook.folder / MANIFEST, 1, f"there is `run:` here and {HANDLER} beside it; remove one.")
+        raise BrokenHook(hook.folder / MANIFEST, 1, f"it has both `run:` and a file {HANDLER}; remove one.")
     if not hook.manifest.run and not has_file:
-        raise BrokenHook(hook.folder / MANIFEST, 1, f"there is neither {HANDLER} beside it nor `run:` in it.")
+        raise BrokenHook(hook.folder / MANIFEST, 1, f"it has neither `run:` nor a file {HANDLER}.")
     if has_file:
         _check_file(hook.handler)
 
@@ -77,9 +77,9 @@ def _check_file(file: Path) -> None:
     except SyntaxError as error:
         raise BrokenHook(file, error.lineno or 1, f"{error.msg}.") from error
     except (OSError, ValueError) as error:
-        raise BrokenHook(file, 1, f"it cannot be read: {error}.") from error
+        raise BrokenHook(file, 1, f"it can't be read: {error}.") from error
     if not any(_binds_handle(node) for node in ast.walk(tree)):
-        raise BrokenHook(file, 1, "there is no function `handle(event, facts)` in it.")
+        raise BrokenHook(file, 1, "it has no function `handle(event, facts)`.")
 
 
 def _binds_handle(node: ast.AST) -> bool:

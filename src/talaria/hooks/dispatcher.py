@@ -24,7 +24,7 @@ def open_hooks(folder: Path, environment: Mapping[str, str]) -> Hooks:
     queues = []
     for found in find_hooks(folder):
         if not isinstance(found, Hook):
-            log.warning("a hook is left out: %s", found.problem)
+            log.warning("ignoring a hook: %s", found.problem)
         elif found.manifest.enabled:
             queues.append(HookQueue(found, make_handler(found, environment)))
     return HookDispatcher(queues) if queues else NoHooks()

@@ -74,7 +74,7 @@ def make_sample_facts(event: str) -> dict[str, Fact]:
     if event.startswith(COMMAND) and event != COMMAND:
         return {**session_facts(_SAMPLE_CONTEXT), "command": event.removeprefix(COMMAND), "text": ""}
     if event not in _SAMPLE_FACTS:
-        raise Refused(f"There is no event `{event}`; there are {', '.join(EVENTS)} and {COMMAND}NAME.")
+        raise Refused(f"There is no event `{event}`. Available: {', '.join(EVENTS)} and {COMMAND}NAME.")
     return {**session_facts(_SAMPLE_CONTEXT), **_SAMPLE_FACTS[event]}
 
 
@@ -89,11 +89,13 @@ def try_hook(hook: Hook, event: str, environment: Mapping[str, str]) -> HookRepo
     event = event or pick_sample_event(hook.manifest)
     facts = make_sample_facts(event)
     if not hook.manifest.hears(event):
-        raise Refused(f"The hook {hook.manifest.name} does not listen for {event}: {' '.join(hook.manifest.events)}.")
+        raise Refused(
+            f"The hook {hook.manifest.name} doesn't listen for {event}, only for {' '.join(hook.manifest.events)}."
+        )
     reports: list[HookReport] = []
     queue = HookQueue(hook, make_handler(hook, environment), reports.append)
     queue.put(HookEvent(event, facts))
     queue.finish(time.monotonic() + hook.manifest.timeout_seconds + _GRACE)
     if not reports:
-        raise Refused(f"The hook {hook.manifest.name} could not be started.")
+        raise Refused(f"The hook {hook.manifest.name} couldn't be started.")
     return reports[0]

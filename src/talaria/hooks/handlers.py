@@ -171,7 +171,7 @@ async def _run_with_timeout(work: Awaitable[object], seconds: float) -> None:
             await work
     except TimeoutError:
         if limit.expired():
-            raise HookTimeout(f"it took longer than {seconds:g} s and was ended") from None
+            raise HookTimeout(f"it took longer than {seconds:g} s and was stopped") from None
         raise
 
 
@@ -195,7 +195,7 @@ def _load_function(hook: Hook) -> Callable[[str, dict[str, Fact]], object]:
         raise BrokenHook(hook.handler, find_error_line(error, hook.folder), format_error(error)) from error
     function: Any = getattr(module, "handle", None)
     if not callable(function):
-        raise BrokenHook(hook.handler, 1, "there is no function `handle(event, facts)` in it.")
+        raise BrokenHook(hook.handler, 1, "it has no function `handle(event, facts)`.")
     checked: Callable[[str, dict[str, Fact]], object] = function
     return checked
 

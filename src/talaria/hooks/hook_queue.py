@@ -94,7 +94,7 @@ class HookQueue:
             self._waiting.clear()
             self._changed.notify_all()
         if left:
-            log.warning("hook %s: the program ends before %s handled", self._name, _format_count(left))
+            log.warning("hook %s: the program stops before %s handled", self._name, _format_count(left))
         self._handler.end()
 
     @property
@@ -109,7 +109,7 @@ class HookQueue:
         self._dropped_in_row += 1
         if self._dropped_in_row == 1:
             log.warning(
-                "hook %s: %s is dropped, and so is what follows it: %d events wait already",
+                "hook %s: dropping %s and later events: %d events are already waiting",
                 self._name,
                 hook_event.event,
                 self._capacity,
@@ -120,7 +120,7 @@ class HookQueue:
         try:
             thread.start()
         except RuntimeError as error:
-            log.warning("hook %s: no thread could be started for it: %s", self._name, error)
+            log.warning("hook %s: couldn't start a thread: %s", self._name, error)
             return None
         return thread
 
@@ -135,7 +135,7 @@ class HookQueue:
         with self._changed:
             if not self._waiting and self._dropped_in_row:
                 log.warning(
-                    "hook %s: %s dropped, and it keeps up again", self._name, _format_count(self._dropped_in_row)
+                    "hook %s: %s dropped; the queue has room again", self._name, _format_count(self._dropped_in_row)
                 )
                 self._dropped_in_row = 0
             self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -154,11 +154,11 @@ class HookQueue:
         with self._changed:
             if self._changed.wait_for(lambda: number not in self._running, seconds + _GRACE):
                 return
-        trouble = f"it is not back after {seconds:g} s, and is no longer waited for"
+        trouble = f"it didn't return within {seconds:g} s and is no longer waited for"
         self._send_report(hook_event, HookReport(self._name, hook_event.event, seconds, trouble=trouble))
         with self._changed:
             if len(self._running) >= _MAX_HANGING:
-                log.warning("hook %s: %d calls hang; events wait until one is back", self._name, len(self._running))
+                log.warning("hook %s: %d calls hang; events wait until one returns", self._name, len(self._running))
                 self._changed.wait_for(lambda: len(self._running) < _MAX_HANGING or self._closed)
 
     def _run_handler(self, number: int, hook_event: HookEvent) -> None:
@@ -168,7 +168,7 @@ class HookQueue:
             try:
                 output = self._handler.handle(hook_event)
             except BrokenHook as error:
-                trouble, self._broken = f"it is not called again: {error}", True
+                trouble, self._broken = f"it won't be called again: {error}", True
             except (HookTimeout, CommandFailed) as error:
                 trouble = str(error)
             except BaseException as error:  # noqa: BLE001 (no error of a hook may get further)

@@ -69,7 +69,7 @@ def read_manifest(file: Path) -> HookManifest:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise BrokenHook(file, 1, f"it cannot be read: {error}.") from error
+        raise BrokenHook(file, 1, f"it can't be read: {error}.") from error
     try:
         return HookManifest(**{"name": file.parent.name, **_parse(text)})
     except _ManifestError as fault:
@@ -86,7 +86,7 @@ class _ManifestError(Exception):
 def _parse(text: str) -> dict[str, Any]:
     read = {name: _PARSERS[name](field) for name, field in _iterate_fields(text)}
     if "events" not in read:
-        raise _ManifestError(1, "`events:` is missing, the list of what it listens for.")
+        raise _ManifestError(1, "`events:` is missing: list the events it listens for.")
     return read
 
 
@@ -98,10 +98,10 @@ def _iterate_fields(text: str) -> Iterator[tuple[str, _Field]]:
             suggestions = difflib.get_close_matches(name, _PARSERS, n=1)
             raise _ManifestError(
                 line,
-                f"`{name}` is not known; " + (f"did you mean `{suggestions[0]}`?" if suggestions else _KNOWN_FIELDS),
+                f"unknown field `{name}`; " + (f"did you mean `{suggestions[0]}`?" if suggestions else _KNOWN_FIELDS),
             )
         if name in seen:
-            raise _ManifestError(line, f"`{name}` stands here a second time.")
+            raise _ManifestError(line, f"`{name}` appears twice.")
         seen.add(name)
         yield name, _parse_field(line, value, block_lines)
 
@@ -118,7 +118,7 @@ def _split_sections(text: str) -> Iterator[tuple[str, int, str, list[tuple[int, 
         elif name and (line[:1].isspace() or _ITEM.fullmatch(line) or not line.strip()):
             block_lines.append((number, line))
         elif line.strip() not in {"", "---"} and not line.startswith("#"):
-            raise _ManifestError(number, "this is neither `name: value` nor an item of a list (`- item`).")
+            raise _ManifestError(number, "this is neither `name: value` nor a list item (`- item`).")
     if name:
         yield name, start_line, value, block_lines
 
@@ -129,21 +129,21 @@ def _parse_field(line: int, value: str, block_lines: list[tuple[int, str]]) -> _
     value = _unquote(line, value)
     if value.startswith("["):
         if not value.endswith("]"):
-            raise _ManifestError(line, "a list that begins with `[` ends with `]` in the same line.")
+            raise _ManifestError(line, "a list that starts with `[` must end with `]` on the same line.")
         items = [(line, _unquote(line, item.strip())) for item in value[1:-1].split(",")]
         return _Field(line, [item for item in items if item[1]], is_list=True)
     rest = [(number, text) for number, text in block_lines if _COMMENT.sub("", text).strip()]
     if not value and rest:
         return _Field(line, [(number, _parse_item(number, text)) for number, text in rest], is_list=True)
     if rest:
-        raise _ManifestError(rest[0][0], "this line belongs to nothing; a text of several lines stands behind `|`.")
+        raise _ManifestError(rest[0][0], "this line belongs to no field; start text of several lines with `|`.")
     return _Field(line, [(line, value)])
 
 
 def _parse_item(line: int, text: str) -> str:
     found = _ITEM.fullmatch(text.rstrip())
     if found is None:
-        raise _ManifestError(line, "this is no item of a list (`- item`).")
+        raise _ManifestError(line, "this isn't a list item (`- item`).")
     return _unquote(line, found[1])
 
 
@@ -160,13 +160,13 @@ def _unquote(line: int, value: str) -> str:
         return _COMMENT.sub("", value).strip()
     inside, closed, rest = value[1:].partition(quote)
     if not closed or _COMMENT.sub("", rest).strip():
-        raise _ManifestError(line, f"a text that begins with {quote} ends with it, with none of them inside.")
+        raise _ManifestError(line, f"text that starts with {quote} must end with it and contain no other.")
     return inside
 
 
 def _parse_text(field: _Field) -> str:
     if field.is_list:
-        raise _ManifestError(field.line, "a text was expected, not a list.")
+        raise _ManifestError(field.line, "this must be text, not a list.")
     return field.values[0][1]
 
 
@@ -174,7 +174,7 @@ def _parse_name(field: _Field) -> str:
     name = _parse_text(field)
     if not _NAME.fullmatch(name):
         raise _ManifestError(
-            field.line, f"`{name}` is no name: letters, digits, `-`, `_` and `.` make one, 64 at most."
+            field.line, f"`{name}` isn't a valid name: use at most 64 letters, digits, `-`, `_` and `.`."
         )
     return name
 
@@ -182,7 +182,7 @@ def _parse_name(field: _Field) -> str:
 def _parse_flag(field: _Field) -> bool:
     word = _parse_text(field).lower()
     if word not in _TRUE_WORDS | _FALSE_WORDS:
-        raise _ManifestError(field.line, f"`{word}` is neither true nor false.")
+        raise _ManifestError(field.line, f"`{word}` is neither `true` nor `false`.")
     return word in _TRUE_WORDS
 
 
@@ -193,23 +193,23 @@ def _parse_seconds(field: _Field) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= _MAX_SECONDS:
-        raise _ManifestError(field.line, f"`{word}` is no number of seconds between 0 and {_MAX_SECONDS:g}.")
+        raise _ManifestError(field.line, f"`{word}` isn't a number of seconds between 0 and {_MAX_SECONDS:g}.")
     return seconds
 
 
 def _parse_patterns(field: _Field) -> tuple[str, ...]:
     patterns = [(line, value) for line, value in field.values if value]
     if not patterns:
-        raise _ManifestError(field.line, "`events:` names no event.")
+        raise _ManifestError(field.line, "`events:` is empty.")
     for line, pattern in patterns:
         if not pattern.startswith(COMMAND) and not any(fnmatchcase(event, pattern) for event in EVENTS):
             suggestions = difflib.get_close_matches(pattern, EVENTS, n=1)
             hint = (
                 f"did you mean `{suggestions[0]}`?"
                 if suggestions
-                else f"there are {', '.join(EVENTS)} and {COMMAND}NAME."
+                else f"available: {', '.join(EVENTS)} and {COMMAND}NAME."
             )
-            raise _ManifestError(line, f"no event is called `{pattern}`; {hint}")
+            raise _ManifestError(line, f"there is no event `{pattern}`; {hint}")
     return tuple(value for _, value in patterns)
 
 

@@ -54,7 +54,7 @@ def make_unsupported(param: str, message: str) -> Problem:
 def make_server_problem(
     message: str, status: int = HTTPStatus.INTERNAL_SERVER_ERROR, *, code: str | None = None
 ) -> Problem:
-    """Return a failure on our side that was already retried; official clients are told not to."""
+    """Return an error for a failure that was already retried here; official clients don't retry it."""
     return Problem(message, status, kind=SERVER, code=code, headers={"x-should-retry": "false"})
 
 

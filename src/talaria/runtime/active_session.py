@@ -118,7 +118,7 @@ class ActiveSession:
     async def reset_session(
         self, *, leaving: LeaveHook = end_processes, behind: SessionId | None = None
     ) -> OpenSession:
-        """Leave the session for good, start a new one and end the old one's background work.
+        """Leave the session permanently, start a new one and end the old one's background work.
 
         ``leaving`` runs in the transaction that leaves the session, so that background work ends even after a crash.
         With ``behind``, the id of a session that was moved away, that session is left unchanged. It is replaced only if
@@ -162,8 +162,10 @@ class ActiveSession:
         """Queue a person's message; with ``steering``, it may join the running turn of the same sender."""
         message = Message(role="user", parts=parts, at=datetime.now(UTC))
         conversation = self.chat.conversation
-        add = conversation.steer if steering and conversation.busy else conversation.put
-        await add(message, source=self.request.source, external_id=new_id(), sender=sender)
+        steering = steering and conversation.busy
+        await conversation.put(
+            message, source=self.request.source, external_id=new_id(), sender=sender, steering=steering
+        )
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a task that outlives the session and is cancelled by `close` at the latest."""
@@ -172,11 +174,11 @@ class ActiveSession:
         task.add_done_callback(self._background_tasks.discard)
 
     async def close(self) -> None:
-        """Cancel background tasks and close the session for good, deleting it if it is empty."""
-        for task in (beside := tuple(self._background_tasks)):
+        """Cancel background tasks and close the session, deleting it if it is empty."""
+        for task in (background := tuple(self._background_tasks)):
             task.cancel()
-        if beside:
-            await asyncio.wait(beside)
+        if background:
+            await asyncio.wait(background)
         async with self._switch_lock:  # also closes a session that is being opened
             self._closed = True
             await self._close_and_discard()

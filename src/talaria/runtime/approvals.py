@@ -11,20 +11,19 @@ from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny
 from talaria.agent.environment import Verdict
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction, Workspace
+from talaria.contracts.values import SINGLE, NamedValue, SessionValue
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.runtime.questions import Questions
 
-STANDING_GRANTS_KEY = "grants"
+SESSION_GRANTS = SessionValue("grants", list[Grant])
+STANDING_GRANTS = NamedValue("standing_grants", list[Grant])
 
 
 _ID_LENGTH = 8
 
 
 encode_grants = msgspec.json.Encoder().encode
-
-
-decode_grants = msgspec.json.Decoder(list[Grant]).decode
 
 
 def grant_id(grant: Grant) -> str:
@@ -34,8 +33,7 @@ def grant_id(grant: Grant) -> str:
 
 def list_standing_grants(tx: Transaction) -> list[Grant]:
     """Return the grants that apply to every session, oldest first."""
-    entry = tx.state.get(STANDING_GRANTS_KEY)
-    return decode_grants(entry.value) if entry else []
+    return STANDING_GRANTS.get(tx, SINGLE) or []
 
 
 def revoke_standing_grant(tx: Transaction, id_prefix: str) -> list[Grant]:
@@ -47,7 +45,7 @@ def revoke_standing_grant(tx: Transaction, id_prefix: str) -> list[Grant]:
     revoked = [grant for grant in grants if grant_id(grant).startswith(id_prefix.lower())]
     if id_prefix and len(revoked) != 1:
         raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` lists them.")
-    tx.state.put(STANDING_GRANTS_KEY, encode_grants([grant for grant in grants if grant not in revoked]).decode())
+    STANDING_GRANTS.write(tx, SINGLE, [grant for grant in grants if grant not in revoked])
     return revoked
 
 
@@ -66,7 +64,7 @@ class StoredApprover:
         workspace: Workspace,
     ) -> None:
         self._store = store
-        self._keys = {"session": f"grants:{session_id}", "always": STANDING_GRANTS_KEY}
+        self._session_id = session_id
         self._policy = policy
         self._questions = questions
         self._workspace = workspace
@@ -108,15 +106,20 @@ class StoredApprover:
                 return "deny", f"the user refused: {why}"
 
     async def _load_grants(self) -> list[Grant]:
-        entries = await self._store.read(lambda tx: [tx.state.get(key) for key in self._keys.values()])
-        return [grant for entry in entries if entry for grant in decode_grants(entry.value)]
+        return await self._store.read(
+            lambda tx: [*(SESSION_GRANTS.get(tx, self._session_id) or []), *list_standing_grants(tx)]
+        )
 
     async def _save_grants(self, scope: Scope, new: Sequence[Grant]) -> None:
-        key = self._keys[scope]
-
         def add(tx: Transaction) -> None:
-            entry = tx.state.get(key)
-            stored = decode_grants(entry.value) if entry else []
-            tx.state.put(key, encode_grants([*stored, *(grant for grant in new if grant not in stored)]).decode())
+            if scope == "session":
+                stored = SESSION_GRANTS.get(tx, self._session_id) or []
+                SESSION_GRANTS.write(tx, self._session_id, _add_new(stored, new))
+            else:
+                STANDING_GRANTS.write(tx, SINGLE, _add_new(list_standing_grants(tx), new))
 
         await self._store.write(add)
+
+
+def _add_new(stored: Sequence[Grant], new: Sequence[Grant]) -> list[Grant]:
+    return [*stored, *(grant for grant in new if grant not in stored)]

@@ -12,6 +12,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.completions import Completion
 from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolResult
@@ -62,7 +63,7 @@ class _PendingAnswer(Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Report).decode
-_decode_pending_answers = msgspec.json.Decoder(dict[str, _PendingAnswer]).decode
+PENDING_ANSWERS = SessionValue("pending_answers", dict[str, _PendingAnswer])
 
 
 def read_origin(context: SessionContext) -> Origin:
@@ -96,11 +97,11 @@ def hear(tx: Transaction, session_id: SessionId, source: str, external_ids: Sequ
 
     They are queued as usual if the result of the call never reaches the transcript.
     """
-    session, key = tx.sessions.get(session_id), _pending_answers_key(session_id)
+    session = tx.sessions.get(session_id)
     if session is not None:
         pending = _PendingAnswer(call_id, session.message_count)
         marks = _read_pending_answers(tx, session_id) | {_report_key(source, one): pending for one in external_ids}
-        tx.state.put(key, _encode(marks).decode())
+        PENDING_ANSWERS.write(tx, session_id, marks)
 
 
 def queue_reports(tx: Transaction, session_id: SessionId) -> list[InboxItem]:
@@ -192,7 +193,7 @@ def _drop_answered(tx: Transaction, session_id: SessionId, found: Sequence[Compl
     marks = _read_pending_answers(tx, session_id)
     if not marks:
         return list(found)
-    tx.state.delete(_pending_answers_key(session_id))
+    PENDING_ANSWERS.delete(tx, session_id)
     answered = [mark for mark, pending in marks.items() if _is_answered(tx, session_id, pending)]
     return [one for one in found if _report_key(one.source, one.external_id) not in answered]
 
@@ -205,12 +206,7 @@ def _is_answered(tx: Transaction, session_id: SessionId, pending: _PendingAnswer
 
 
 def _read_pending_answers(tx: Transaction, session_id: SessionId) -> dict[str, _PendingAnswer]:
-    entry = tx.state.get(_pending_answers_key(session_id))
-    return _decode_pending_answers(entry.value) if entry else {}
-
-
-def _pending_answers_key(session_id: SessionId) -> str:
-    return f"heard:{session_id}"
+    return PENDING_ANSWERS.get(tx, session_id) or {}
 
 
 def _report_key(source: str, external_id: str) -> str:

@@ -133,20 +133,21 @@ def record_mirrored(tx: Transaction, session_id: SessionId) -> None:
     """
     if tx.turns.find(session_id, running=True, limit=1):
         return
-    claim = _claim_session(tx, session_id, LEASE)
+    claim = claim_session(tx, session_id, LEASE)
     if claim is not None:
-        _append_mirrored(tx, session_id)
+        append_mirrored(tx, session_id)
         tx.leases.release(claim.lease)
 
 
-def _append_mirrored(tx: Transaction, session_id: SessionId) -> None:
+def append_mirrored(tx: Transaction, session_id: SessionId) -> None:
+    """Move the pending mirrored messages of a session to its transcript."""
     mirrored = [item for item in tx.inbox.unsettled(session_id) if item.kind == MIRROR]
     if mirrored:
         tx.messages.append(session_id, [read_message(item.payload) for item in mirrored])
         tx.inbox.settle([item.id for item in mirrored])
 
 
-def _claim_session(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
+def claim_session(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
     """Take the lease of a session that is free or whose owner has died; ``None`` otherwise."""
     acquired = take(tx, session_lease_name(session_id), lease)
     return SessionClaim(session_id, acquired) if acquired else None
@@ -166,4 +167,4 @@ def list_pending_messages(tx: Transaction, session_id: SessionId) -> list[Messag
     """Return the pending messages of a session, in the order in which they will be answered."""
     unsettled = tx.inbox.unsettled(session_id)
     items = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
-    return [without_files(read_inbox_message(item.payload), "comes along") for item in items]
+    return [without_files(read_inbox_message(item.payload), "is attached") for item in items]

@@ -11,6 +11,7 @@ from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.tool import Tool, Workspace
 from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
+from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 from talaria.core.senders import is_same_sender
 from talaria.core.session_context import SessionContext
@@ -19,10 +20,7 @@ from talaria.runtime.questions import Questions
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_events import TurnEvents
 
-CALL_PREFIX, BACKGROUND_PREFIX = (
-    "delegation:",
-    "background:",
-)  # state key prefixes of delegations that a turn waits for, and of background ones
+WORKSPACE = SessionValue("workspace", str)  # folder and variables after the last turn, as JSON
 
 
 class DelegatedScope(Struct, frozen=True, kw_only=True):

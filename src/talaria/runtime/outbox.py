@@ -59,7 +59,7 @@ def render_turn_end(end: TurnEnd) -> str:
 def queue_notice(
     tx: Transaction, session_id: SessionId, address: Address, content: Content, key: str = ""
 ) -> OutboxItem | None:
-    """Queue a message that is no reply of a turn, for example command output; once for each key."""
+    """Queue a message that isn't a turn's reply, for example command output; once per key."""
     outgoing = Outgoing(key=key or new_id(), session_id=session_id, address=address, payload=_encode(content).decode())
     return _add(tx, outgoing)
 

@@ -3,13 +3,13 @@
 from contextlib import suppress
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.sessions import SessionChanges
+from talaria.contracts.values import NamedValue, SessionValue
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import LeaseLost
 from talaria.core.formatting import platform_label
@@ -18,7 +18,7 @@ from talaria.runtime.inbox import MIRROR
 from talaria.runtime.leases import session_lease_name
 from talaria.runtime.outbox import queue_notice
 
-_encode = msgspec.json.Encoder().encode
+OWN_THREAD = NamedValue("own_thread", bool)  # by the session key of the thread
 
 
 def bind_session(
@@ -59,12 +59,12 @@ def move_pending_messages(tx: Transaction, source_id: SessionId, session_id: Ses
 
 def mark_own_thread(tx: Transaction, key: str) -> None:
     """Record that a thread was created for a session: every message there is for the agent."""
-    tx.state.put(f"own-thread:{key}", "")
+    OWN_THREAD.write(tx, key, True)
 
 
 def is_own_thread(tx: Transaction, address: Address, key: str) -> bool:
     """Return whether an address is a thread that was created for a session."""
-    return bool(address.thread_id) and tx.state.get(f"own-thread:{key}") is not None
+    return bool(address.thread_id) and OWN_THREAD.get(tx, key) is not None
 
 
 def find_blocking_handoff(tx: Transaction, session_id: SessionId) -> str:
@@ -140,10 +140,7 @@ class RedirectedReply(Struct, frozen=True, omit_defaults=True):
     route: ReplyRoute | None = None
 
 
-_ROUTE = "route:"
-
-
-_decode_redirect = msgspec.json.Decoder(RedirectedReply).decode
+REDIRECTED_REPLY = SessionValue("redirected_reply", RedirectedReply)
 
 
 def redirect_reply(tx: Transaction, session_id: SessionId, route: ReplyRoute | None) -> RedirectedReply | None:
@@ -157,26 +154,19 @@ def redirect_reply(tx: Transaction, session_id: SessionId, route: ReplyRoute | N
             tx.leases.check(lease)  # its owner cannot end the turn before this is committed
     for turn in tx.turns.find(session_id, running=True, limit=1):
         redirect = RedirectedReply(turn.id, new_id(), route)
-        tx.state.put(_redirect_key(session_id), _encode(redirect).decode())
+        REDIRECTED_REPLY.write(tx, session_id, redirect)
         return redirect
     return None
 
 
 def find_redirect(tx: Transaction, session_id: SessionId, turn_id: TurnId) -> RedirectedReply | None:
     """Return the new route of a turn's reply, if it was redirected since the turn began."""
-    entry = tx.state.get(_redirect_key(session_id))
-    found = _decode_redirect(entry.value) if entry else None
+    found = REDIRECTED_REPLY.get(tx, session_id)
     return found if found is not None and found.turn_id == turn_id else None
 
 
 def list_redirected_turns(tx: Transaction) -> list[tuple[SessionId, RedirectedReply]]:
     """Return the running turns whose reply was redirected, each with its session."""
-    found = [
-        (SessionId(one.key.removeprefix(_ROUTE)), _decode_redirect(one.value)) for one in tx.state.with_prefix(_ROUTE)
-    ]
+    found = [(session_id, redirect) for session_id, _, redirect in REDIRECTED_REPLY.of_all(tx)]
     running = {turn.id for turn in tx.turns.find(running=True)} if found else set()
     return [(session_id, redirect) for session_id, redirect in found if redirect.turn_id in running]
-
-
-def _redirect_key(session_id: SessionId) -> str:
-    return f"{_ROUTE}{session_id}"

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from enum import Enum
 from functools import partial
-from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
@@ -15,14 +17,16 @@ from talaria.agent.environment import TurnControl, TurnEnvironment
 from talaria.agent.loop import AgentLoop
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.inbox import SessionClaim
+from talaria.contracts.stores.leases import Lease
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.turn_listener import TurnFollowUp, TurnListener, TurnResult
-from talaria.core.aio import first_error
-from talaria.core.errors import Busy, LeaseLost, Refused, StoreError
+from talaria.core.aio import run_with, shield_until_done
+from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
-from talaria.core.senders import OWNER, is_same_sender, user_id_of
+from talaria.core.senders import OWNER, is_same_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.inbox import (
     LEASE,
@@ -33,71 +37,57 @@ from talaria.runtime.inbox import (
     skip_attachments,
     without_files,
 )
-from talaria.runtime.rebind import TurnGate, find_blocking_handoff, handoff_notice
-from talaria.runtime.tasks import FollowUpTasks, WakeableTask
-from talaria.runtime.turn_log import STEERING, TurnRecorder
-from talaria.runtime.turns import TransactionHook, TurnHooks, no_hook, run_pending_turns
+from talaria.runtime.leases import release_lease, renew_lease, retry_write
+from talaria.runtime.rebind import TurnGate
+from talaria.runtime.tasks import FollowUpTasks
+from talaria.runtime.turn_log import STEERING, EndedTurn, TurnRecorder, TurnWork, turn_context
+from talaria.runtime.turns import ClaimedSession, NextWork, TurnStart, begin_next, claim_and_begin, end_turn
+
+T = TypeVar("T")
 
 
-def turn_context(base: SessionContext, turn: TurnRecorder, cwd: Path) -> SessionContext:
-    """Return the session context of a turn; its reply route overrides the context of the surface."""
-    own = structs.replace(base, session_id=turn.session_id, turn_id=turn.turn_id, cwd=str(cwd), sender=turn.sender)
-    route = turn.route
-    if route is None:
-        return own
-    address = route.address
-    return structs.replace(
-        own,
-        platform=address.platform,
-        chat_id=address.chat_id,
-        chat_name=route.chat_name or (base.chat_name if address.chat_id == base.chat_id else ""),
-        thread_id=address.thread_id,
-        user_id=route.user_id or address.user_id or user_id_of(turn.sender, address.platform) or base.user_id,
-        user_name=route.user_name or base.user_name,
-        message_id=route.reply_to,
-    )
+class RunnerState(Enum):
+    """State of a session runner.
 
+    ``CLAIMING`` is the time before a turn: the session is claimed, or its next message begins a turn. In ``MOVED`` the
+    session belongs to another chat, in ``CLOSED`` it is closed here; both are final.
+    """
 
-class AttachmentGate:
-    """Download of attachments before the turns of one session."""
-
-    def __init__(self, unpack: FetchAttachments) -> None:
-        self._fetch = unpack
-        self._fetching: asyncio.Task[Message] | None = None
-        self._stopped: set[int] = set()
-
-    @property
-    def busy(self) -> bool:
-        """Whether attachments are being fetched."""
-        return self._fetching is not None
-
-    async def unpack(self, pending: PendingAttachments) -> Message:
-        """Return the transcript version of a message; if stopped, with notes in place of its files."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._fetching = fetching = group.create_task(self._fetch(pending))
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
-        finally:
-            self._fetching = None
-        if fetching.cancelled():
-            self._stopped.add(pending.item)
-            return without_files(pending.message, "was not downloaded, because the turn was stopped")
-        return fetching.result()
-
-    def stop(self) -> bool:
-        """Cancel the current fetch, which also ends that message's turn; ``False`` if nothing is fetched."""
-        return self._fetching is not None and self._fetching.cancel()
-
-    def was_stopped(self, items: Sequence[int]) -> bool:
-        """Return whether fetching was stopped for one of these items, so that their turn ends at once."""
-        return not self._stopped.isdisjoint(items)
+    IDLE = "idle"
+    CLAIMING = "claiming"
+    FETCHING = "fetching"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    MOVED = "moved"
+    CLOSED = "closed"
 
 
 _CLOSE_TIMEOUT = 5.0
 
 
 log = logging.getLogger(__name__)
+
+
+class Admission(Struct, frozen=True):
+    """A message that is stored in the transaction that claims its session.
+
+    ``admit`` stores it and returns its inbox item, if it has one; it may run again. ``admitted`` gets that item after
+    the commit, before the turn begins.
+    """
+
+    admit: Callable[[Transaction], int | None]
+    admitted: Callable[[int | None], None] = lambda item: None
+
+
+class _FetchedMessage(Struct, frozen=True):
+    """A message whose files were fetched, or whose fetching was stopped: its turn ends at once then."""
+
+    message: Message
+    stopped: bool = False
+
+
+class _Stopped(Exception):
+    """A person stopped what the runner was doing."""
 
 
 class RunnerOptions(Struct, frozen=True, kw_only=True):
@@ -127,9 +117,9 @@ _DEFAULT_OPTIONS = RunnerOptions()
 class SessionRunner:
     """Runner of one session's turns and follow-ups, as tasks of ``jobs``, which the caller owns.
 
-    ``turn`` is the turn that this process runs now, if any. ``left`` is set once the session was moved during its last
-    turn: pending messages belong to the new chat then. While the ``gate`` is closed no turn starts: callers that wait
-    for one get `Busy`, and their messages stay in the inbox.
+    One task runs the turns: it starts when the runner is woken, and ends when the inbox is empty. ``turn`` is the turn
+    that this process runs now, if any. While the ``gate`` is closed no turn starts: callers that wait for one get
+    `Busy`, and their messages stay in the inbox.
     """
 
     def __init__(
@@ -144,28 +134,30 @@ class SessionRunner:
         options: RunnerOptions = _DEFAULT_OPTIONS,
     ) -> None:
         self.session_id = session_id
+        self.turn: TurnWork | None = None
+        self.gate = TurnGate()
+        self.state = RunnerState.IDLE
         self._store = store
         self._agent = agent
         self._environment = environment
         self._options = options
         self._auxiliary = auxiliary
-        self._task = WakeableTask(jobs)
-        self._attachments = AttachmentGate(options.unpack)
-        self._follow_up_tasks = FollowUpTasks(session_id, jobs)
-        self._before_turn: TransactionHook | None = None
-        self._begun_effort: Effort | None = None  # set in a transaction that may not have been committed
-        self._recorded_effort: Effort | None = None
-        self._steered = False
-        self.turn: TurnRecorder | None = None
-        self.left = False
-        self.gate = TurnGate()
+        self._jobs = jobs
+        self._task: asyncio.Task[None] | None = None
+        self._last: TurnEnd | TalariaError | None = None
+        self._is_woken = False
+        self._is_steered = False
+        self._admission: Admission | None = None
         self._interrupting_item: int | None = None
+        self._fetched: dict[int, _FetchedMessage] = {}
+        self._stored_effort: Effort | None = None
+        self._follow_up_tasks = FollowUpTasks(session_id, jobs)
         self._context = structs.replace(options.context, session_id=session_id)
 
     @property
     def busy(self) -> bool:
         """Whether a turn is running or about to start."""
-        return self._task.busy
+        return self._task is not None
 
     @property
     def has_running_work(self) -> bool:
@@ -179,7 +171,8 @@ class SessionRunner:
 
     async def close(self, patience: float = _CLOSE_TIMEOUT) -> None:
         """Interrupt the running turn, to be resumed later, and wait up to ``patience`` seconds for follow-ups."""
-        await self._task.close()
+        await self._interrupt_task()
+        self.state = RunnerState.CLOSED
         await self._follow_up_tasks.close(patience)
 
     async def say(self, message: Message, *, source: str, external_id: str, sender: str = OWNER) -> TurnEnd | None:
@@ -192,60 +185,71 @@ class SessionRunner:
             return None
         return await self.run_pending_turns()
 
-    async def put(self, message: Message, *, source: str, external_id: str, sender: str = OWNER) -> bool:
-        """Queue a person's message after the pending ones; ``False`` for a duplicate."""
-        is_new = await add_to_inbox(self._store, self.session_id, source, external_id, message, sender=sender)
+    async def put(
+        self, message: Message, *, source: str, external_id: str, sender: str = OWNER, steering: bool = False
+    ) -> bool:
+        """Queue a person's message after the pending ones; ``False`` for a duplicate.
+
+        With ``steering``, it is added to the running turn before its next model call. It gets its own turn if it comes
+        too late, or if another sender began the running turn.
+        """
+        kind = STEERING if steering else "message"
+        arrival = make_arrival(self.session_id, source, external_id, message, kind=kind, sender=sender)
+        is_new = await self._store.write(lambda tx: tx.inbox.add(arrival)) is not None
         if is_new:
-            self.wake()
+            self.wake(steered=steering)
         return is_new
 
     async def run_pending_turns(self) -> TurnEnd | None:
         """Resume an interrupted turn, run turns for pending messages, and return how the last one ended."""
         self.wake()
         try:
-            return await self._task.finished()
+            return await self.settled()
         except asyncio.CancelledError:
-            await self._task.close()
+            await self._interrupt_task()
             raise
 
-    def wake(self, first: TransactionHook | None = None) -> None:
-        """Start processing the inbox, now or after the running turn.
+    def wake(self, *, steered: bool = False) -> None:
+        """Process the inbox, now or after the running turn; if ``steered``, new items may join that turn."""
+        self._is_steered = self._is_steered or steered
+        self._is_woken = True
+        if self.state is RunnerState.CLOSED:
+            self._last = Refused("This conversation is closed here. Its messages wait until it is opened again.")
+        elif self._task is None:
+            self._last = None
+            self._task = self._jobs.create_task(self._run())
 
-        If no turn is running, ``first`` runs in the transaction that begins the turn, and may add its message.
-        """
-        self._before_turn = first or self._before_turn
-        self._task.wake(self._run_pending_turns)
+    def submit(self, admission: Admission) -> None:
+        """Run turns like `wake`, with a message that is stored in the transaction that claims the session."""
+        self._admission = admission
+        self.wake()
 
     async def settled(self) -> TurnEnd | None:
         """Wait until the runner is idle and return how the last turn ended; raises its error."""
-        return await self._task.finished()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if isinstance(self._last, TalariaError):
+            raise self._last
+        return self._last
 
     def stop(self) -> bool:
-        """Stop the running turn at once and continue with pending messages; ``False`` if none is running."""
-        return self._attachments.stop() or self._task.stop()
+        """Stop the running turn at once and continue with pending messages; ``False`` if none is running.
+
+        While files are fetched, that is stopped, and the turn of their message ends as soon as it has begun.
+        """
+        if self._task is not None and self.state in {RunnerState.FETCHING, RunnerState.RUNNING}:
+            self.state = RunnerState.STOPPING
+            self._task.cancel()
+        return self._task is not None
 
     def interrupt(self, item: int) -> bool:
         """Stop the running turn for an inbox item, unless the turn is about that item.
 
         Files that are being fetched are fetched first, so that they are in the transcript.
         """
-        if self._attachments.busy:
+        if self.state is RunnerState.FETCHING:
             self._interrupting_item = item
         return self.turn is not None and item not in self.turn.items and self.stop()
-
-    async def steer(self, message: Message, *, source: str, external_id: str, sender: str = OWNER) -> None:
-        """Add a message to the running turn before its next model call, or queue it for its own turn.
-
-        It gets its own turn if it comes too late, or if another sender began the running turn.
-        """
-        is_new = make_arrival(self.session_id, source, external_id, message, kind=STEERING, sender=sender)
-        await self._store.write(lambda tx: tx.inbox.add(is_new))
-        self.check_inbox(steered=True)
-
-    def check_inbox(self, *, steered: bool) -> None:
-        """Check the inbox for new items, which may steer the running turn if ``steered``."""
-        self._steered = self._steered or steered
-        self.wake()
 
     def follow(self) -> None:
         """Start the follow-ups; resumable ones that are running are restarted.
@@ -265,61 +269,172 @@ class SessionRunner:
         await window.open()
         return await window.compact(self._environment.publish)
 
-    async def _run_pending_turns(self) -> TurnEnd | None:
-        if self.left:
-            raise Refused("This conversation has moved to another chat.")
+    async def _run(self) -> None:
+        """Run turns until the inbox is empty and nobody has woken the runner since."""
+        try:
+            while self._is_woken:
+                self._is_woken = False
+                self._last = await self._run_claimed() or self._last
+        finally:
+            self._task = None
+            self._fetched = {}
+            if self.state is not RunnerState.MOVED:
+                self.state = RunnerState.IDLE
+
+    async def _run_claimed(self) -> TurnEnd | TalariaError | None:
+        """Claim the session, run its turns and release it; return how the last turn ended, or the error."""
+        if self.state is RunnerState.MOVED:
+            return Refused("This conversation has moved to another chat.")
         if self.gate.reason:
-            raise Busy(self.gate.reason)
-        first, self._before_turn = self._before_turn or no_hook, None
-        report = self._report_store_wait if self._options.waits_for_store else None
-        hooks = TurnHooks(self._options.lease, self._finish, self._attachments.unpack, report, self._begin)
-        with bound(self._context):
-            try:
-                return await run_pending_turns(self._store, self.session_id, self._take_turn, hooks, first)
-            except LeaseLost:
-                raise
-            except StoreError as error:
+            return Busy(self.gate.reason)
+        self.state = RunnerState.CLAIMING
+        try:
+            with bound(self._context):
+                claimed = await self._claim()
+                try:
+                    return await self._run_turns(claimed.claim, claimed.work)
+                except BaseException:
+                    await asyncio.shield(release_lease(self._store, claimed.claim.lease))
+                    raise
+        except TalariaError as error:
+            if isinstance(error, StoreError) and not isinstance(error, LeaseLost):
                 log.warning("pending messages are waiting for the store: %s", error)
-                if report is not None:
-                    report()
+                if self._options.waits_for_store:
+                    self._report_store_wait()
+            return error
+
+    async def _claim(self) -> ClaimedSession:
+        """Claim the session and begin its first turn."""
+        admission, self._admission = self._admission, None
+        effort, start = self._make_start()
+        lease, admit = self._options.lease, admission.admit if admission is not None else None
+        claiming = self._store.write(lambda tx: claim_and_begin(tx, self.session_id, lease, start, admit))
+        claimed = await shield_until_done(
+            claiming, undo=lambda claimed: release_lease(self._store, claimed.claim.lease)
+        )
+        if admission is not None:
+            admission.admitted(claimed.admitted)
+        self._remember_effort(claimed.work, effort)
+        return claimed
+
+    async def _run_turns(self, claim: SessionClaim, work: NextWork) -> TurnEnd | None:
+        """Run the turns of a claimed session until one of its transactions has released it."""
+        end: TurnEnd | None = None
+        while work is not None:
+            if isinstance(work, PendingAttachments):
+                self._fetched[work.item] = await self._fetch(claim, work)
+            else:
+                turn = self._make_recorder(claim, work)
+                end = await self._take_turn(turn, claim.lease)
+                if turn.ended is not None and turn.ended.released:
+                    break
+            work = await self._begin_next(claim)
+        return end
+
+    async def _begin_next(self, claim: SessionClaim) -> NextWork:
+        effort, start = self._make_start()
+        work = await self._write(lambda tx: begin_next(tx, claim, start))
+        self._remember_effort(work, effort)
+        return work
+
+    def _make_start(self) -> tuple[Effort, TurnStart]:
+        """Return the current effort, and what begins a turn with it; its prompt is stored once for each effort."""
+        effort, store_prompt = self._agent.manner.effort, self._options.before_first_turn
+        fetched = {item: one.message for item, one in self._fetched.items()}
+        if store_prompt is None or effort == self._stored_effort:
+            return effort, TurnStart(fetched)
+        return effort, TurnStart(fetched, lambda tx: store_prompt(tx, effort))
+
+    def _remember_effort(self, work: NextWork, effort: Effort) -> None:
+        if isinstance(work, TurnWork):
+            self._stored_effort = effort
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        if self._options.waits_for_store:
+            return await retry_write(lambda: self._store.write(work), self._report_store_wait)
+        return await self._store.write(work)
+
+    def _make_recorder(self, claim: SessionClaim, work: TurnWork) -> TurnRecorder:
+        listeners = (*self._options.listeners, *self._options.follow_ups)
+
+        def end(tx: Transaction, result: TurnResult) -> EndedTurn:
+            return end_turn(tx, claim, work, result, listeners)
+
+        on_store_wait = self._report_store_wait if self._options.waits_for_store else None
+        return TurnRecorder(self._store, claim, work, end, on_store_wait=on_store_wait)
+
+    async def _fetch(self, claim: SessionClaim, pending: PendingAttachments) -> "_FetchedMessage":
+        """Fetch the files of a message; if that is stopped, there are notes in their place."""
+        renewal = renew_lease(self._store, claim.lease, self._options.lease)
+        try:
+            async with self._stoppable(RunnerState.FETCHING):
+                return _FetchedMessage(await run_with(self._options.unpack(pending), renewal))
+        except _Stopped:
+            reason = "was not downloaded, because the turn was stopped"
+            return _FetchedMessage(without_files(pending.message, reason), stopped=True)
+
+    async def _take_turn(self, turn: TurnRecorder, lease: Lease) -> TurnEnd:
+        """Run a turn with its own session context, independent of the task that started it."""
+        context = turn_context(self._context, self.session_id, turn.work, self._environment.workspace.folder)
+        self.turn = turn.work
+        try:
+            with bound(context):
+                async with self._stoppable(RunnerState.RUNNING):
+                    return await run_with(self._run_turn(turn, context), self._renew(turn, lease))
+        except _Stopped:
+            return turn.ended.end if turn.ended is not None else TurnStopped()
+        finally:
+            self.turn = None
+            if turn.ended is not None and turn.ended.has_moved:
+                self.state = RunnerState.MOVED
+
+    async def _renew(self, turn: TurnRecorder, lease: Lease) -> None:
+        try:
+            await renew_lease(self._store, lease, self._options.lease)
+        except LeaseLost:
+            if not await turn.has_ended():
                 raise
+
+    @asynccontextmanager
+    async def _stoppable(self, state: RunnerState) -> AsyncIterator[None]:
+        """Enter a state in which `stop` cancels this task; raise `_Stopped` if it did."""
+        self.state = state
+        try:
+            yield
+            if self.state is RunnerState.STOPPING:
+                await asyncio.sleep(0)  # stopped at its very end: the cancellation arrives here
+        except BaseException as error:
+            task = asyncio.current_task()
+            is_stopped = self.state is RunnerState.STOPPING and task is not None and task.uncancel() == 0
+            if is_stopped and isinstance(error, asyncio.CancelledError):
+                raise _Stopped from error
+            raise
+        finally:
+            self.state = RunnerState.CLAIMING
+
+    async def _interrupt_task(self) -> None:
+        """Cancel the running turn, to be resumed later."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+            self._task = None  # a task that is cancelled before it starts does not do that
 
     def _report_store_wait(self) -> None:
         self._environment.publish(StoreBlocked())
 
-    def _begin(self, tx: Transaction) -> None:
-        if platform_name := find_blocking_handoff(tx, self.session_id):
-            raise Busy(handoff_notice(platform_name))
-        effort = self._begun_effort = self._agent.manner.effort
-        if self._options.before_first_turn is not None and effort != self._recorded_effort:
-            self._options.before_first_turn(tx, effort)
-
-    def _finish(self, tx: Transaction, ending: TurnResult) -> None:
-        for listener in (*self._options.listeners, *self._options.follow_ups):
-            listener.turn_ended(tx, ending)
-
-    async def _take_turn(self, turn: TurnRecorder) -> TurnEnd:
-        """Run a turn with its own session context, independent of the task that started it."""
-        context = turn_context(self._context, turn, self._environment.workspace.folder)
-        self.turn = turn
-        try:
-            with bound(context):
-                return await self._run_turn(turn, context)
-        finally:
-            self.turn, self.left = None, turn.fate.left
-
     async def _run_turn(self, turn: TurnRecorder, context: SessionContext) -> TurnEnd:
-        self._recorded_effort = self._begun_effort
-        self._environment.publish(TurnBegan(turn.turn_id, turn.route, turn.said, turn.items))
-        if self._attachments.was_stopped(turn.items):
+        work = turn.work
+        self._environment.publish(TurnBegan(work.turn_id, work.route, work.said, work.items))
+        if any(self._fetched[item].stopped for item in work.items if item in self._fetched):
             return await self._end_stopped_turn(turn)
         interrupting, self._interrupting_item = self._interrupting_item, None
-        if interrupting is not None and interrupting not in turn.items:
-            self._task.stop()
+        if interrupting is not None and interrupting not in work.items:
+            self.stop()
         try:
             end = await self._agent.take_turn(turn, self._environment, self._make_control(turn, context))
         except asyncio.CancelledError:
-            if self._task.stopping:
+            if self.state is RunnerState.STOPPING:
                 self.follow()
             raise
         self.follow()
@@ -328,8 +443,7 @@ class SessionRunner:
         return end
 
     async def _end_stopped_turn(self, turn: TurnRecorder) -> TurnEnd:
-        end = TurnStopped()
-        await turn.finish(end, None)
+        end = await turn.finish(TurnStopped(), None)
         self._environment.publish(end)
         self.follow()
         return end
@@ -362,7 +476,7 @@ class SessionRunner:
 
     def _make_control(self, turn: TurnRecorder, context: SessionContext) -> TurnControl:
         async def joined() -> list[Message]:
-            steered, self._steered = self._steered, False
+            steered, self._is_steered = self._is_steered, False
             return await turn.take_steering_messages(self._options.is_same_person) if steered else []
 
-        return TurnControl(joined=joined, stopped=lambda: self._task.stopping, context=context)
+        return TurnControl(joined=joined, stopped=lambda: self.state is RunnerState.STOPPING, context=context)

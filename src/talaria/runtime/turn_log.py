@@ -1,11 +1,14 @@
 """Turn log in the store; every write is fenced by the lease of the session."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from itertools import takewhile
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
@@ -17,28 +20,69 @@ from talaria.contracts.turn_log import ModelStep, StartedCall
 from talaria.core.addresses import ReplyRoute
 from talaria.core.aio import shield_until_done
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.core.ids import TurnId
+from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult
-from talaria.core.senders import UNKNOWN, is_same_sender
+from talaria.core.senders import UNKNOWN, is_same_sender, user_id_of
+from talaria.core.session_context import SessionContext
 from talaria.runtime.inbox import read_inbox_message, read_message
 from talaria.runtime.leases import retry_write
 
 T = TypeVar("T")
 MODEL, TOOL = "model", "tool"
-FinishHook = Callable[[Transaction, TurnResult], None]
-
 STEERING = "steering"
 
 
-def no_finish_hook(tx: Transaction, turn_result: TurnResult) -> None:
-    """Do nothing at the end of a turn."""
+class TurnWork(Struct, frozen=True):
+    """A turn to run: its inbox items, reply route and text.
+
+    ``move`` is the last redirection of the session that the worker knew when it began the turn. ``sender`` is the
+    person whose text began the turn, also after a crash.
+    """
+
+    turn_id: TurnId
+    items: tuple[int, ...] = ()
+    route: ReplyRoute | None = None
+    said: str = ""
+    move: str = ""
+    sender: str = UNKNOWN
 
 
-class TurnOutcome(Struct):
-    """Outcome of a turn: whether its session was moved, and whether its lease was released with it."""
+def turn_context(base: SessionContext, session_id: SessionId, work: TurnWork, cwd: Path) -> SessionContext:
+    """Return the session context of a turn; its reply route overrides the context of the surface."""
+    own = structs.replace(base, session_id=session_id, turn_id=work.turn_id, cwd=str(cwd), sender=work.sender)
+    route = work.route
+    if route is None:
+        return own
+    address = route.address
+    return structs.replace(
+        own,
+        platform=address.platform,
+        chat_id=address.chat_id,
+        chat_name=route.chat_name or (base.chat_name if address.chat_id == base.chat_id else ""),
+        thread_id=address.thread_id,
+        user_id=route.user_id or address.user_id or user_id_of(work.sender, address.platform) or base.user_id,
+        user_name=route.user_name or base.user_name,
+        message_id=route.reply_to,
+    )
 
-    left: bool = False
-    is_last: bool = False
+
+class EndedTurn(Struct, frozen=True):
+    """The end of a turn as committed.
+
+    ``has_moved`` says that its session was moved during the turn, ``released`` that its lease was released with it.
+    """
+
+    end: TurnEnd
+    has_moved: bool = False
+    released: bool = False
+
+
+EndTransaction = Callable[[Transaction, TurnResult], EndedTurn]
+
+
+def end_without_effects(tx: Transaction, result: TurnResult) -> EndedTurn:
+    """End a turn without any effects besides its reply."""
+    return EndedTurn(result.end)
 
 
 class CallRecord(Struct, frozen=True):
@@ -55,40 +99,53 @@ _decode_step = msgspec.json.Decoder(ModelStep).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
+class _CallBegan(Struct, frozen=True):
+    """The start of a tool call, to be stored."""
+
+    call_id: str
+    name: str
+    request: str
+    at: datetime
+
+
+class _CallEnded(Struct, frozen=True):
+    """The result of a tool call, to be stored."""
+
+    call_id: str
+    result: str
+    at: datetime
+
+
 class TurnRecorder:
     """Implementation of `TurnLog`.
 
-    ``finishing`` runs in the transaction that ends the turn, for effects that must happen with it or not at all.
-    ``route`` is the route of its reply, ``items`` are its inbox items, ``said`` is their text and ``sender`` the person
-    who wrote it. ``move`` is the last redirection that the turn has taken into account, ``fate`` its outcome, set by
-    ``finishing``. With ``on_store_wait``, refused writes are retried, and it is called when that takes a while.
+    ``end_transaction`` runs in the transaction that ends the turn, for effects that must happen with it or not at all;
+    ``ended`` is its result after the commit. With ``on_store_wait``, refused writes are retried, and it is called when
+    that takes a while. Writes are made one after the other, in the order of the calls.
     """
 
     def __init__(
         self,
         store: Store,
         claim: SessionClaim,
-        turn_id: TurnId,
-        finishing: FinishHook,
-        clock: Clock | None = None,
+        work: TurnWork,
+        end_transaction: EndTransaction,
         *,
-        route: ReplyRoute | None = None,
-        items: tuple[int, ...] = (),
+        clock: Clock | None = None,
+        on_store_wait: Callable[[], None] | None = None,
     ) -> None:
         self.session_id = claim.session_id
-        self.turn_id = turn_id
-        self.route = route
-        self.items = items
-        self.said = self.move = ""
-        self.sender = UNKNOWN
-        self.fate = TurnOutcome()
-        self.on_store_wait: Callable[[], None] | None = None
+        self.work = work
+        self.ended: EndedTurn | None = None
+        self._turn_id = work.turn_id
         self._store = store
         self._claim = claim
-        self._finish_hook = finishing
-        self._steps: dict[str, int] = {}
-        self._deferred: list[Callable[[Transaction], None]] = []
+        self._end_transaction = end_transaction
+        self._on_store_wait = on_store_wait
+        self._steps: Mapping[str, int] = {}
+        self._deferred: list[_CallBegan | _CallEnded] = []
         self._clock = clock or SystemClock()
+        self._lock = asyncio.Lock()
 
     async def transcript(self) -> list[StoredMessage]:
         """Return all messages of the session, oldest first."""
@@ -100,37 +157,35 @@ class TurnRecorder:
 
     async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False, repeated: bool = False) -> None:
         """Record that a tool is about to run; with ``may_wait``, together with the next write."""
-        request, at = _encode(CallRecord(call, summary, repeated)).decode(), self._clock.now()
-
-        def work(tx: Transaction) -> None:
-            self._steps[call.id] = tx.turns.begin_step(self.turn_id, TOOL, call.name, request, at)
-
-        await self._record(work, may_wait=may_wait)
+        request = _encode(CallRecord(call, summary, repeated)).decode()
+        await self._record(_CallBegan(call.id, call.name, request, self._clock.now()), may_wait=may_wait)
 
     async def end_call(self, call: ToolCall, result: ToolResult, *, may_wait: bool = False) -> None:
         """Record the result of a tool, before the other results of its reply."""
-        text, at = _encode(result).decode(), self._clock.now()
-
-        def work(tx: Transaction) -> None:
-            tx.turns.end_step(self.turn_id, self._steps[call.id], text, at)
-
-        await self._record(work, may_wait=may_wait)
+        await self._record(_CallEnded(call.id, _encode(result).decode(), self._clock.now()), may_wait=may_wait)
 
     async def started_calls(self) -> list[StartedCall]:
         """Return the calls of this turn's last reply that had started before it was resumed."""
-        steps = await self._store.read(lambda tx: tx.turns.steps(self.turn_id))
+        steps = await self._store.read(lambda tx: tx.turns.steps(self._turn_id))
         last_reply = max((step.number for step in steps if step.kind == MODEL), default=0)
         return [_started_call(step) for step in steps if step.kind == TOOL and step.number > last_reply]
 
-    async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> None:
-        """End the turn with its reply and its finish hook, in one transaction; a second end changes nothing."""
+    async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> TurnEnd:
+        """End the turn with its reply in one transaction, and return how it ended: a second end changes nothing."""
 
-        def work(tx: Transaction) -> None:
-            if tx.turns.end(self.turn_id, *_state_and_error(end)):
-                self._append(tx, [reply] if reply else [], step)
-                self._finish_hook(tx, TurnResult(self.session_id, self.turn_id, end, reply))
+        def work(tx: Transaction) -> EndedTurn:
+            if not tx.turns.end(self._turn_id, *_state_and_error(end)):
+                return EndedTurn(end)
+            self._append(tx, [reply] if reply else [], step)
+            return self._end_transaction(tx, TurnResult(self.session_id, self._turn_id, end, reply))
 
         await self._write(work)
+        return self.ended.end if self.ended is not None else end
+
+    async def has_ended(self) -> bool:
+        """Return whether the turn has ended, after the writes in progress."""
+        async with self._lock:
+            return self.ended is not None
 
     async def take_steering_messages(self, is_same: Callable[[str, str], bool] = is_same_sender) -> list[Message]:
         """Append the pending steering messages of this turn's sender to the turn, and return them.
@@ -138,52 +193,68 @@ class TurnRecorder:
         A turn has the rights of its sender, so messages of any other sender wait for their own turns. A message with
         files waits as well, and so do later messages of the same sender.
         """
-        joined: list[Message] = []
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> list[Message]:
             waiting = [item for item in tx.inbox.unsettled(self.session_id) if item.state == "waiting"]
-            own = [item for item in waiting if is_same(self.sender, read_inbox_message(item.payload).sender)]
+            own = [item for item in waiting if is_same(self.work.sender, read_inbox_message(item.payload).sender)]
             steering = [item for item in takewhile(_has_no_attachments, own) if item.kind == STEERING]
-            joined[:] = [read_message(item.payload) for item in steering]
+            joined = [read_message(item.payload) for item in steering]
             tx.inbox.settle([item.id for item in steering])
             if joined:
                 tx.messages.append(self.session_id, joined)
+            return joined
 
-        await self._write(work)
-        return joined
+        return await self._write(work) or []
 
-    async def _record(self, work: Callable[[Transaction], None], *, may_wait: bool) -> None:
-        if may_wait:
-            self._deferred.append(work)
-        else:
-            await self._write(work)
+    async def _record(self, record: _CallBegan | _CallEnded, *, may_wait: bool) -> None:
+        self._deferred.append(record)
+        if not may_wait:
+            await self._write(lambda tx: None)
 
-    async def _write(self, work: Callable[[Transaction], None]) -> None:
-        """Write after the deferred records; a cancelled write still completes, so that order is kept."""
-        waiting, self._deferred = self._deferred, []
+    async def _write(self, work: Callable[[Transaction], T]) -> T | None:
+        """Write after the deferred records; a cancelled write still completes, so that order is kept.
 
-        def write_all(tx: Transaction) -> None:
-            if self.fate.is_last and self._is_over(tx):
-                return
-            tx.leases.check(self._claim.lease)
-            for one in (*waiting, work):
-                one(tx)
+        Once the turn has ended nothing is written, and ``None`` is returned.
+        """
+        async with self._lock:
+            if self.ended is not None:
+                return None
+            records, self._deferred = self._deferred, []
 
-        if self.on_store_wait is None:
-            await shield_until_done(self._store.write(write_all))
-        else:
-            await retry_write(lambda: shield_until_done(self._store.write(write_all)), self.on_store_wait)
+            def write_all(tx: Transaction) -> tuple[Mapping[str, int], T]:
+                tx.leases.check(self._claim.lease)
+                return self._store_records(tx, records), work(tx)
 
-    def _is_over(self, tx: Transaction) -> bool:
-        return all(turn.id != self.turn_id for turn in tx.turns.find(self.session_id, running=True))
+            if self._on_store_wait is None:
+                return await shield_until_done(self._commit(write_all))
+            return await retry_write(lambda: shield_until_done(self._commit(write_all)), self._on_store_wait)
+
+    async def _commit(self, write_all: Callable[[Transaction], tuple[Mapping[str, int], T]]) -> T:
+        steps, result = await self._store.write(write_all)
+        self._steps = {**self._steps, **steps}
+        if isinstance(result, EndedTurn):
+            self.ended = result
+        return result
+
+    def _store_records(self, tx: Transaction, records: Sequence[_CallBegan | _CallEnded]) -> Mapping[str, int]:
+        """Store tool calls, and return the numbers of those that began."""
+        steps: dict[str, int] = {}
+        for record in records:
+            if isinstance(record, _CallBegan):
+                number = tx.turns.begin_step(self._turn_id, TOOL, record.name, record.request, record.at)
+                steps[record.call_id] = number
+            else:
+                number = steps.get(record.call_id) or self._steps[record.call_id]
+                tx.turns.end_step(self._turn_id, number, record.result, record.at)
+        return steps
 
     def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
         if messages:
             tx.messages.append(self.session_id, messages)
         if step is not None:
             tx.sessions.add_usage(self.session_id, step.usage)
-            number = tx.turns.begin_step(self.turn_id, MODEL, step.model, "{}")
-            tx.turns.end_step(self.turn_id, number, _encode(step).decode())
+            number = tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}")
+            tx.turns.end_step(self._turn_id, number, _encode(step).decode())
 
 
 def _started_call(step: Step) -> StartedCall:

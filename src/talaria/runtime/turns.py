@@ -1,170 +1,112 @@
-"""Turn processing of a session: claim its lease, run a turn per pending message, release."""
+"""The transactions of a turn: claim a session, begin or resume a turn, end it, release the session.
 
-import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+They are pure functions of a transaction, which may run again: what they decide, they return.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 from msgspec import Struct, structs
 
-from talaria.contracts.store import Store, Transaction
+from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import InboxItem, SessionClaim
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import TurnListener, TurnResult
 from talaria.core.addresses import ReplyRoute
-from talaria.core.aio import run_with, shield_until_done
-from talaria.core.errors import Busy, LeaseLost
-from talaria.core.events import TurnEnd
+from talaria.core.errors import Busy
 from talaria.core.ids import SessionId, TurnId, new_turn_id
 from talaria.core.messages import Message
 from talaria.core.senders import UNKNOWN, is_in_chat
 from talaria.runtime.inbox import (
-    LEASE,
     PENDING_SESSIONS,
-    FetchAttachments,
     PendingAttachments,
-    _append_mirrored,
-    _claim_session,
+    append_mirrored,
+    claim_session,
     read_inbox_message,
     read_message,
-    skip_attachments,
 )
-from talaria.runtime.leases import release_lease, renew_lease, retry_write
 from talaria.runtime.outbox import queue_turn_result
-from talaria.runtime.rebind import find_redirect
-from talaria.runtime.turn_log import FinishHook, TurnOutcome, TurnRecorder, no_finish_hook
-
-TakeTurn = Callable[[TurnRecorder], Coroutine[Any, Any, TurnEnd]]
-
-
-TransactionHook = Callable[[Transaction], None]
-
-
-def no_hook(tx: Transaction) -> None:
-    """Do nothing."""
-
-
-class TurnHooks(Struct, frozen=True):
-    """Options and hooks for running the turns of a session.
-
-    ``beginning`` runs in each transaction that begins or resumes a turn, ``finishing`` in the one that ends it. Both
-    may run again, so they must have no effects outside the store. ``unpack`` fetches the files of a message before its
-    turn. With ``on_store_wait``, refused writes are retried, and it is called when that takes a while.
-    """
-
-    lease: timedelta = LEASE
-    finishing: FinishHook = no_finish_hook
-    unpack: FetchAttachments = skip_attachments
-    on_store_wait: Callable[[], None] | None = None
-    beginning: TransactionHook = no_hook
-
-
-_DEFAULT_HOOKS = TurnHooks()
-
-
-class TurnWork(Struct, frozen=True):
-    """A turn to run: its inbox items, reply route and text.
-
-    ``move`` is the last redirection of the session that the worker knew when it began the turn. ``sender`` is the
-    person whose text began the turn, also after a crash.
-    """
-
-    turn_id: TurnId
-    items: tuple[int, ...]
-    route: ReplyRoute | None = None
-    said: str = ""
-    move: str = ""
-    sender: str = UNKNOWN
-
-
-log = logging.getLogger(__name__)
-
+from talaria.runtime.rebind import find_blocking_handoff, find_redirect, handoff_notice
+from talaria.runtime.turn_log import EndedTurn, TurnWork
 
 NextWork = TurnWork | PendingAttachments | None
-
-
 FetchedMessages = Mapping[int, Message]
 
 
-async def run_pending_turns(
-    store: Store,
-    session_id: SessionId,
-    take_turn: TakeTurn,
-    hooks: TurnHooks = _DEFAULT_HOOKS,
-    first: TransactionHook = no_hook,
-) -> TurnEnd | None:
-    """Hold the lease of a session until its inbox is empty, and return how the last turn ended.
+class ClaimedSession(Struct, frozen=True):
+    """A session claimed for turns: its first work, and the inbox item that was admitted with the claim."""
 
-    An interrupted turn of an earlier owner is resumed first; then there is a turn for each pending message, oldest
-    first. ``first`` runs in the transaction that takes the lease. Raises `Busy` while another worker holds it and
-    processes the messages. Raises `LeaseLost` as soon as another worker has taken it over.
+    claim: SessionClaim
+    work: NextWork
+    admitted: int | None = None
+
+
+class TurnStart(Struct, frozen=True):
+    """Input of the transactions that begin turns.
+
+    ``fetched`` are messages whose files were fetched, by inbox item. ``before_turn`` runs in the transaction that
+    begins or resumes a turn.
     """
-    ready: dict[int, Message] = {}
-    begun = store.write(lambda tx: _claim_and_begin(tx, session_id, hooks, first))
-    claim, work = await shield_until_done(begun, undo=lambda begun: release_lease(store, begun[0].lease))
-    end = None
-    try:
-        while work is not None:
-            if isinstance(work, PendingAttachments):
-                ready[work.item] = await run_with(hooks.unpack(work), renew_lease(store, claim.lease, hooks.lease))
-            else:
-                turn = _build_recorder(store, claim, work, hooks.finishing)
-                turn.on_store_wait = hooks.on_store_wait
-                end = await run_with(take_turn(turn), _renew_while_running(store, claim, turn, hooks.lease))
-                if turn.fate.is_last:
-                    return end
-            begin_next = partial(store.write, partial(_begin_next, claim=claim, work=work, ready=ready, hooks=hooks))
-            work = await (retry_write(begin_next, hooks.on_store_wait) if hooks.on_store_wait else begin_next())
-    except BaseException:
-        await asyncio.shield(release_lease(store, claim.lease))
-        raise
-    return end
+
+    fetched: FetchedMessages = {}
+    before_turn: Callable[[Transaction], None] | None = None
 
 
-async def _renew_while_running(store: Store, claim: SessionClaim, turn: TurnRecorder, lease: timedelta) -> None:
-    try:
-        await renew_lease(store, claim.lease, lease)
-    except LeaseLost:
-        if not turn.fate.is_last:
-            raise
+def claim_and_begin(
+    tx: Transaction,
+    session_id: SessionId,
+    lease: timedelta,
+    start: TurnStart,
+    admit: Callable[[Transaction], int | None] | None = None,
+) -> ClaimedSession:
+    """Claim a session and begin its next turn; without one, release it again.
 
-
-def _claim_and_begin(
-    tx: Transaction, session_id: SessionId, hooks: TurnHooks, first: TransactionHook
-) -> tuple[SessionClaim, NextWork]:
-    first(tx)
-    claim = _claim_session(tx, session_id, hooks.lease)
+    ``admit`` runs first and may create the session or add a message. Raises `Busy` while another worker holds the
+    session.
+    """
+    admitted = admit(tx) if admit is not None else None
+    claim = claim_session(tx, session_id, lease)
     if claim is None:
         raise Busy("Another process is working on this conversation. Wait for it, or stop it there.")
-    return claim, _begin_or_release(tx, claim, {}, hooks.beginning)
+    return ClaimedSession(claim, begin_next(tx, claim, start), admitted)
 
 
-def _begin_next(
-    tx: Transaction, claim: SessionClaim, work: TurnWork | PendingAttachments, ready: FetchedMessages, hooks: TurnHooks
-) -> NextWork:
-    """Begin the next turn, unless the last one was moved.
+def begin_next(tx: Transaction, claim: SessionClaim, start: TurnStart) -> NextWork:
+    """Begin the next turn or release the session, in one transaction so that no message is missed.
 
-    In that case the lease is released, and the pending messages are left to the worker of the new chat.
+    Raises `Busy` if a turn would begin during a handoff.
     """
-    moved = find_redirect(tx, claim.session_id, work.turn_id) if isinstance(work, TurnWork) else None
-    if moved is not None and isinstance(work, TurnWork) and moved.move != work.move:
-        tx.leases.release(claim.lease)
-        tx.notify(PENDING_SESSIONS)
-        return None
-    return _begin_or_release(tx, claim, ready, hooks.beginning)
-
-
-def _begin_or_release(
-    tx: Transaction, claim: SessionClaim, ready: FetchedMessages, beginning: TransactionHook
-) -> NextWork:
-    """Begin the next turn or release the lease, in one transaction so that no message is missed."""
-    work = _begin(tx, claim, ready)
+    work = _begin(tx, claim, start.fetched)
     if work is None:
         tx.leases.release(claim.lease)
     elif isinstance(work, TurnWork):
-        beginning(tx)
+        if platform := find_blocking_handoff(tx, claim.session_id):
+            raise Busy(handoff_notice(platform))
+        if start.before_turn is not None:
+            start.before_turn(tx)
     return work
+
+
+def end_turn(
+    tx: Transaction, claim: SessionClaim, work: TurnWork, result: TurnResult, listeners: Sequence[TurnListener]
+) -> EndedTurn:
+    """Call the listeners of an ended turn, queue its reply, and release the session if nothing is pending.
+
+    If the session was moved during the turn it is released too: what is pending belongs to the worker of the new chat.
+    """
+    tx.inbox.settle(work.items)
+    redirect = find_redirect(tx, claim.session_id, work.turn_id)
+    result = structs.replace(result, route=redirect.route if redirect else work.route)
+    for listener in listeners:
+        listener.turn_ended(tx, result)
+    if redirect is not None or _is_from_its_chat(tx, claim.session_id, work):
+        queue_turn_result(tx, result)  # unique by its outbox key, as a surface may queue it too
+    has_moved = redirect is not None and redirect.move != work.move
+    released = has_moved or not tx.inbox.unsettled(claim.session_id)
+    if released:
+        tx.leases.release(claim.lease)
+    if has_moved:
+        tx.notify(PENDING_SESSIONS)
+    return EndedTurn(result.end, has_moved, released)
 
 
 def _begin(tx: Transaction, claim: SessionClaim, ready: FetchedMessages) -> NextWork:
@@ -176,7 +118,7 @@ def _begin(tx: Transaction, claim: SessionClaim, ready: FetchedMessages) -> Next
     for turn in tx.turns.find(claim.session_id, running=True):
         taken = [item for item in tx.inbox.unsettled(claim.session_id) if item.turn_id == turn.id]
         return _resume_turn(tx, claim.session_id, _build_work(tx, claim.session_id, turn.id, taken))
-    _append_mirrored(tx, claim.session_id)
+    append_mirrored(tx, claim.session_id)
     turn_id = new_turn_id()
     items = tx.inbox.take(claim, turn_id)
     if not items:
@@ -231,27 +173,3 @@ def _is_from_its_chat(tx: Transaction, session_id: SessionId, work: TurnWork) ->
     return any(
         (one.platform, one.chat_id, one.thread_id) == (asked.platform, asked.chat_id, asked.thread_id) for one in places
     )
-
-
-def _build_recorder(store: Store, claim: SessionClaim, work: TurnWork, finishing: FinishHook) -> TurnRecorder:
-    fate = TurnOutcome()
-
-    def finish(tx: Transaction, result: TurnResult) -> None:
-        tx.inbox.settle(work.items)
-        moved = find_redirect(tx, claim.session_id, work.turn_id)
-        result = structs.replace(result, route=moved.route if moved else work.route)
-        finishing(tx, result)
-        if moved is not None or _is_from_its_chat(tx, claim.session_id, work):
-            queue_turn_result(tx, result)  # unique by its outbox key, as a surface may queue it too
-        if moved is not None:
-            fate.left = moved.move != work.move
-        fate.is_last = moved is None and not tx.inbox.unsettled(claim.session_id)
-        if fate.is_last:
-            tx.leases.release(claim.lease)
-
-    turn = TurnRecorder(store, claim, work.turn_id, finish, route=work.route, items=work.items)
-    turn.fate = fate
-    turn.said = work.said
-    turn.move = work.move
-    turn.sender = work.sender
-    return turn

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.values import NamedValue
 from talaria.core.ids import WorkerId, is_gone
 from talaria.sessions.chat_directory import GATEWAY
 
@@ -15,9 +16,6 @@ def is_gateway_alive(tx: Transaction) -> bool:
     """Return whether a gateway runs on this store: it holds a lease while it does."""
     lease = tx.leases.get(GATEWAY)
     return lease is not None and not is_gone(lease.owner)
-
-
-_PREFIX = "gateway:worker:"
 
 
 NetworkState = Literal["connecting", "connected", "waiting", "elsewhere", "refused"]
@@ -66,6 +64,9 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+GATEWAY_WORKER = NamedValue("gateway_worker", WorkerStatus)
+
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -84,25 +85,25 @@ def decode_worker(text: str | bytes) -> WorkerStatus:
 
 def write_worker(tx: Transaction, status: WorkerStatus) -> None:
     """Store the status of a process."""
-    tx.state.put(_PREFIX + status.worker, encode_worker(status))
+    GATEWAY_WORKER.write(tx, status.worker, status)
 
 
 def forget_worker(tx: Transaction, worker: WorkerId) -> None:
     """Remove the status of a process that ends."""
-    tx.state.delete(_PREFIX + worker)
+    GATEWAY_WORKER.delete(tx, worker)
 
 
 def read_workers(tx: Transaction, now: datetime | None = None) -> list[WorkerStatus]:
     """Return the status of the live gateway processes, oldest first."""
-    found = [_decode(entry.value) for entry in tx.state.with_prefix(_PREFIX)]
+    found = GATEWAY_WORKER.items(tx).values()
     at_time = now or datetime.now(UTC)
     return sorted((one for one in found if _is_alive(one, at_time)), key=lambda one: one.started)
 
 
 def is_alive(tx: Transaction, worker: WorkerId) -> bool:
     """Return whether a gateway process is alive, judging by its last report."""
-    entry = tx.state.get(_PREFIX + worker)
-    return entry is not None and _is_alive(_decode(entry.value), datetime.now(UTC))
+    status = GATEWAY_WORKER.get(tx, worker)
+    return status is not None and _is_alive(status, datetime.now(UTC))
 
 
 def _is_alive(status: WorkerStatus, now: datetime) -> bool:

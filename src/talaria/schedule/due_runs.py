@@ -1,4 +1,4 @@
-"""Start due runs, each once; missed ones are made up for at most once, and reported."""
+"""Start due runs, each once; missed runs are caught up at most once, and reported."""
 
 import logging
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class CatchUpPolicy(Struct, frozen=True):
-    """How late a run may be made up for, and the chat networks for reports."""
+    """How late a missed run may still start, and the chat networks for reports."""
 
     grace: timedelta
     networks: Networks

@@ -39,7 +39,7 @@ class Scheduler:
         self._polled_at = self._wake_at = dependencies.clock.now()
 
     async def serve(self) -> None:
-        """Start jobs as they become due, until cancelled; what runs then goes on until `close`."""
+        """Start jobs as they become due, until cancelled; running jobs continue until `close`."""
         async with self._dependencies.opener.store.subscribe(SCHEDULES) as subscription:
             await subscription.wait()
             while True:

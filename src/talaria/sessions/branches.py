@@ -100,4 +100,4 @@ def _copy_summary(tx: Transaction, source: SessionId, target: SessionId, upto: i
     if stored_summary.summary.upto <= upto:
         SUMMARY.copy(tx, source, target)
     elif stored_summary.shown and upto:
-        record_break(tx, target, f"the summary reached beyond message {upto}, where the branch begins")
+        record_break(tx, target, f"the summary extends past message {upto}, where the branch starts")

@@ -45,7 +45,7 @@ _MAX_LISTED = 10
 _THREAD = re.compile(r"(.+?):(\d[\d.]*|\$\S+)")
 
 
-# Numbers, Matrix room ids and upper-case ids such as Slack's are not chat names.
+# Numbers, Matrix room ids and upper-case ids (Slack's, for example) are not chat names.
 _ID = re.compile(r"[-+]?\d{3,}|!\S+|[A-Z](?=[A-Z0-9]*\d)[A-Z0-9]{7,}")
 
 

@@ -22,7 +22,7 @@ def write_file(path: Path, text: str) -> None:
         _sync_folder(target.parent)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise ProfileUnusable(path, "cannot be written", error) from error
+        raise ProfileUnusable(path, "can't be written", error) from error
 
 
 def read_file(path: Path) -> bytes | None:
@@ -32,7 +32,7 @@ def read_file(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ProfileUnusable(path, "cannot be read", error) from error
+        raise ProfileUnusable(path, "can't be read", error) from error
 
 
 def make_folder(path: Path) -> None:
@@ -42,7 +42,7 @@ def make_folder(path: Path) -> None:
             make_folder(path.parent)
         path.mkdir(OWNER_ONLY_FOLDER, exist_ok=True)
     except OSError as error:
-        raise ProfileUnusable(path, "cannot be created", error) from error
+        raise ProfileUnusable(path, "can't be created", error) from error
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def remove_folder(path: Path) -> None:
                 _remove_entry(Path(parent, name))
         renamed.rmdir()
     except OSError as error:
-        raise ProfileUnusable(path, "cannot be removed", error) from error
+        raise ProfileUnusable(path, "can't be removed", error) from error
 
 
 def _acquire_lock(folder: Path) -> int:
@@ -76,7 +76,7 @@ def _acquire_lock(folder: Path) -> int:
         handle = os.open(folder, os.O_RDONLY)
         fcntl.flock(handle, fcntl.LOCK_EX)
     except OSError as error:
-        raise ProfileUnusable(folder, "cannot be locked", error) from error
+        raise ProfileUnusable(folder, "can't be locked", error) from error
     return handle
 
 

@@ -126,7 +126,7 @@ class Profiles:
         except FileNotFoundError:
             found = set()
         except OSError as error:
-            raise ProfileUnusable(self._folder, "cannot be read", error) from error
+            raise ProfileUnusable(self._folder, "can't be read", error) from error
         return tuple(self._build_profile(name) for name in sorted({*found, self.active_name()}))
 
     def get(self, name: str) -> Profile:

@@ -15,7 +15,8 @@ class Migration(Struct, frozen=True):
     statements: str
 
 
-LATEST_SCHEMA = 10
+LATEST_SCHEMA = 11
+_STATE_MOVES = "0011_*.sql"
 
 
 def list_migrations(folder: Path) -> list[Migration]:
@@ -24,6 +25,12 @@ def list_migrations(folder: Path) -> list[Migration]:
         Migration(int(file.stem[:4]), file.stem[5:], file.read_text(encoding="utf-8"))
         for file in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
     ]
+
+
+def list_state_moves(folder: Path) -> list[str]:
+    """Return the statements that move rows of the old table ``state``, which an old backup or file may still have."""
+    (file,) = folder.glob(_STATE_MOVES)
+    return [statement for statement in file.read_text(encoding="utf-8").split(";\n") if statement.strip()]
 
 
 def check_not_newer(version: int, store: str) -> None:

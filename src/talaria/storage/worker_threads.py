@@ -164,7 +164,7 @@ class _Maintenance:
             self._logged_error = ""
         except StoreError as error:
             if self._logged_error != str(error):
-                log.warning("upkeep of the store has to wait: %s", error)
+                log.warning("store maintenance is postponed: %s", error)
             self._logged_error = str(error)
             more = False
         self._has_more = more
@@ -210,4 +210,4 @@ def _close(database: ConnectionDatabase) -> None:
     try:
         database.close()
     except StoreError as error:
-        log.warning("the store did not close cleanly: %s", error)
+        log.warning("the store didn't close cleanly: %s", error)

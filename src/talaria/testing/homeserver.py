@@ -126,7 +126,7 @@ class Homeserver:
         raise RuntimeError(f"the homeserver did not start: {log.read_text(errors='replace')[-2000:]}")
 
     def stop(self) -> None:
-        """End the server and keep its data for the next `start`."""
+        """Stop the server; its data stays for the next `start`."""
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()
@@ -194,7 +194,7 @@ class Homeserver:
 
 @contextmanager
 def shared_homeserver(folder: Path) -> Iterator[HomeserverClient]:
-    """Use the server of a folder together with other processes: the first starts it, it ends after the last.
+    """Share the server of a folder between processes: the first starts it, the last one ends it.
 
     It also ends when all of them are killed: each holds a lock, and who keeps the server waits for all of these.
     """
@@ -210,7 +210,7 @@ def shared_homeserver(folder: Path) -> Iterator[HomeserverClient]:
 
 
 def run_shared_homeserver(folder: Path) -> None:
-    """Start the server of a folder, leave a note where it is, and end it when nobody uses the folder any more."""
+    """Start the server of a folder, record its address, and stop it when no process uses it."""
     note = folder / "server" / "reception.json"
     with Homeserver(note.parent) as server, (folder / "users.lock").open() as users:
         draft = note.with_suffix(".draft")

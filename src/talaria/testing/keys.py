@@ -31,7 +31,7 @@ def key_bytes(key: str, *, application: bool = False) -> bytes:
         return bytes([ord(base.upper()) - ord("@")])
     if modifiers & _ALT:
         return b"\x1b" + key_bytes(_strip_alt(key), application=application)
-    raise ValueError(f"There is no key {key!r}; keys are named like enter, tab, s-tab, c-c, a-enter, up and f5.")
+    raise ValueError(f"Unknown key {key!r}; keys are named like enter, tab, s-tab, c-c, a-enter, up and f5.")
 
 
 def _split_key(key: str) -> tuple[str, int]:

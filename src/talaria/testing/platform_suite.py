@@ -25,10 +25,11 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
+from talaria.testing.wait import LIMIT
 
 FailureKind = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
 
-_PATIENCE = 30.0
+_PATIENCE = LIMIT
 _TRICKY_TEXTS = (
     "word *unclosed", "**word", "`word", "```\nword", "[word](", "[word](x", "_word*_", "> word\n>", "# word #",
     "word & <b>", "word\\", "| word |\n|---|", "word | a\n--|--\n1", "1. word\n   - x\n\n  y", "{word} %s $1 \\1",
@@ -78,7 +79,7 @@ class FarSide(Protocol):
         """Return the marks that we have put on a message. Called only when ``abilities.reactions``."""
 
     async def redelivers(self) -> bool:
-        """Deliver what was said last once more, before it is confirmed; return whether the network ever does that."""
+        """Deliver the last message again before it is confirmed; return whether the network ever does that."""
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
         """Return our messages in a place, oldest first."""
@@ -92,7 +93,7 @@ class FarSide(Protocol):
         """
 
     async def calm(self) -> None:
-        """End what `disrupt` began."""
+        """End the disruption that `disrupt` started."""
 
 
 class ReceivingSuite:
@@ -187,8 +188,8 @@ class ChatsSuite:
         made = await far_side.platform.create_handoff_thread(far_side.thread.chat_id, "Trip to 日本 / *plans*\n" * 20)
         assert made
         place = Address(far_side.platform.name, far_side.thread.chat_id, "thread", made)
-        await far_side.platform.send(place, Content(text="It goes on here."), "moved")
-        assert [one.text for one in await far_side.seen(place)] == ["It goes on here."]
+        await far_side.platform.send(place, Content(text="It continues here."), "moved")
+        assert [one.text for one in await far_side.seen(place)] == ["It continues here."]
 
     async def test_no_thread_is_made_in_a_chat_that_is_not_there(self, far_side: FarSide) -> None:
         assert await far_side.platform.create_handoff_thread(far_side.nowhere.chat_id, "Trip") is None

@@ -82,7 +82,7 @@ class PostgresServer:
         raise RuntimeError(f"PostgreSQL did not start: {self._log.read_text(errors='replace')[-2000:]}")
 
     def stop(self) -> None:
-        """Stop the server, cut off its clients, and keep its data for the next `start`."""
+        """Stop the server and disconnect its clients; its data stays for the next `start`."""
         self._stop_server(signal.SIGINT)
 
     @property

@@ -14,6 +14,7 @@ from talaria.testing.keys import key_bytes
 from talaria.testing.pty_process import PtyProcess
 from talaria.testing.terminal import Terminal
 from talaria.testing.terminal_cells import Cell
+from talaria.testing.wait import LIMIT
 
 _TERM_ENVIRONMENT = {"TERM": "xterm-256color"}
 
@@ -117,7 +118,7 @@ class Screen:
         self._terminal.resize(rows, columns)
         self.process.resize(columns, rows)
 
-    async def wait_for(self, wanted: str | re.Pattern[str], *, seconds: float = 10) -> re.Match[str]:
+    async def wait_for(self, wanted: str | re.Pattern[str], *, seconds: float = LIMIT) -> re.Match[str]:
         """Wait until the screen shows this text, or a match of this pattern, and return the match."""
         pattern = re.compile(re.escape(wanted)) if isinstance(wanted, str) else wanted
         found: list[re.Match[str]] = []
@@ -129,7 +130,7 @@ class Screen:
         await self.wait_until(is_there, seconds=seconds, wanted=repr(wanted))
         return found[0]
 
-    async def wait_until(self, holds: Callable[[], bool], *, seconds: float = 10, wanted: str = "that") -> None:
+    async def wait_until(self, holds: Callable[[], bool], *, seconds: float = LIMIT, wanted: str = "that") -> None:
         """Wait until something holds, looking again whenever the program has written something."""
         try:
             async with asyncio.timeout(seconds):
@@ -141,7 +142,7 @@ class Screen:
         except TimeoutError:
             raise self._describe_failure(f"{wanted} within {seconds:g} s") from None
 
-    async def exit_code(self, *, seconds: float = 10) -> int:
+    async def exit_code(self, *, seconds: float = LIMIT) -> int:
         """Wait for the end of the program and return its exit code, negative for a signal."""
         try:
             return await asyncio.wait_for(self.process.wait(), seconds)

@@ -66,7 +66,7 @@ class DrawingScreen(pyte.Screen):
                 super().erase_in_line(how, private)
 
     def erase_in_display(self, how: int = 0, *_: Any, **__: Any) -> None:
-        """Erase what is shown, or, as xterm does with 3, what has scrolled out."""
+        """Erase the display, or, with 3 as in xterm, the scroll-back."""
         if how == 3:
             self.scrolled_out.clear()
         elif how < 3:
@@ -179,12 +179,12 @@ class Terminal(DrawingScreen):
 
     @property
     def rows(self) -> list[str]:
-        """What is shown, without the blanks at the ends of lines."""
+        """The visible lines, without trailing blanks."""
         return [self.row(number) for number in range(self.lines)]
 
     @property
     def cells(self) -> list[list[Cell]]:
-        """What is shown, with colours."""
+        """The visible cells, with colours."""
         return [list(cells_of(self.buffer[row], self.columns)) for row in range(self.lines)]
 
     @property
@@ -198,7 +198,7 @@ class Terminal(DrawingScreen):
         return _CURSOR_KEYS in self.mode
 
     def row(self, number: int) -> str:
-        """Return one line of what is shown."""
+        """Return one visible line."""
         return text_of(self.buffer[number], self.columns)
 
     def feed(self, output: bytes) -> None:
@@ -220,7 +220,7 @@ class Terminal(DrawingScreen):
         self.alerts.append(BELL)
 
     def reset(self) -> None:
-        """Begin anew, in front."""
+        """Reset the terminal, with the cursor at the start."""
         self._main_screen = None
         super().reset()
 

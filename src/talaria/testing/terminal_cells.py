@@ -33,7 +33,7 @@ def text_of(line: Line, columns: int) -> str:
 
 
 def cells_of(line: Line, columns: int) -> Iterator[Cell]:
-    """Yield what stands in a line, wide characters once."""
+    """Yield the cells of a line, wide characters once."""
     for text, width, char in _characters(line, columns):
         yield Cell(
             text,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.api.front_door import ApiCaller
 from talaria.api.runs.events import RunCompleted, RunEvent, RunStopped, decode_event, make_stream_name
@@ -29,7 +30,6 @@ from talaria.core.events import (
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Part, Text, ToolCall, ToolResult, Usage
 from talaria.runtime.turn_log import TurnRecorder
-from talaria.runtime.turns import TurnHooks, run_pending_turns
 
 _CALL = ToolCall("call_1", "terminal", "{}")
 _RESULT = ToolResult("call_1", "seen")
@@ -71,7 +71,7 @@ async def _cut_off(store: Store, run: ApiRun, recorder: RunRecorder, *, told: bo
     """Take the first half of a turn: words, and a call that is answered; ``told`` says whether events were kept."""
 
     async def half(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.turn_id), TextAdded("Let me look."), _USED)
+        _hear(recorder, TurnBegan(turn.work.turn_id), TextAdded("Let me look."), _USED)
         await turn.add([_spoken(Text("Let me look."), _CALL)], _STEP)
         await turn.begin_call(_CALL, "date")
         _hear(recorder, ToolCalled(_CALL, "terminal: date"))
@@ -88,7 +88,7 @@ async def _gone_on(store: Store, run: ApiRun, recorder: RunRecorder, *, while_it
     """Take the second half of the turn; events are kept meanwhile, or all at once in its end."""
 
     async def rest(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.turn_id))
+        _hear(recorder, TurnBegan(turn.work.turn_id))
         await turn.add([Message(role="tool", parts=(_RESULT,), at=datetime.now(UTC))])
         _hear(recorder, TextAdded("Se"), TextAdded("en."), _USED)
         if while_it_runs:
@@ -98,7 +98,7 @@ async def _gone_on(store: Store, run: ApiRun, recorder: RunRecorder, *, while_it
         recorder.hear(end)
         return end
 
-    await run_pending_turns(store, run.session_id, rest, TurnHooks(finishing=recorder.take_note))
+    await run_pending_turns(store, run.session_id, rest, ended=recorder.take_note)
     await recorder.catch_up()
 
 
@@ -131,7 +131,7 @@ async def test_whoever_was_left_behind_tells_nothing_more(store: Store) -> None:
     following = await _recorder(store, run.session_id)
 
     async def resume(turn: TurnRecorder) -> TurnEnd:
-        _hear(following, TurnBegan(turn.turn_id))
+        _hear(following, TurnBegan(turn.work.turn_id))
         await following.catch_up()
         before = await _told(store)
         _hear(former, TextAdded("I am still here."), ToolAnswered(_RESULT, "terminal", 0.1))
@@ -141,7 +141,7 @@ async def test_whoever_was_left_behind_tells_nothing_more(store: Store) -> None:
         await turn.finish(end, _spoken(Text("Seen.")), _STEP)
         return end
 
-    await run_pending_turns(store, run.session_id, resume, TurnHooks(finishing=following.take_note))
+    await run_pending_turns(store, run.session_id, resume, ended=following.take_note)
     assert "text.delta I am still here." not in _short(await _told(store))
 
 
@@ -150,14 +150,14 @@ async def test_nothing_is_told_behind_the_end(store: Store) -> None:
     recorder = await _recorder(store, run.session_id)
 
     async def turn_taken(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.turn_id), TextAdded("Done."))
+        _hear(recorder, TurnBegan(turn.work.turn_id), TextAdded("Done."))
         end = TurnAnswered("Done.")
         await turn.finish(end, _spoken(Text("Done.")), _STEP)
         _hear(recorder, TextAdded("late"), TextAdded("r"))
         await recorder.catch_up()
         return end
 
-    await run_pending_turns(store, run.session_id, turn_taken, TurnHooks(finishing=recorder.take_note))
+    await run_pending_turns(store, run.session_id, turn_taken, ended=recorder.take_note)
     assert _short(await _told(store))[-1] == "run.completed Done."
 
 
@@ -166,7 +166,7 @@ async def test_words_that_come_faster_than_the_store_become_one_event(store: Sto
     recorder = await _recorder(store, run.session_id)
 
     async def turn_taken(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.turn_id), *(TextAdded("x") for _ in range(5000)))
+        _hear(recorder, TurnBegan(turn.work.turn_id), *(TextAdded("x") for _ in range(5000)))
         async with asyncio.TaskGroup() as group:
             keeping = group.create_task(recorder.keep())
             end = TurnAnswered("x" * 5000)
@@ -174,7 +174,7 @@ async def test_words_that_come_faster_than_the_store_become_one_event(store: Sto
             keeping.cancel()
         return end
 
-    await run_pending_turns(store, run.session_id, turn_taken, TurnHooks(finishing=recorder.take_note))
+    await run_pending_turns(store, run.session_id, turn_taken, ended=recorder.take_note)
     assert _short(await _told(store)).count(f"text.delta {'x' * 5000}") == 1
 
 
@@ -183,14 +183,14 @@ async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(stor
     recorder = await _recorder(store, run.session_id)
 
     async def taken(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.turn_id), TextAdded("Done."))
+        _hear(recorder, TurnBegan(turn.work.turn_id), TextAdded("Done."))
         await recorder.catch_up()
         end = TurnAnswered("Done.")
         await turn.finish(end, _spoken(Text("Done.")), _STEP)
         recorder.hear(end)
         return end
 
-    await run_pending_turns(store, run.session_id, taken, TurnHooks(finishing=recorder.take_note))
+    await run_pending_turns(store, run.session_id, taken, ended=recorder.take_note)
     before = await _told(store)
 
     def say(tx: Transaction) -> None:
@@ -198,7 +198,7 @@ async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(stor
 
     await store.write(say)
     await store.write(lambda tx: tx.runs.move("run_2", "stopped"))
-    await run_pending_turns(store, run.session_id, taken, TurnHooks(finishing=recorder.take_note))
+    await run_pending_turns(store, run.session_id, taken, ended=recorder.take_note)
     assert await _told(store) == before
 
 

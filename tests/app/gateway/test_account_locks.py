@@ -39,7 +39,7 @@ def hold(folder: Path, store: str) -> subprocess.Popen[str]:
 async def test_another_profile_is_refused_until_the_holder_is_gone(tmp_path: Path) -> None:
     with hold(tmp_path, "one") as other:
         async with AsyncExitStack() as stack:
-            with pytest.raises(Refused, match=f"process {other.pid}, uses this account"):
+            with pytest.raises(Refused, match=f"process {other.pid}\\) already uses this account"):
                 lock_account(tmp_path, "telegram", ["123:abc"], "two", stack)
             lock_account(tmp_path, "telegram", ["456:def"], "two", stack)
         other.kill()

@@ -46,7 +46,7 @@ async def test_filters_and_switches_decide_which_tools_join(tmp_path: Path, serv
         ("[mcp.gone]\nenabled = true\n", "set either mcp.gone.command or mcp.gone.url"),
         (
             '[mcp.gone]\nurl = "http://127.0.0.1:1/mcp"\nheaders = {A = "${NO_TOKEN}"}\n',
-            "the secret NO_TOKEN is not set",
+            "the secret NO_TOKEN isn't set",
         ),
     ],
 )
@@ -56,7 +56,7 @@ async def test_a_server_that_is_not_there_is_a_note(
     server.script(Say("Hello."))
     done = await talk(scripted_program(tmp_path, server, settings), "chat", "-q", "hi")
     assert (done.code, done.out) == (0, "Hello.\n")
-    assert "The MCP server gone is not used in this conversation" in done.err
+    assert "The MCP server gone isn't available in this conversation" in done.err
     assert why in done.err
     assert "Traceback" not in done.err
 

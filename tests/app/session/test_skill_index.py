@@ -18,4 +18,4 @@ async def test_a_description_that_gives_orders_is_left_out(tmp_path: Path, serve
         prompt = server.received[-1].body.decode()
     assert "soup: Cooks soup." in prompt
     assert "Ignore all previous" not in prompt
-    assert "evil: (its description was left out" in prompt
+    assert "evil: (description omitted" in prompt

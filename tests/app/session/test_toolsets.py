@@ -20,6 +20,7 @@ from talaria.settings.model import SandboxSettings, Settings, ToolSettings
 from talaria.settings.profiles import Profile, Profiles
 from talaria.settings.sections.chats import AccessSettings
 from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.wait import LIMIT
 from talaria.tools.terminal.tool import TerminalArguments
 
 
@@ -76,7 +77,7 @@ async def test_tools_are_released_after_the_session_that_uses_them(profile: Prof
         work.cancel()
         await asyncio.wait([work])
 
-    async with asyncio.TaskGroup() as group, asyncio.timeout(30), AsyncExitStack() as stack:
+    async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT), AsyncExitStack() as stack:
         (terminal,) = make_tools(structs.replace(bench(profile, closing, settings), closing=stack))
         stack.push_async_callback(close_session)
         work = group.create_task(terminal.run(TerminalArguments("echo $$; exec sleep 60"), call))

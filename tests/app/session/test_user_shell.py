@@ -51,5 +51,5 @@ async def test_what_a_line_leaves_in_the_background_ends_with_it(workspace: Loca
 
 async def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path / "gone", ENVIRONMENT)
-    with pytest.raises(Refused, match="could not be started in"):
+    with pytest.raises(Refused, match="couldn't be started in"):
         await LocalShell().run("true", [], workspace, seconds=20)

@@ -6,11 +6,9 @@ from contextlib import AbstractAsyncContextManager
 
 from tests.app.program import TALARIA, Program
 
-from talaria.testing.model_server import Say
 from talaria.testing.screen import Screen, open_screen
 
 READY = re.compile("^❯ Ask anything", re.MULTILINE)
-TITLE = Say("A title")  # asked for behind the first reply, before the next turn can begin
 DANGEROUS = "echo true | sh && touch done"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import READY, TITLE, opened, ready, say
+from tests.cli.chat.chat_screen import READY, opened, ready, say
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, Tokens, bad_key
 from talaria.testing.screen import open_screen
@@ -92,7 +92,7 @@ async def test_ctrl_c_twice_leaves(program: Program) -> None:
 
 
 async def test_what_is_typed_meanwhile_waits_and_is_answered(program: Program, server: ModelServer) -> None:
-    server.script(Say("one two three four five six", pause=0.2), TITLE, Say("The second answer."))
+    server.script(Say("one two three four five six", pause=0.2), Say("The second answer."))
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "first")

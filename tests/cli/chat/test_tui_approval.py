@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import DANGEROUS, READY, TITLE, opened, ready, say
+from tests.cli.chat.chat_screen import DANGEROUS, READY, opened, ready, say
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.screen import Screen
@@ -62,7 +62,7 @@ async def test_a_wider_approval_holds_for_the_next_call(
     program: Program, server: ModelServer, answer: str, record: str
 ) -> None:
     call = Say(calls=[Ask("terminal", {"command": DANGEROUS})])
-    server.script(call, Say("Once."), TITLE, call, Say("Twice."))
+    server.script(call, Say("Once."), call, Say("Twice."))
     async with opened(program) as screen:
         await ask(screen)
         await say(screen, answer)
@@ -102,7 +102,6 @@ async def test_a_message_being_typed_is_sent_and_approves_nothing(
         Say(calls=[Ask("terminal", {"command": "cat gate"})]),
         Say(calls=[Ask("terminal", {"command": DANGEROUS})]),
         Say("As you wish."),
-        TITLE,
         Say("The docs are fine."),
     )
     async with opened(program) as screen:
@@ -126,9 +125,7 @@ async def test_a_message_being_typed_is_sent_and_approves_nothing(
 
 
 async def test_text_that_looks_like_a_choice_is_a_message(program: Program, server: ModelServer, done: Path) -> None:
-    server.script(
-        Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("As you wish."), TITLE, Say("Good to hear.")
-    )
+    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("As you wish."), Say("Good to hear."))
     async with opened(program) as screen:
         await ask(screen)
         await say(screen, " 1 is good")

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import READY, TITLE, opened, ready, say
+from tests.cli.chat.chat_screen import READY, opened, ready, say
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.screen import Screen
 from talaria.testing.terminal import BELL
+from talaria.testing.wait import until
 
 BUSY = re.compile(r"^[⠋-⠿] .*cat gate", re.MULTILINE)
 LEAVE = "Press Ctrl-C again to leave."
@@ -70,7 +71,7 @@ async def test_a_history_match_is_taken(program: Program, server: ModelServer, k
         await screen.press(key)
         await screen.wait_until(lambda: "I-search" not in screen.text)
         await say(screen, " again")
-        await server.arrived(3)
+        await server.arrived(2)
     assert server.received[-1].question == "a slow question again"
 
 
@@ -148,12 +149,12 @@ async def test_a_long_paste_stays_folded_when_it_is_sent_and_taken_back(program:
         await screen.wait_for(re.compile("^ok$", re.MULTILINE))
         await screen.wait_for(READY)
         assert "❯ sort [pasted #1: 120 lines]" in screen.lines
-        await server.arrived(2)
+        await until(lambda: server.received_apart)
         await say(screen, "/undo")
         await screen.wait_for(re.compile(r"^❯ \[pasted #2: 120 lines\]", re.MULTILINE))
         assert "row 5" not in [line.strip() for line in screen.lines]
         await screen.press("enter")
-        await server.arrived(3)
+        await server.arrived(2)
     assert server.received[-1].question == f"sort {pasted}".strip()
 
 
@@ -217,7 +218,6 @@ async def test_a_question_waits_for_the_draft(program: Program, server: ModelSer
         Say(calls=[Ask("terminal", {"command": "cat gate"})]),
         Say(calls=[Ask("clarify", asked)]),
         Say("Thanks."),
-        TITLE,
     )
     async with opened(program) as screen:
         await ready(screen)

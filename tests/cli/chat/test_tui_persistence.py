@@ -8,7 +8,7 @@ import pytest
 from tests.app.named_pipes import open_gate
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import READY, TITLE, opened, ready, say
+from tests.cli.chat.chat_screen import READY, opened, ready, say
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 
@@ -38,7 +38,7 @@ async def test_history_is_kept_across_runs_and_searched(program: Program) -> Non
 
 
 async def test_killed_in_the_middle_nothing_is_lost(program: Program, server: ModelServer) -> None:
-    server.script(Say("slow " * 200, pause=0.05), Say("All there."), TITLE, Say("And this too."))
+    server.script(Say("slow " * 200, pause=0.05), Say("All there."), Say("And this too."))
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "tell me everything")
@@ -161,14 +161,13 @@ async def test_what_runs_in_the_background_wakes_the_terminal_though_nobody_type
     server.script(
         Say(calls=[Ask("terminal", {"command": command, "background": True})]),
         Say("It waits."),
-        TITLE,
         Say("It is over."),
     )
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "open it later")
         await screen.wait_for("It waits.")
-        await server.arrived(3)
+        await server.arrived(2)
         await open_gate(program.home / "work" / "gate")
         await screen.wait_for("Background report:")
         await screen.wait_for("It is over.")
@@ -179,12 +178,12 @@ async def test_what_ended_while_the_terminal_was_gone_is_told_when_the_conversat
     program: Program, server: ModelServer
 ) -> None:
     command = "mkfifo gate; read _ <gate; echo from the gate"
-    server.script(Say(calls=[Ask("terminal", {"command": command, "background": True})]), Say("It waits."), TITLE)
+    server.script(Say(calls=[Ask("terminal", {"command": command, "background": True})]), Say("It waits."))
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "open it later")
         await screen.wait_for("It waits.")
-        await server.arrived(3)
+        await server.arrived(2)
         screen.kill()
         await screen.exit_code()
     server.script(Say("It is over."))

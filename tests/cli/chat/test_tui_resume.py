@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import READY, TITLE, opened, ready, say
+from tests.cli.chat.chat_screen import READY, opened, ready, say
 
 from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
 
@@ -21,7 +21,7 @@ def program(tmp_path: Path, server: ModelServer) -> Program:
 @pytest.mark.parametrize("words", [["chat", "-c"], ["chat", "-c", "--plain"]])
 async def test_continuing_shows_the_last_exchanges(program: Program, server: ModelServer, words: list[str]) -> None:
     answers = [Say(f"Answer {number}.") for number in range(5)]
-    server.script(answers[0], TITLE, *answers[1:])
+    server.script(answers[0], *answers[1:])
     async with opened(program) as screen:
         await ready(screen)
         for number in range(5):
@@ -49,16 +49,14 @@ async def test_continuing_after_a_crash_shows_the_question_that_is_answered(
         screen.kill()
         await screen.exit_code()
     async with opened(program, "chat", "-c") as screen:
-        await screen.wait_for("The command was cut off.", seconds=30)
+        await screen.wait_for("The command was cut off.")
         lines = screen.lines
     assert lines.index("❯ open the gate") < lines.index("The command was cut off.")
     assert lines.count("❯ open the gate") == 1
 
 
 async def test_the_status_line_tells_what_is_known(program: Program, server: ModelServer) -> None:
-    server.script(
-        Say("One.", usage=Tokens(input=2_000, output=10)), TITLE, Say("Two.", usage=Tokens(input=3_000, output=10))
-    )
+    server.script(Say("One.", usage=Tokens(input=2_000, output=10)), Say("Two.", usage=Tokens(input=3_000, output=10)))
     async with opened(program) as screen:
         await ready(screen)
         await screen.wait_for("0 % of 10k · cost unknown · gateway off")
@@ -123,7 +121,6 @@ async def test_an_edit_shows_its_diff(program: Program, server: ModelServer) -> 
     server.script(
         Say(calls=[Ask("edit_file", {"path": "a.txt", "old_text": "two", "new_text": "zwei"})]),
         Say("Edited."),
-        TITLE,
         Say(calls=[Ask("write_file", {"path": "a.txt", "content": content})]),
         Say("Written."),
     )

@@ -12,6 +12,7 @@ from tests.cli.chat.chat_screen import READY, opened, ready, say
 
 from talaria.testing.model_server import ModelServer
 from talaria.testing.screen import Screen
+from talaria.testing.wait import LIMIT
 
 OPEN = "Type the letter and press Enter"
 QUESTION = "Trust the commands and skills in this folder?"
@@ -38,7 +39,7 @@ def trusted(program: Program) -> list[str]:
 
 async def leave(screen: Screen) -> None:
     await screen.press("c-d")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         await screen.process.wait()
 
 

@@ -9,7 +9,8 @@ from tests.cli.stored_sessions import read, write
 
 from talaria.agent.approval.grants import Grant
 from talaria.contracts.store import Transaction
-from talaria.runtime.approvals import STANDING_GRANTS_KEY, encode_grants, list_standing_grants
+from talaria.contracts.values import SINGLE
+from talaria.runtime.approvals import STANDING_GRANTS, list_standing_grants
 
 GRANTS = [
     Grant("terminal", "pip install requests", exact=True, folder="/project", scope="always"),
@@ -18,7 +19,7 @@ GRANTS = [
 
 
 def keep_grants(tx: Transaction) -> None:
-    tx.state.put(STANDING_GRANTS_KEY, encode_grants(GRANTS).decode())
+    STANDING_GRANTS.write(tx, SINGLE, GRANTS)
 
 
 @pytest.fixture

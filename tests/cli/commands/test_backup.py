@@ -26,7 +26,7 @@ def test_a_backup_brings_everything_back(program: Program, tmp_path: Path) -> No
     other = Program(tmp_path / "other")
     done = other.run("restore", str(file))
     assert done.code == 0
-    assert "Restored 1 sessions with 2 messages." in done.out
+    assert "Restored 1 session with 2 messages." in done.out
     assert other.run("config", "get", "sessions.prune_after_days").out.strip() == "7"
     assert "To the sea." in other.run("sessions", "show", "Travel").out
 

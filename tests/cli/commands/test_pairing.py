@@ -78,7 +78,7 @@ def test_what_makes_no_sense_is_told_and_not_counted(program: Program) -> None:
     code = offered(program, ANN)
     assert "Requests are pending on telegram." in program.run("pairing", "approve", "telegarm", code).err
     for _ in range(RULES.failures):
-        assert "`123` is no code" in program.run("pairing", "approve", "telegram", "123").err
+        assert "`123` isn't a valid code" in program.run("pairing", "approve", "telegram", "123").err
     assert program.run("pairing", "approve", "Telegram", code).code == 0
     assert "`talaria pairing people`" in program.run("pairing", "revoke", "telegram", "999").err
 

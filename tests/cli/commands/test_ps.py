@@ -11,6 +11,7 @@ from tests.app.program_with_model import scripted_program, talk
 
 from talaria.core.os_processes import is_running, kill_tree
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import LIMIT
 
 
 class Started(msgspec.Struct):
@@ -42,7 +43,7 @@ async def listed(program: Program, *words: str) -> list[Started]:
 
 
 async def until_printed(program: Program) -> Started:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT):
         while True:
             (process,) = await listed(program)
             if process.last_line:

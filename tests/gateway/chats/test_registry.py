@@ -22,7 +22,7 @@ from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 OWNED = 'owners = ["loopback:ann", "loopback:bob"]\n'
 ONE_ROOM = f"{OWNED}[gateway]\nrooms = 1\n"
@@ -48,7 +48,7 @@ async def said(network: LoopbackNetwork, chat: str, text: str) -> str:
     """Say something and return the answer."""
     count = len(network.shown(chat))
     network.say(chat, text, sender=chat)
-    await network.until(lambda: len(network.shown(chat)) > count, seconds=20)
+    await network.until(lambda: len(network.shown(chat)) > count)
     return network.shown(chat)[-1]
 
 
@@ -133,7 +133,7 @@ async def test_a_reset_by_the_clock_ends_what_a_room_that_is_not_open_has_starte
             text="and now?",
         )
         await gateway.dispatcher.receive(late)
-        await network.until(lambda: "re: and now?" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: and now?" in network.shown("ann"))
         assert room_of(gateway, "ann").active_session.session_id != session_id
         await until_ended(process)
 
@@ -235,7 +235,7 @@ async def test_a_room_in_which_a_goal_waits_is_not_let_go_of(
     async with served(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
         network.say("ann", "/goal sail round the world")
         await server.arrived(2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             while not await gateway.application.store.read(lambda tx: parked(tx, gateway)):
                 continue
         await said(network, "bob", "hello")

@@ -48,7 +48,7 @@ async def test_a_delivery_that_is_killed_again_and_again_loses_nothing(place: Pl
                     await office.emptied()
                 else:
                     goal = len(network.posts) + random.randint(5, 12)
-                    await network.posted(goal, seconds=60)
+                    await network.posted(goal)
             finally:
                 child.kill()
                 await child.wait()

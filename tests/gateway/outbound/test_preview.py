@@ -22,13 +22,13 @@ from talaria.core.addresses import ReplyRoute
 from talaria.core.events import QuestionAsked, TextAdded, ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import TurnId, WorkerId, new_worker_id
 from talaria.core.messages import ToolCall, ToolResult
-from talaria.gateway.outbound.message_writer import BLANK_TEXT, PostedMessages, read_posted, write_posted
+from talaria.gateway.outbound.message_writer import BLANK_TEXT, POSTED_MESSAGES, PostedMessages
 from talaria.gateway.outbound.preview import Preview, PreviewOptions
 from talaria.gateway.outbound.rate_limit import Throttle
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 FAST = structs.replace(CHATTY, edit_pace=timedelta(milliseconds=20))
 TURN = TurnId("t1")
@@ -115,7 +115,7 @@ async def test_a_reply_grows_in_one_message_and_ends_as_the_final_text(store: St
     assert len(network.posts) == 1
     assert (network.posts[0].key, network.posts[0].reply_to) == ("t1:1", "7")
     assert [record.kind for record in network.records].count("edit") > 10
-    assert await store.read(lambda tx: tx.state.with_prefix("preview:")) == []
+    assert await store.read(POSTED_MESSAGES.of_all) == []
 
 
 async def test_a_preview_that_could_not_be_written_down_is_posted_later(
@@ -230,7 +230,7 @@ async def test_a_resumed_turn_goes_on_in_the_message_it_had(store: Store, networ
         preview.event(TextAdded("The first attempt at a reply"))
         [post] = await network.posted(1)
     left = PostedMessages(HERE, (post.message_id,), live=DEAD)
-    await store.write(lambda tx: write_posted(tx, TURN, left))
+    await store.write(lambda tx: POSTED_MESSAGES.write(tx, SESSION, left, TURN))
     async with previewing(store, network) as preview:
         preview.event(TextAdded("The second attempt at a reply"))
         await network.until(lambda: network.shown("1") == ["The second attempt at a reply"])
@@ -300,7 +300,7 @@ async def test_typing_is_shown_while_a_turn_runs(store: Store, network: Loopback
 async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network: LoopbackNetwork, trouble: str) -> None:
     faults = [Fault(proposed_action, trouble, times=1, seconds=0.01) for proposed_action in ("typing", "post", "edit")]  # type: ignore[arg-type]
     network.disrupt(*faults)
-    async with asyncio.timeout(5), previewing(store, network, call=0.1, final_wait=0.2) as preview:
+    async with asyncio.timeout(LIMIT), previewing(store, network, call=0.1, final_wait=0.2) as preview:
         preview.event(TextAdded("Something is being said"))
         await network.until(lambda: {fault.proposed_action for fault in network.faults} <= {"edit"})
     network.disrupt()
@@ -346,7 +346,7 @@ async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, 
         preview.event(TextAdded("Something"))
         await network.posted(1)
         task.cancel()
-    shown = await store.read(lambda tx: read_posted(tx, TURN))
+    shown = await store.read(lambda tx: POSTED_MESSAGES.get(tx, SESSION, TURN))
     assert shown is not None
     assert shown.live == ""
 
@@ -355,7 +355,8 @@ async def test_a_message_that_a_dead_worker_has_posted_unseen_becomes_the_final_
     """It died between posting and hearing that; whoever goes on with the turn has nothing more to show of it."""
     async with network_with(structs.replace(FAST, idempotent=True)) as network:
         await network.platform().send(HERE, Content(text="… half a word"), "t1:1")
-        await store.write(lambda tx: write_posted(tx, TURN, PostedMessages(HERE, ("",), live=DEAD)))
+        left = PostedMessages(HERE, ("",), live=DEAD)
+        await store.write(lambda tx: POSTED_MESSAGES.write(tx, SESSION, left, TURN))
         async with previewing(store, network, patience=60):
             await until(lambda: store.read(lambda tx: not is_of(tx, DEAD)))
         await finish(store, network, "The whole word.")
@@ -363,5 +364,5 @@ async def test_a_message_that_a_dead_worker_has_posted_unseen_becomes_the_final_
 
 
 def is_of(tx: Transaction, worker: WorkerId) -> bool:
-    shown = read_posted(tx, TURN)
+    shown = POSTED_MESSAGES.get(tx, SESSION, TURN)
     return shown is not None and shown.live == worker

@@ -275,7 +275,7 @@ async def test_hearts_beat(server: DiscordServer, discord: Discord) -> None:
         (session,) = server.gateway.sessions
         assert session.wire is not None
         wire = session.wire
-        await server.world.until(lambda: wire.heartbeats >= 3, 10)
+        await server.world.until(lambda: wire.heartbeats >= 3)
 
 
 def _choices(number: int) -> tuple[Button, ...]:

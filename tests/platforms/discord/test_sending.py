@@ -177,7 +177,7 @@ async def test_many_at_once_are_sent_once_each(server: DiscordServer, discord: D
                 await discord.send(private(server), Content(text=str(number)), f"k{number}")
                 return
             except SlowDown as slow:  # on a busy machine the pauses add up: a caller waits, and sends again
-                await asyncio.sleep(slow.retry_after.total_seconds())
+                await asyncio.sleep(slow.retry_after.total_seconds())  # real time: the pause that the server asks for
 
     server.limit(create_message, 5, 0.3)
     async with asyncio.TaskGroup() as group:

@@ -1,8 +1,7 @@
 """Both sides of a talk: people who use the homeserver over plain HTTP, and the adapter of our account."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,9 +15,10 @@ from talaria.core.ids import new_id
 from talaria.platforms.matrix.adapter import Matrix
 from talaria.platforms.matrix.settings import MatrixSettings
 from talaria.testing.homeserver import Account, HomeserverClient
+from talaria.testing.wait import LIMIT, until
 
 Json = dict[str, Any]
-_SECONDS = 30
+_SECONDS = LIMIT
 
 
 class Person:
@@ -123,7 +123,7 @@ class Ear:
 
     async def next(self, count: int = 1) -> list[Incoming]:
         """Wait until there are so many and take them."""
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(LIMIT):
             while len(self.heard) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -132,14 +132,6 @@ class Ear:
 
     async def one(self) -> Incoming:
         return (await self.next())[0]
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + _SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came to that"
-        await asyncio.sleep(0.02)
 
 
 async def meet(desk: Desk, person: Person, ear: Ear, *others: Person) -> str:

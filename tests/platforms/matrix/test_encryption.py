@@ -8,11 +8,12 @@ from typing import Any
 
 import nio
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person, until
+from tests.platforms.matrix.matrix_clients import Desk, Person
 
 from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.messages import File
+from talaria.testing.wait import LIMIT, until
 
 pytest.importorskip("vodozemac")
 
@@ -39,7 +40,7 @@ class Reader:
             self.seen += info.timeline.events
 
     async def wait_for(self, is_it: Callable[[Any], bool]) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             while not (found := [one for one in self.seen if is_it(one)]):
                 await self.sync()
         return found[-1]

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from tests.app.program_with_model import scripted_program
-from tests.platforms.matrix.matrix_clients import Desk, Person, until
+from tests.platforms.matrix.matrix_clients import Desk, Person
 from tests.system.handoff_fixture import GREETING, answer
 from tests.system.test_gateway_process import running
 from tests.system.test_handoff_networks import handed_over
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 
 async def test_who_may_speak_invites_it_and_is_answered(

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person, until
+from tests.platforms.matrix.matrix_clients import Desk, Person
 
 from talaria.access.policy import may_speak
 from talaria.contracts.clock import SystemClock
@@ -19,6 +19,7 @@ from talaria.core.addresses import Address
 from talaria.platforms.matrix.factory import open_platform
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings
+from talaria.testing.wait import until
 
 
 class Hall:

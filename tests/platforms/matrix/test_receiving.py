@@ -6,11 +6,12 @@ from typing import cast
 
 import pytest
 from aiohttp import web
-from tests.platforms.matrix.matrix_clients import Desk, Json, Person, meet, until
+from tests.platforms.matrix.matrix_clients import Desk, Json, Person, meet
 
 from talaria.contracts.platform import Button, Content, Incoming, KnownChat, ListingPlatform
 from talaria.core.addresses import Address
 from talaria.core.errors import Unreachable
+from talaria.testing.wait import until
 
 STRANGE: list[tuple[str, dict[str, object]]] = [
     ("m.room.message", {"msgtype": "m.image", "body": "x", "url": 3, "info": "none"}),

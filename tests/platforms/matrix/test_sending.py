@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person, meet, until
+from tests.platforms.matrix.matrix_clients import Desk, Person, meet
 
 from talaria.contracts.platform import Attachment, Content
 from talaria.core.addresses import Address
@@ -14,6 +14,7 @@ from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
 from talaria.platforms.matrix.outgoing import TEXT_LIMIT
 from talaria.testing.homeserver import Homeserver, HomeserverClient
+from talaria.testing.wait import until
 
 
 async def room_of(desk: Desk, alice: Person) -> str:

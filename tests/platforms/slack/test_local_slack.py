@@ -17,7 +17,7 @@ from talaria.gateway.receiver import Receiver
 from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import APP_TOKEN, BOT, CHANNEL, MISSING, TOKEN, LocalSlack, find_local_slack
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ class Ear:
         return ""
 
     async def next(self) -> Incoming:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(LIMIT):
             return await self.heard.get()
 
 

@@ -14,6 +14,7 @@ from talaria.platforms.telegram.adapter import Telegram
 from talaria.platforms.telegram.settings import TelegramSettings
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import TelegramServer
+from talaria.testing.wait import LIMIT
 
 _HEADER = "X-Telegram-Bot-Api-Secret-Token"
 
@@ -81,7 +82,7 @@ async def test_leaving_does_not_wait_for_a_network_that_is_gone(server: Telegram
     chat = server.private(ann)
     await chat.says(ann, "first")
     await chat.says(ann, "second")
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(LIMIT):
         async with telegram.connect() as arrivals:
             await next_incoming(arrivals)
             await next_incoming(arrivals)

@@ -15,6 +15,7 @@ from talaria.platforms.telegram.albums import DurableAlbumStore
 from talaria.platforms.telegram.settings import Webhook
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import Document, Photo, TelegramServer
+from talaria.testing.wait import LIMIT
 
 
 @asynccontextmanager
@@ -74,6 +75,6 @@ async def test_a_webhook_that_telegram_cannot_reach_is_noticed(server: TelegramS
     shut = Webhook(public_url=free_webhook().public_url, host=hook.host, port=hook.port)
     async with called(server, shut) as arrivals:
         await server.private(ann).says(ann, "hello?")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             with pytest.raises(Unreachable, match="can't deliver"):
                 await next_incoming(arrivals)

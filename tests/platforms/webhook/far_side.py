@@ -56,7 +56,7 @@ class Program:
             if await self._taken(*self._events[0]):
                 self._events.popleft()
             else:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE)  # real time: a sender tries again later
 
     async def _taken(self, number: str, body: bytes) -> bool:
         if self.hangs_up:

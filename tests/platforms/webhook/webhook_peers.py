@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from aiohttp import ClientSession, ClientTimeout, web
 
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of twenty-four.").decode()
-PATIENCE = 20.0
+PATIENCE = LIMIT
 
 
 def free_port() -> int:

@@ -11,6 +11,7 @@ from tests.providers.scripted_providers import BRIEF, PATIENT, pool
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable
 from talaria.providers.http.connection import MAX_HEAD, READ_AHEAD, NotHttp, Reply
+from talaria.testing.wait import LIMIT
 
 CHUNKED = (
     b"HTTP/1.1 100 Continue\r\nX-Early: 1\r\n\r\n"
@@ -159,7 +160,7 @@ async def test_cancelling_while_connecting_closes_the_connection() -> None:
         await reader.read()
         went.set()
 
-    async with serving(never_shakes_hands) as port, pool() as http, asyncio.timeout(5):
+    async with serving(never_shakes_hands) as port, pool() as http, asyncio.timeout(LIMIT):
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(fetch(http, f"https://127.0.0.1:{port}/"))
             await came.wait()
@@ -211,4 +212,4 @@ async def until_still(sent: list[int]) -> None:
     before = -1
     while before != len(sent):
         before = len(sent)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # real time: a connection that sends nothing more makes no event

@@ -13,6 +13,7 @@ from tests.providers.scripted_providers import PATIENT, pool
 from talaria.core.errors import ProviderUnreachable
 from talaria.providers.http.client import HttpPool
 from talaria.providers.http.dial import find_route, read_url
+from talaria.testing.wait import LIMIT
 
 CLOSING = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
@@ -111,7 +112,7 @@ async def test_leaving_before_the_end_closes_the_connection() -> None:
     async with serving(talk) as port, pool() as http:
         async with http.get(f"http://127.0.0.1:{port}/", {}, PATIENT):
             pass
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             await closed.wait()
 
 

@@ -142,7 +142,7 @@ async def test_comments_without_events_count_as_silence(protocol: str, has_begun
             yield as_events([*BEGIN[protocol], said("Well")[protocol]])
         while True:
             yield b": keep-alive\n\n"
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # real time: a server that sends nothing but keep-alives
 
     async with replying(SPEAKERS[protocol], keep_alive, IMPATIENT) as provider:
         with pytest.raises(ProviderUnreachable, match="stopped sending"):

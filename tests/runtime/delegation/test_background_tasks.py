@@ -10,6 +10,7 @@ from tests.runtime.delegation.delegating_model import Company, hand_on, result, 
 from tests.tools.tool_calls import call_from
 
 from talaria.contracts.delegation import DelegatedTask, DelegationResult
+from talaria.contracts.store import Transaction
 from talaria.contracts.tool import Call
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import WorkerId, new_worker_id
@@ -60,7 +61,7 @@ async def test_where_the_door_cannot_be_woken_it_is_waited_for_and_said(tmp_path
         async with open_desk(tmp_path, server, context=deaf) as desk:
             Company(server, script)
             await desk.say("go")
-            assert (await result(desk)).startswith("first\n\n(Nothing can be told later here")
+            assert (await result(desk)).startswith("first\n\n(Background tasks can't report here")
             assert await going_on(desk) == []
             here = desk.active_session.session_id
         async with open_desk(tmp_path, server, resume=here) as desk:
@@ -128,7 +129,7 @@ async def test_enough_is_enough(tmp_path: Path) -> None:
         await hand_over(desk, "one")
         await desk.say("go")
         [one] = await going_on(desk)
-        assert f"Enough is running in the background already: {one.handle}." in await result(desk)
+        assert f"Too many background tasks are running: {one.handle}." in await result(desk)
 
 
 async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_path: Path) -> None:
@@ -139,10 +140,13 @@ async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_pa
             await asyncio.sleep(0)
             await desk.use(f"/background stop {handed.handle}")
             await until_stored(desk, lambda tx: not list_background(tx) and not tx.turns.find(running=True))
-            await desk.application.store.write(
-                lambda tx: [tx.state.delete(entry.key) for entry in tx.state.with_prefix("delegation:")]
-            )
+            await desk.application.store.write(forget_delegations)
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
+
+
+def forget_delegations(tx: Transaction) -> None:
+    for row in list(tx.archive.rows("delegated_tasks")):
+        tx.delegated_tasks.delete(str(row[0]))
 
 
 def _dead_worker() -> WorkerId:

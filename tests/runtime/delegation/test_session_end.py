@@ -25,7 +25,7 @@ from talaria.runtime.delegation.task_store import (
 )
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import ModelServer
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 
 async def test_what_a_new_conversation_wanted_to_end_is_ended_by_whoever_starts_next(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_what_a_new_conversation_wanted_to_end_is_ended_by_whoever_starts_
             assert kept.is_alive
             assert kept.ended_by == "conversation"
         assert is_running(process.pid)
-        async with open_desk(tmp_path, server) as desk, AsyncExitStack() as stack, asyncio.timeout(30):
+        async with open_desk(tmp_path, server) as desk, AsyncExitStack() as stack, asyncio.timeout(LIMIT):
             desk.application.processes.attend(desk.active_session.jobs, stack)
             await until(lambda: not is_running(process.pid))
 

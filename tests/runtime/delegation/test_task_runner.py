@@ -31,7 +31,7 @@ PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_li
 
 def is_over(tx: Transaction) -> bool:
     """Tell whether nothing is kept of what was handed on, and nothing is at work or waits."""
-    kept = [*tx.state.with_prefix("delegation:"), *tx.state.with_prefix("background:")]
+    kept = list(tx.archive.rows("delegated_tasks"))
     return not kept and not tx.turns.find(running=True) and not tx.inbox.unsettled()
 
 
@@ -139,8 +139,8 @@ async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp
     ("task", "complaint"),
     [
         ({"goal": " "}, "each with a goal"),
-        ({"goal": "x", "tools": ["fly"]}, "You have no tool fly to give"),
-        ({"goal": "x", "model": "nowhere:none"}, "That model cannot be used"),
+        ({"goal": "x", "tools": ["fly"]}, "You have no tool fly to pass on"),
+        ({"goal": "x", "model": "nowhere:none"}, "That model can't be used"),
         ({"goal": "x", "output_schema": {"type": "strange"}}, "there is no type `strange`"),
     ],
 )

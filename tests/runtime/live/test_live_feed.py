@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,21 @@ from talaria.contracts.store import Store
 from talaria.core.events import ApprovalAsked, TextAdded, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Text
-from talaria.runtime.live.control import AnswerQuestion, StopTurn, list_watchers, live_stream, send_control_message
+from talaria.runtime.live.control import (
+    CONTROL_MESSAGE,
+    LIVE_WATCH,
+    AnswerQuestion,
+    ControlMessage,
+    StopTurn,
+    list_watchers,
+    live_stream,
+    send_control_message,
+)
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteWatcher
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 SLOW = Say("one two three four five six seven eight", pause=0.05)
 DANGEROUS = Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})])
@@ -37,7 +47,7 @@ class Viewer:
         self._changed.set()
 
     async def until(self, done: Callable[[list[FeedEvent]], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             while not done(self.seen):
                 self._changed.clear()
                 await self._changed.wait()
@@ -71,7 +81,8 @@ async def traces(desk: Desk) -> list[str]:
     stream = live_stream(desk.active_session.session_id)
     return await desk.application.store.read(
         lambda tx: [
-            *(entry.key for entry in tx.state.with_prefix("live:")),
+            *(watcher for _, watcher, _ in LIVE_WATCH.of_all(tx)),
+            *(number for _, number, _ in CONTROL_MESSAGE.of_all(tx)),
             *(event.kind for event in tx.events.after(stream, 0)),
         ]
     )
@@ -150,8 +161,8 @@ async def test_a_word_for_a_turn_that_is_over_does_not_reach_the_next_one(server
     await heard(desk, "one")
     (turn,) = await desk.application.store.read(lambda tx: tx.turns.find(desk.active_session.session_id, running=True))
     await desk.active_session.chat.conversation.settled()
-    word = f'{{"turn_id":"{turn.id}","word":{{"type":"stop"}}}}'
-    await desk.application.store.write(lambda tx: tx.state.put(f"live:word:1:{desk.active_session.session_id}", word))
+    word, session_id = ControlMessage(turn.id, StopTurn()), desk.active_session.session_id
+    await desk.application.store.write(lambda tx: CONTROL_MESSAGE.write(tx, session_id, word, "1"))
     assert await desk.say("Again.") == TurnAnswered(SLOW.text)
     assert await traces(desk) == []
 
@@ -174,8 +185,8 @@ async def test_several_turns_in_a_row_are_seen_and_old_ones_forgotten(
 async def test_who_died_while_watching_is_forgotten(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
     server.script(SLOW, SLOW)
     session_id = desk.active_session.session_id
-    lapsed = '"2020-01-01T00:00:00Z"'
-    await desk.application.store.write(lambda tx: tx.state.put(f"live:watch:dead:{session_id}", lapsed))
+    lapsed = datetime(2020, 1, 1, tzinfo=UTC)
+    await desk.application.store.write(lambda tx: LIVE_WATCH.write(tx, session_id, lapsed, "dead"))
     await desk.application.store.write(lambda tx: tx.events.append(live_stream(session_id), [("news", "old")]))
     await desk.say("Count.")
     async with viewed(tmp_path, session_id) as viewer:

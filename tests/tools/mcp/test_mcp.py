@@ -18,7 +18,7 @@ from tests.tools.web.web_server import web_server
 
 from talaria.contracts.tool import Effect, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 from talaria.tools.mcp.session_servers import McpServers
 from talaria.tools.mcp.settings import McpServer
 
@@ -32,7 +32,7 @@ async def connected(folder: Path, *servers: McpServer) -> AsyncIterator[McpServe
     all_of_them = McpServers(servers, folder)
     serving = asyncio.ensure_future(all_of_them.serve())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             await all_of_them.ready()
         yield all_of_them
     finally:
@@ -165,7 +165,7 @@ async def test_progress_is_shown_and_cancelling_does_not_hurt_the_connection(tmp
         baking = asyncio.ensure_future(run(servers, "mcp_kitchen_bake", shown))
         await until(lambda: bool(shown))
         baking.cancel()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(LIMIT):
             await asyncio.wait([baking])
         assert baking.cancelled()
         assert shown == ["kneading"]

@@ -89,12 +89,11 @@ class Bench:
         return [text for _, text in self.told]
 
     async def until_over(self, process: BackgroundProcess) -> BackgroundProcess:
-        async with asyncio.timeout(30):
-            while True:
-                (found,) = [one for one in await self.listed() if one.id == process.id]
-                if not found.is_alive:
-                    return found
-                await asyncio.sleep(0.01)
+        async def ended() -> BackgroundProcess | None:
+            (found,) = [one for one in await self.listed() if one.id == process.id]
+            return None if found.is_alive else found
+
+        return await until(ended)
 
 
 def dead_worker() -> WorkerId:

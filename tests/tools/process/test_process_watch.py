@@ -15,7 +15,7 @@ from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.core.os_processes import is_running, kill_tree
 from talaria.testing.clock import NOON, SettableClock
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 from talaria.tools.process.pattern_watch import APART, MOST_NOTICES, Lookout
 from talaria.tools.process.run_folder import ProcessFiles
 
@@ -40,7 +40,7 @@ async def left_by_a_crash(store: Store, folder: Path, command: str, **changes: o
 async def ended_unseen(process: BackgroundProcess, ago: timedelta) -> None:
     """Let a process that reads a line end while nobody watches, so long ago."""
     left = ProcessFiles(Path(process.place))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT):
         await until(lambda: left.pid)
         left.write(b"on\n")
         await until(lambda: left.code is not None and not is_running(process.pid))
@@ -246,7 +246,7 @@ async def test_a_process_whose_conversation_was_deleted_while_nobody_watched_is_
 ) -> None:
     process = await left_by_a_crash(sqlite_store, tmp_path, "sleep 600")
     await sqlite_store.write(lambda tx: tx.sessions.delete(process.session_id))
-    async with supervised(sqlite_store, tmp_path), asyncio.timeout(30):
+    async with supervised(sqlite_store, tmp_path), asyncio.timeout(LIMIT):
         await until(lambda: not is_running(process.pid))
 
 

@@ -38,7 +38,7 @@ _GIT_COMMAND_OPTIONS = frozenset({"-x", "--exec", "--tree-filter", "--index-filt
 
 
 class EmbeddedCode(Struct, frozen=True):
-    """Code that a program is told to run, `UNKNOWN` if it can't be read; ``how`` describes it for a person."""
+    """Code that a program is asked to run, `UNKNOWN` if it can't be read; ``how`` describes it for a person."""
 
     code: str
     how: str

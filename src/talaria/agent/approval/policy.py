@@ -52,7 +52,7 @@ class Ask(Struct, frozen=True, tag="ask"):
 
 
 class Deny(Struct, frozen=True, tag="deny"):
-    """The call must not run, whoever approves it."""
+    """The call must not run, even if a person approves it."""
 
     reason: str
 

@@ -21,6 +21,7 @@ from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool, require_
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction
 from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import SessionId, new_session_id
@@ -29,7 +30,7 @@ from talaria.http.messages import Reply, make_event_reply, make_json_reply
 from talaria.http.router import Route
 
 EVENTS_HEADER = "x-talaria-events"
-_HISTORY_PREFIX = "api-history:"
+HISTORY_DIGEST = SessionValue("history_digest", int)  # number of messages, by digest of the history
 
 
 class CompletionRoutes:
@@ -112,10 +113,10 @@ class CompletionRoutes:
         """
         if not parsed.history:
             return ""
-        key = _HISTORY_PREFIX + compute_fingerprint(caller.name, parsed.instructions, parsed.history)
-        if await self._store.read(lambda tx: tx.state.get(key)) is None:
+        digest = compute_fingerprint(caller.name, parsed.instructions, parsed.history)
+        if not await self._store.read(lambda tx: HISTORY_DIGEST.with_item(tx, digest)):
             return ""
-        return await self._store.write(lambda tx: _claim_session(tx, key, caller))
+        return await self._store.write(lambda tx: _claim_session(tx, digest, caller))
 
 
 class _CompletionStream:
@@ -151,17 +152,17 @@ class _CompletionStream:
         await self._stack.aclose()
 
 
-def _claim_session(tx: Transaction, key: str, caller: ApiCaller) -> str:
-    entry = tx.state.get(key)
-    if entry is None:
-        return ""
-    tx.state.delete(key)
-    session_id, _, count = entry.value.partition(" ")
-    try:
-        session = require_session(tx, session_id, caller)
-    except Problem:  # it is gone, or the key had other rights when it was started
-        return ""
-    return session_id if str(session.message_count) == count else ""
+def _claim_session(tx: Transaction, digest: str, caller: ApiCaller) -> str:
+    for session_id, count in HISTORY_DIGEST.with_item(tx, digest):
+        if not HISTORY_DIGEST.delete(tx, session_id, digest):
+            continue
+        try:
+            session = require_session(tx, session_id, caller)
+        except Problem:  # the key had other rights when it was started
+            continue
+        if session.message_count == count:
+            return session_id
+    return ""
 
 
 def _store_fingerprint(
@@ -173,4 +174,6 @@ def _store_fingerprint(
         return
     reply = heard.text if heard is not None else result.end.text
     digest = compute_fingerprint(caller, parsed.instructions, (*parsed.history, parsed.last), reply)
-    tx.state.put(_HISTORY_PREFIX + digest, f"{result.session_id} {session.message_count}")
+    for session_id, _ in HISTORY_DIGEST.with_item(tx, digest):  # the latest of sessions with the same history is found
+        HISTORY_DIGEST.delete(tx, session_id, digest)
+    HISTORY_DIGEST.write(tx, result.session_id, session.message_count, digest)

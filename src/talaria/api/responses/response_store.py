@@ -12,13 +12,13 @@ from talaria.api.responses.wire import InputItems, Response
 from talaria.api.turns.session_pool import ApiOrigin, read_origin, require_session, write_origin
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import StoredResponse
+from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_id
 from talaria.http.errors import Problem, make_not_found
 from talaria.sessions.branches import create_branch
 
-_CONTINUED_PREFIX = "api-gone-on:"
-_NAME_PREFIX = "api-conversation:"
+CONTINUED_RESPONSE = SessionValue("continued_response", bool)  # by response
 _ITEM_KINDS = ("msg", "mcp", "rs")
 
 
@@ -98,7 +98,7 @@ def continue_from(tx: Transaction, response_id: str, caller: ApiCaller) -> Conti
         )
     last = tx.messages.last(session.id, 1)
     is_at_end = bool(last) and last[-1].seq == record.upto
-    if is_at_end and tx.state.replace(f"{_CONTINUED_PREFIX}{response_id}:{session.id}", "", version=0):
+    if is_at_end and CONTINUED_RESPONSE.replace(tx, session.id, True, version=0, item=response_id):
         return ContinuedSession(session.id, record.instructions)
     return ContinuedSession(_branch_session(tx, session.id, record.upto, caller), record.instructions)
 
@@ -106,20 +106,20 @@ def continue_from(tx: Transaction, response_id: str, caller: ApiCaller) -> Conti
 def find_conversation(tx: Transaction, name: str, caller: ApiCaller) -> ContinuedSession | None:
     """Return the session with this conversation name or id; ``None`` if there is none."""
     conversation = make_conversation_key(name, caller)
-    entry = tx.state.get(_NAME_PREFIX + conversation)
-    if entry is not None and tx.sessions.get(SessionId(entry.value)) is not None:
+    session_id = tx.responses.conversation_session(conversation)
+    if session_id is not None and tx.sessions.get(session_id) is not None:
         stored = tx.responses.latest_response(conversation)
-        continued = continue_session(tx, entry.value, caller)
+        continued = continue_session(tx, session_id, caller)
         return structs.replace(continued, instructions=_decode(stored.body).instructions) if stored else continued
     return continue_session(tx, name, caller) if tx.sessions.get(SessionId(name)) is not None else None
 
 
 def claim_name(tx: Transaction, conversation: str, session_id: SessionId) -> None:
     """Assign a name to a session created in this transaction; raises `NameTaken` if the name is in use."""
-    former = tx.state.get(_NAME_PREFIX + conversation)  # read once: between two reads it may be assigned
-    if former is not None and tx.sessions.get(SessionId(former.value)) is not None:
+    former = tx.responses.conversation_session(conversation)  # read once: between two reads it may be assigned
+    if former is not None and tx.sessions.get(former) is not None:
         raise NameTaken(f"Conversation {conversation} already exists.")
-    if not tx.state.replace(_NAME_PREFIX + conversation, session_id, version=former.version if former else 0):
+    if not tx.responses.name_conversation(conversation, session_id, former=former):
         raise NameTaken(f"Conversation {conversation} was just created by another request.")
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
 from talaria.api.runs.events import (
@@ -14,12 +13,14 @@ from talaria.api.runs.events import (
     make_stream_name,
 )
 from talaria.contracts.store import Transaction
+from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 
 Question = ApprovalRequested | RunQuestionAsked
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Question).decode
+RUN_QUESTION: SessionValue[Question] = SessionValue("run_question", Question)  # by question
+RUN_ANSWER = SessionValue("run_answer", str)  # by question
+RUN_STOP = SessionValue("run_stop", bool)  # by run
 
 
 class RunCommands(Struct, frozen=True):
@@ -39,10 +40,10 @@ def append_events(tx: Transaction, run_id: str, session_id: SessionId, run_event
     for event in run_events:
         match event:
             case ApprovalRequested() | RunQuestionAsked():
-                tx.state.put(_make_question_key(session_id, event.id), _encode(event).decode())
+                RUN_QUESTION.write(tx, session_id, event, event.id)
             case RunQuestionClosed(number):
-                tx.state.delete(_make_question_key(session_id, number))
-                tx.state.delete(_make_command_key(session_id, "answer", number))
+                RUN_QUESTION.delete(tx, session_id, number)
+                RUN_ANSWER.delete(tx, session_id, number)
             case _:
                 pass
     tx.notify(make_stream_name(run_id))
@@ -51,47 +52,29 @@ def append_events(tx: Transaction, run_id: str, session_id: SessionId, run_event
 
 def list_open_questions(tx: Transaction, session_id: SessionId) -> list[Question]:
     """Return the open questions of a session's run."""
-    return [_decode(entry.value) for entry in tx.state.with_prefix(f"run-question:{session_id}:")]
+    return list(RUN_QUESTION.items(tx, session_id).values())
 
 
 def request_answer(tx: Transaction, session_id: SessionId, question_id: str, answer: str) -> Question | None:
     """Record the answer to an open question and return it; ``None`` if it isn't open or already answered."""
-    entry = tx.state.get(_make_question_key(session_id, question_id))
-    key = _make_command_key(session_id, "answer", question_id)
-    if entry is None or not tx.state.replace(key, answer, version=0):
+    question = RUN_QUESTION.get(tx, session_id, question_id)
+    if question is None or not RUN_ANSWER.replace(tx, session_id, answer, version=0, item=question_id):
         return None
     tx.notify(make_control_topic(session_id))
-    question: Question = _decode(entry.value)
     return question
 
 
 def request_stop(tx: Transaction, session_id: SessionId, run_id: str) -> None:
     """Request the worker of a run to stop its turn."""
-    tx.state.put(_make_command_key(session_id, "stop", run_id), "")
+    RUN_STOP.write(tx, session_id, True, run_id)
     tx.notify(make_control_topic(session_id))
 
 
 def read_commands(tx: Transaction, session_id: SessionId) -> RunCommands:
     """Return the commands that are not carried out yet."""
-    stop, answers = set(), {}
-    for entry in tx.state.with_prefix(f"run-order:{session_id}:"):
-        _, _, kind, number, _ = entry.key.split(":")
-        if kind == "stop":
-            stop.add(number)
-        else:
-            answers[number] = entry.value
-    return RunCommands(frozenset(stop), answers)
+    return RunCommands(frozenset(RUN_STOP.items(tx, session_id)), RUN_ANSWER.items(tx, session_id))
 
 
 def clear_stop_request(tx: Transaction, session_id: SessionId, run_id: str) -> None:
     """Delete the stop request of an ended run."""
-    tx.state.delete(_make_command_key(session_id, "stop", run_id))
-
-
-# The session comes last in keys: such values are deleted with it.
-def _make_question_key(session_id: SessionId, question_id: str) -> str:
-    return f"run-question:{session_id}:{question_id}:{session_id}"
-
-
-def _make_command_key(session_id: SessionId, kind: str, number: str) -> str:
-    return f"run-order:{session_id}:{kind}:{number}:{session_id}"
+    RUN_STOP.delete(tx, session_id, run_id)

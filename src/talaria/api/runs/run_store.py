@@ -16,6 +16,7 @@ from talaria.api.turns.session_pool import SOURCE, ApiOrigin, require_session, w
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Usage
 from talaria.core.senders import api_sender
@@ -63,7 +64,7 @@ class RunResult(Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_order = msgspec.json.Decoder(RunOptions).decode
-_decode_result = msgspec.json.Decoder(RunResult).decode
+RUN_RESULT = SessionValue("run_result", RunResult)  # by run
 
 
 def new_run_id() -> str:
@@ -144,7 +145,7 @@ def end_run(
     total_usage = _add_usage(before.usage if before else Usage(), usage or Usage())
     text = last.text if isinstance(last, RunCompleted | RunWaiting) else ""
     result = RunResult(text, last.code if isinstance(last, RunFailed) else "", total_usage)
-    tx.state.put(_make_result_key(run), _encode(result).decode())
+    RUN_RESULT.write(tx, run.session_id, result, run.id)
     if not isinstance(last, RunWaiting):
         clear_stop_request(tx, run.session_id, run.id)
     return True
@@ -199,12 +200,7 @@ def _create_session(tx: Transaction, start: RunStart, caller: ApiCaller) -> Sess
 
 def read_result(tx: Transaction, run: ApiRun) -> RunResult | None:
     """Return the result of a run so far."""
-    entry = tx.state.get(_make_result_key(run))
-    return _decode_result(entry.value) if entry else None
-
-
-def _make_result_key(run: ApiRun) -> str:
-    return f"run-result:{run.id}:{run.session_id}"
+    return RUN_RESULT.get(tx, run.session_id, run.id)
 
 
 def _to_seconds(at: datetime | None) -> int:

@@ -12,11 +12,14 @@ from talaria.contracts.background_processes import list_processes
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun
 from talaria.contracts.stores.turns import Step
+from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, Text, ToolResult
 from talaria.runtime.completions import WAKE, is_delivery_target, queue_reports
 from talaria.runtime.delegation.task_store import list_background
 from talaria.runtime.turn_log import MODEL, CallRecord
+
+REPORT_LOCK = SessionValue("run_report_lock", bool)
 
 
 def has_background_work(tx: Transaction, session_id: SessionId) -> bool:
@@ -31,7 +34,7 @@ def has_background_work(tx: Transaction, session_id: SessionId) -> bool:
 
 def lock_reports(tx: Transaction, session_id: SessionId) -> None:
     """Lock the reports of a session until this transaction ends."""
-    tx.state.put(f"run-reports:{session_id}", "")
+    REPORT_LOCK.write(tx, session_id, True)
 
 
 _PAGE = 1000
@@ -78,13 +81,12 @@ class StreamPosition(Struct, frozen=True):
     resumed: bool = False
 
 
-_decode = msgspec.json.Decoder(TurnLink).decode
+TURN_LINK = SessionValue("run_turn", TurnLink)
 
 
 def read_link(tx: Transaction, session_id: SessionId) -> TurnLink | None:
     """Return the link of the session's last turn that belongs to a run."""
-    entry = tx.state.get(_make_key(session_id))
-    return _decode(entry.value) if entry else None
+    return TURN_LINK.get(tx, session_id)
 
 
 def find_resume_point(tx: Transaction, session_id: SessionId) -> ResumePoint | None:
@@ -228,8 +230,4 @@ def _iterate_reported(tx: Transaction, run_id: str, after: int, last_seq: int = 
 
 
 def _write_link(tx: Transaction, session_id: SessionId, link: TurnLink) -> None:
-    tx.state.put(_make_key(session_id), _encode(link).decode())
-
-
-def _make_key(session_id: SessionId) -> str:
-    return f"run-turn:{session_id}"
+    TURN_LINK.write(tx, session_id, link)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
-import msgspec
 from msgspec import Struct, structs
 
 from talaria.api.front_door import ApiCaller
@@ -16,17 +15,18 @@ from talaria.contracts.hooks import SESSION_START, session_facts
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId, is_id
 from talaria.core.session_context import SessionContext
 from talaria.http.errors import ServerStopping, make_not_found
 from talaria.runtime.agent_cache import CAP, IDLE_LIMIT, AgentCache
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.runner import RunnerState
 
 SOURCE = "api"
 SESSION_HEADER = "x-talaria-session-id"  # names a session, in requests and in replies
-_ORIGIN_PREFIX = "api-session:"
-_SURFACE = "You are asked over HTTP, by a program or by somebody behind one: answer in full, and ask nothing back."
+_SURFACE = "You are called over HTTP, by a program or a person using one. Answer in full, and don't ask questions back."
 _MAX_OPENING = 8  # each blocks the event loop for about a millisecond
 
 
@@ -37,19 +37,17 @@ class ApiOrigin(Struct, frozen=True, omit_defaults=True):
     instructions: str = ""
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(ApiOrigin).decode
+API_ORIGIN = SessionValue("api_origin", ApiOrigin)
 
 
 def write_origin(tx: Transaction, session_id: SessionId, origin: ApiOrigin) -> None:
     """Store how a session of the API began."""
-    tx.state.put(_ORIGIN_PREFIX + session_id, _encode(origin).decode())
+    API_ORIGIN.write(tx, session_id, origin)
 
 
 def read_origin(tx: Transaction, session_id: SessionId) -> ApiOrigin | None:
     """Return how a session of the API began; ``None`` for any other session."""
-    entry = tx.state.get(_ORIGIN_PREFIX + session_id)
-    return _decode(entry.value) if entry else None
+    return API_ORIGIN.get(tx, session_id)
 
 
 def require_session(tx: Transaction, session_id: str, caller: ApiCaller) -> Session:
@@ -225,7 +223,8 @@ class SessionPool:
             new = Session(id=session_id, source=SOURCE, owner=caller.owner, created_at=now, updated_at=now)
             request = structs.replace(request, begins=new)
         signature, found = None, self._cache.find(session_id)
-        if found is not None and found.chat.conversation.left:  # moved to a chat; a request here is still answered here
+        if found is not None and found.chat.conversation.state is RunnerState.MOVED:
+            # It has moved to a chat; a request here is still answered here.
             self._cache.evict(session_id)
         elif found is not None:
             agent_spec = await self.application.agent_spec(structs.replace(found.request, model=model))

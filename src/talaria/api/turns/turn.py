@@ -34,7 +34,7 @@ from talaria.core.ids import SessionId, TurnId, new_id, new_session_id
 from talaria.core.messages import Message
 from talaria.core.senders import api_sender
 from talaria.runtime.inbox import make_arrival
-from talaria.runtime.runner import SessionRunner
+from talaria.runtime.runner import Admission, SessionRunner
 
 _MAX_EVENTS = 512
 
@@ -239,18 +239,23 @@ class ApiTurn:
         """Have the message stored in the transaction that begins its turn."""
         conversation = self._conversation = pooled.chat.conversation
         self._model = pooled.chat.model
-        conversation.wake(self._admit if self._request.session_id else self._create_session)
+        admit = self._admit if self._request.session_id else self._create_session
+        conversation.submit(Admission(admit, self._remember_item))
         self._session_pool.jobs.create_task(self._watch(conversation))
 
-    def _create_session(self, tx: Transaction) -> None:
+    def _create_session(self, tx: Transaction) -> int | None:
         session = tx.sessions.create(NewSession(source=SOURCE, id=self.session_id, owner=self._caller.owner))
         write_origin(tx, session.id, self._origin)
         if self._request.history:
             tx.messages.append(session.id, self._request.history)
         self._add_message(tx, session.id)
+        return None  # any turn of a new session is this one
 
-    def _admit(self, tx: Transaction) -> None:
-        self._item = self._add_message(tx, self.session_id)
+    def _admit(self, tx: Transaction) -> int | None:
+        return self._add_message(tx, self.session_id)
+
+    def _remember_item(self, item: int | None) -> None:
+        self._item = item
 
     def _add_message(self, tx: Transaction, session_id: SessionId) -> int | None:
         if self._request.begun is not None:

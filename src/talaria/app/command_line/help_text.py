@@ -18,7 +18,7 @@ _ENVIRONMENT = (
     ("NO_COLOR", "If set, disables colours"),
 )
 _FOOTER = """\
-Without a command it opens the chat, or answers what it reads from a pipe.
+Without a command, it opens the chat, or answers the text from a pipe.
 `talaria "What is new?"` asks one question.
 `talaria help COMMAND` explains a command.
 `talaria completion --help` explains completion with the Tab key."""

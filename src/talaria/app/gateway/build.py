@@ -77,8 +77,8 @@ def lock_account(folder: Path, name: str, secrets: Sequence[str], store: str, st
     if holder != own_digest:
         fcntl.flock(lock, fcntl.LOCK_UN)
         raise Refused(
-            f"{name}: the gateway of another profile, process {pid.strip()}, uses this account. An account answers"
-            " in one profile at a time: end that one, or give this profile an account of its own."
+            f"{name}: the gateway of another profile (process {pid.strip()}) already uses this account. Stop that"
+            " gateway, or use another account for this profile."
         )
 
 
@@ -126,24 +126,28 @@ log = logging.getLogger(__name__)
 
 
 _SURFACE = (
-    "You are in a chat on {platform}: keep answers short enough to read there, in simple Markdown; there is nobody at"
-    " a terminal."
+    "You are in a chat on {platform}. Keep answers short enough to read there, in simple Markdown. Nobody is at a"
+    " terminal."
 )
 
 
 _NO_NETWORK = (
-    "No chat network is set up: `talaria setup chat` asks for their tokens, `talaria config set` changes"
-    " platforms.NAME.enabled."
+    "No chat network is set up. Run `talaria setup chat` to enter a token, or turn a network on with `talaria config"
+    " set platforms.NAME.enabled true`."
 )
 
 
 async def serve_gateway(
-    application: TalariaApplication, stop: StopSignal, *, beside: bool, report: Callable[[str], None] = lambda _: None
+    application: TalariaApplication,
+    stop: StopSignal,
+    *,
+    as_worker: bool,
+    report: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve every configured network until ``stop``; raises `Refused` if that cannot start.
 
-    ``report`` shows the user at the terminal which networks are served and which have failed. ``beside`` allows other
-    gateway processes on the same store.
+    ``report`` shows the user at the terminal which networks are served and which have failed. ``as_worker`` allows
+    other gateway processes on the same store.
     """
     async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
         patience = application.settings.gateway.drain_seconds
@@ -155,13 +159,13 @@ async def serve_gateway(
             application.identity.version,
             lines,
             rooms,
-            beside=[*builder.watchers(lines), *_open_schedule_services(application, jobs, stack)],
+            services=[*builder.watchers(lines), *_open_schedule_services(application, jobs, stack)],
             lease=timedelta(seconds=application.settings.gateway.lease_seconds),
             patience=timedelta(seconds=patience),
         )
         gateway.missing = builder.missing
         gateway.models, gateway.mask = application.models.health, application.mask
-        first = await gateway.presence.claim(beside=beside)
+        first = await gateway.presence.claim(as_worker=as_worker)
         application.processes.attend(jobs, stack, always=True)
         stack.push_async_callback(rooms.close)
         health = StatusServer(gateway, application.store, jobs, application.mask)
@@ -169,7 +173,7 @@ async def serve_gateway(
         if application.settings.api.enabled:
             await _serve_api(application, gateway, jobs, stack)
         with _record_shutdown(application, gateway, stop):
-            log.info("the gateway serves %s", ", ".join(line.network.platform.name for line in lines))
+            log.info("the gateway is serving %s", ", ".join(line.network.platform.name for line in lines))
             await application.store.write(lambda tx: announce_restart(tx, application.identity.version))
             stack.callback(
                 jobs.create_task(follow_settings(application, partial(gateway.problems.__setitem__, "settings"))).cancel
@@ -214,8 +218,8 @@ async def _serve_api(
     except Refused as error:
         if not gateway.lines:
             raise
-        log.warning("the API is not served: %s", error)
-        gateway.problems["api"] = f"The API is not served: {error}"
+        log.warning("the API isn't served: %s", error)
+        gateway.problems["api"] = f"The API isn't served: {error}"
 
 
 def _open_schedule_services(
@@ -247,7 +251,7 @@ def _record_shutdown(application: TalariaApplication, gateway: GatewaySupervisor
                 log.log(logging.INFO if last.why else logging.WARNING, "%s", last.describe(gateway.started))
             stack.enter_context(running_mark(folder, begin))
         except OSError as error:
-            log.warning("that the gateway runs was not written: %s", error)
+            log.warning("couldn't record that the gateway is running: %s", error)
         try:
             yield
             why = stop.why or why
@@ -261,7 +265,7 @@ def _record_shutdown(application: TalariaApplication, gateway: GatewaySupervisor
             try:
                 write_report(folder, ending)
             except OSError as error:
-                log.warning("why the gateway ended was not written: %s", error)
+                log.warning("couldn't record why the gateway stopped: %s", error)
 
 
 class _Builder:
@@ -305,7 +309,7 @@ class _Builder:
                 self._lock_account(name)
                 opened.append(open_platform(self._build_account(name)))
             except TalariaError as error:
-                log.warning("%s is left out: %s", name, error)
+                log.warning("%s isn't served: %s", name, error)
                 self.missing.append(NetworkStatus(name=name, state="refused", error=str(error)))
         if not opened and not self._application.settings.api.enabled:
             raise Refused(" ".join(one.error for one in self.missing) or _NO_NETWORK)

@@ -94,7 +94,7 @@ class MediaModels:
 
 def _require_command(command: str, setting: str) -> str:
     if not command.strip():
-        raise Refused(f"No command is given: set {setting}.")
+        raise Refused(f"There is no command. Set {setting}.")
     return command
 
 

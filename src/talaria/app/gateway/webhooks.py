@@ -34,13 +34,11 @@ class ProfileWebhooks:
         """Return the message that an event would become on a route; raises `NotFound` or `Refused`."""
         route = self._routes.find(name)
         if route is None:
-            raise NotFound(
-                f"There is no route `{name}`: {self._settings.folder / f'{name}{SUFFIX}'} would be its file."
-            )
+            raise NotFound(f"There is no route `{name}`. Create {self._settings.folder / f'{name}{SUFFIX}'} to add it.")
         try:
             event = read_event({key.lower(): value for key, value in headers.items()}, body, route)
         except UnreadableBody as error:
-            raise Refused(f"A sender would be refused: {error}.") from error
+            raise Refused(f"The request would be rejected: {error}.") from error
         parsed = translate(route, event, body, platform=WEBHOOK, at=datetime.now(UTC), mark="…")
         if parsed.incoming is None:
             return WebhookTrial(why=parsed.why, missing=parsed.missing)
@@ -68,9 +66,9 @@ class ProfileWebhooks:
         required = {parsed.secret} if parsed.scheme != "none" else set()
         required |= {route.reply_secret} if parsed.deliver_to else set()
         missing_secrets = sorted(name for name in required if not self._secrets.get(name))
-        problem = f"The secret {' and '.join(missing_secrets)} is not set." if missing_secrets else ""
+        problem = f"The secret {' and '.join(missing_secrets)} isn't set." if missing_secrets else ""
         if parsed.scheme == "none" and not self._settings.is_on_loopback:
-            problem = f"Unsigned posts are taken on loopback only, not on {self._settings.host}."
+            problem = f"Unsigned requests are accepted only on loopback, not on {self._settings.host}."
         return structs.replace(
             state,
             title=parsed.title,

@@ -76,8 +76,8 @@ def make_signature(
 def explain_model(chosen: ChosenModel, kept: Preferences, request: OpenRequest) -> str:
     """Return a sentence that explains why this model was chosen."""
     if request.model:
-        return "It was asked for when this was opened."
-    return "It was chosen for this conversation." if kept.model else chosen.why
+        return "Chosen when this chat was opened."
+    return "Chosen for this conversation." if kept.model else chosen.why
 
 
 def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None, Preferences]:
@@ -95,5 +95,5 @@ def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None,
     if not found:
         raise NotFound("There is no such conversation. `talaria sessions list` lists all of them.")
     if request.resume and len(found) > 1:
-        raise Ambiguous(f"`{request.resume}` fits several conversations: name one by its id (`talaria sessions list`).")
+        raise Ambiguous(f"`{request.resume}` matches several conversations. Use an id from `talaria sessions list`.")
     return found[0], read_preferences(tx, found[0].id)

@@ -103,7 +103,7 @@ class BackgroundProcesses:
             if not await self._store.read(list_processes):
                 await self._start_event.wait()
         except StoreError as error:
-            log.warning("background processes are looked for all the same: %s", error)
+            log.warning("checking background processes despite an error: %s", error)
         await self._get_supervisor().serve()
 
     def _get_supervisor(self) -> "Supervisor":

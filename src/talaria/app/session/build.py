@@ -38,11 +38,12 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import Tool
 from talaria.contracts.turn_listener import TurnFollowUp, TurnResult
+from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
 from talaria.runtime.approvals import StoredApprover
 from talaria.runtime.completions import CompletionFollowUp
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import WORKSPACE, OpenRequest, OpenSession
 from talaria.runtime.questions import Questions
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_events import TurnEvents
@@ -59,6 +60,8 @@ from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions
     from talaria.app.application import TalariaApplication
+
+PROVIDER_NOTE = NamedValue("provider_note", str)  # what was said once, by provider
 
 
 async def open_session(
@@ -125,12 +128,11 @@ def _read_stored(tx: Transaction, request: OpenRequest) -> _StoredSession:
     session, preferences = find_session(tx, request)
     if session is None:
         return _StoredSession()
-    workspace = tx.state.get(f"workspace:{session.id}")
     return _StoredSession(
         session,
         preferences,
         list_ancestors(tx, session),
-        workspace.value if workspace else "",
+        WORKSPACE.get(tx, session.id) or "",
         read_prefix(tx, session.id),
     )
 
@@ -157,7 +159,7 @@ async def _choose_models(application: "TalariaApplication", settings: Settings) 
     chain, helpers = models.chain(chosen), models.auxiliary(chosen)
     notes = []
     if chosen.limits:
-        notes = await application.store.write(lambda tx: _note_once(tx, f"said:{chosen.provider}", chosen.limits))
+        notes = await application.store.write(lambda tx: _note_once(tx, chosen.provider, chosen.limits))
     return _SessionModels(
         chosen,
         ModelCalls(chain, heard=models.health.heard),
@@ -174,11 +176,11 @@ def _find_vision_model(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str]
     return next(((choice.provider, choice.model) for choice in vision_choices), None)
 
 
-def _note_once(tx: Transaction, key: str, sentence: str) -> list[str]:
-    """Return the sentence, but only the first time for this key in this store."""
-    if tx.state.get(key):
+def _note_once(tx: Transaction, provider: str, sentence: str) -> list[str]:
+    """Return the sentence, but only the first time for this provider in this store."""
+    if PROVIDER_NOTE.get(tx, provider) is not None:
         return []
-    tx.state.put(key, sentence)
+    PROVIDER_NOTE.write(tx, provider, sentence)
     return [sentence]
 
 
@@ -397,7 +399,7 @@ class _WorkspaceListener:
         self._workspace = workspace
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
-        tx.state.put(f"workspace:{ending.session_id}", self._workspace.snapshot())
+        WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
 
 
 async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnFollowUp]:
@@ -421,4 +423,6 @@ def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning if the settings require a sandbox and none is available."""
     missing = sandbox_available() if settings.sandbox.enabled is True else None
-    return [f"Commands can't run: sandbox.enabled is on, and there is no sandbox here: {missing}"] if missing else []
+    return (
+        [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
+    )

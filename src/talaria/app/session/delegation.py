@@ -44,11 +44,11 @@ _MICRODOLLARS = 1_000_000
 _FORBIDDEN_TOOLS = {Clarify.name}
 _OPT_IN_TOOLS = {SendMessage.name, SendFile.name}
 _SURFACE = (
-    "You work on one task for another agent, who reads nothing but your last message. Nobody can answer questions:"
-    " decide what is left open, and say what you decided."
+    "You work on one task for another agent, which reads only your last message. Nobody can answer questions: decide"
+    " open points yourself, and say what you decided."
 )
-_NO_BACKGROUND = "Nothing can be told later here: say it in the conversation itself."
-_FOREGROUND_NOTE = "(Nothing can be told later here: this was waited for instead of going on in the background.)"
+_NO_BACKGROUND = "Background tasks can't report here. Ask in the conversation itself."
+_FOREGROUND_NOTE = "(Background tasks can't report here, so this ran in the foreground.)"
 
 
 async def delegate(
@@ -90,7 +90,7 @@ async def run_in_background(parent: LazyDelegator, text: str) -> str:
 def _queue_in_background(tx: Transaction, wanted: Delegation, most: int) -> str:
     active = list_background(tx, wanted.session_id)
     if len(active) >= most:
-        raise Refused(f"{len(active)} things go on in the background here already; `/background` lists them.")
+        raise Refused(f"{len(active)} background tasks are already running here. `/background` lists them.")
     return queue_in_background(tx, wanted)
 
 
@@ -100,7 +100,7 @@ async def _begin(
     store, settings = parent.application.store, parent.application.settings
     children = tuple([ChildTask(await _check_task(parent, task)) for task in tasks])
     if len(tasks) > settings.delegation.tasks:
-        raise ToolFailed(f"At most {settings.delegation.tasks} tasks can be handed on at once; these are {len(tasks)}.")
+        raise ToolFailed(f"At most {settings.delegation.tasks} tasks can be delegated at once, not {len(tasks)}.")
     wanted = _make_delegation(parent, children, call.context, key)
     can_wake = parent.application.background_role.present and call.context.async_delivery
     if not background or not can_wake:
@@ -112,23 +112,23 @@ def _begin_in_background(tx: Transaction, wanted: Delegation, most: int) -> Dele
     active = list_background(tx, wanted.session_id)
     if len(active) >= most and read_delegation(tx, wanted.key) is None:
         names = ", ".join(one.handle for one in active)
-        raise ToolFailed(f"Enough is running in the background already: {names}. Wait until you are notified of one.")
+        raise ToolFailed(f"Too many background tasks are running: {names}. Wait until one reports.")
     return start_in_background(tx, wanted)
 
 
 async def _check_task(parent: LazyDelegator, task: DelegatedTask) -> DelegatedTask:
     """Return a task with the tools it may use, or raise `ToolFailed` if it is invalid."""
     if task.schema is not None and (trouble := find_schema_problem(task.schema)):
-        raise ToolFailed(f"The output_schema cannot be used: {trouble}.")
+        raise ToolFailed(f"The output_schema can't be used: {trouble}.")
     if missing := [name for name in task.tools if name not in parent.tools]:
-        raise ToolFailed(f"You have no tool {missing[0]} to give. There are: {', '.join(parent.tools)}.")
+        raise ToolFailed(f"You have no tool {missing[0]} to pass on. Available: {', '.join(parent.tools)}.")
     if task.model:
         if parent.viewer.owner:
-            raise ToolFailed("The model of a task cannot be chosen here: leave it out.")
+            raise ToolFailed("You can't choose a task's model here. Leave it out.")
         try:
             chosen = await parent.application.models.find(task.model)
         except TalariaError as error:
-            raise ToolFailed(f"That model cannot be used: {error}") from error
+            raise ToolFailed(f"That model can't be used: {error}") from error
         task = structs.replace(task, model=f"{chosen.provider}:{chosen.model}")
     return structs.replace(
         task, tools=tuple(name for name in task.tools if name not in _FORBIDDEN_TOOLS) or _default_tools(parent)

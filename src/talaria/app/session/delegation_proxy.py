@@ -14,7 +14,7 @@ from talaria.contracts.tool import Call
 from talaria.contracts.turn_listener import TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
-from talaria.runtime.open_session import BACKGROUND_PREFIX, CALL_PREFIX, OpenRequest
+from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.questions import Questions
 from talaria.runtime.turn_events import TurnSubscriber
 
@@ -84,7 +84,7 @@ class CloseDelegatedCalls:
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
         """End the delegated calls in the transaction that ends the turn."""
-        if tx.state.with_prefix(f"{CALL_PREFIX}{ending.session_id}:"):
+        if tx.delegated_tasks.of_session(ending.session_id, background=False):
             from talaria.runtime.delegation.task_store import end_delegated_calls  # noqa: PLC0415 (loaded when a task was delegated)
 
             self._interrupted = end_delegated_calls(tx, ending.session_id)
@@ -113,7 +113,7 @@ def supervise_background(
 
 async def _is_needed(application: "TalariaApplication") -> bool:
     try:
-        return bool(await application.store.read(lambda tx: tx.state.with_prefix(BACKGROUND_PREFIX)))
+        return bool(await application.store.read(lambda tx: tx.delegated_tasks.in_background()))
     except StoreError as error:
         log.warning("background work is paused until the store is back: %s", error)
         return False

@@ -75,7 +75,7 @@ class VerificationRunner:
             action = ProposedAction("command", command)
             verdict, reason = await self._environment.approver.decide(Terminal.name, Effect.IRREVERSIBLE, action)
             if verdict == "deny":
-                return Evidence(None, f"It was not allowed to run: {reason}")
+                return Evidence(None, f"It wasn't allowed to run: {reason}")
         heard = bytearray()
 
         def hear(piece: bytes) -> None:
@@ -86,7 +86,7 @@ class VerificationRunner:
             sandbox = await asyncio.to_thread(build_sandbox, self._tool_context)
             child = await self._start(command, sandbox, hear)
         except (OSError, ValueError, ToolFailed) as error:
-            return Evidence(None, f"It could not be started: {error}")
+            return Evidence(None, f"It couldn't be started: {error}")
         code, note = await self._wait_for_exit(child)
         printed = self._environment.mask(readable(bytes(heard)))
         limits = "".join(f"\n[{one}]" for one in sandbox.remarks(printed, code)) if sandbox else ""

@@ -12,7 +12,7 @@ from talaria.settings.secrets import Secrets
 from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.mcp.settings import McpServer
 
-_MISSING_NOTICE = "The MCP server {name} is not used in this conversation: {problem}."
+_MISSING_NOTICE = "The MCP server {name} isn't available in this conversation: {problem}."
 
 
 async def connect_servers(

@@ -7,9 +7,9 @@ from talaria.core.errors import NotFound
 from talaria.settings.atomic_files import read_file
 
 BUILT_IN: Mapping[str, str] = {
-    "concise": "Answer as briefly as the matter allows: no preamble, no repetition, no summary at the end.",
-    "teacher": "Explain so that it is learned: first the idea, then one small example, at the end a question to try.",
-    "reviewer": "Look for what is wrong before what is right. Say what fails, where, how you know, and how to mend it.",
+    "concise": "Answer as briefly as possible: no preamble, no repetition, no summary at the end.",
+    "teacher": "Teach: explain the idea first, then give one small example, and end with a question to try.",
+    "reviewer": "Look for problems first. Say what fails, where, how you know, and how to fix it.",
     "pirate": "Speak like an old sea captain, but keep every fact, number, path and piece of code exact.",
 }
 
@@ -23,7 +23,7 @@ def read_personality(folder: Path, name: str) -> str:
     if own is not None:
         return own.decode(errors="replace").strip()
     if name not in BUILT_IN:
-        raise NotFound(f"There is no personality `{name}`: {', '.join(sorted(personalities(folder)))}.")
+        raise NotFound(f"There is no personality `{name}`. Available: {', '.join(sorted(personalities(folder)))}.")
     return BUILT_IN[name]
 
 

@@ -30,7 +30,7 @@ from talaria.tools.memory.tool import snapshot
 from talaria.tools.skills.registry import index
 from talaria.tools.skills.tool import Skills
 
-_LEFT_OUT = "(its description was left out: it tries to give orders)"
+_LEFT_OUT = "(description omitted: it contains instructions)"
 _SOULS = FileCache(str.strip)
 
 
@@ -92,10 +92,10 @@ def _list_skills(tool_context: ToolContext) -> str:
 def _read_soul(profile: Profile) -> str:
     """Return the agent's identity from ``SOUL.md`` of the profile; empty if there is none.
 
-    Raises `ProfileUnusable` if the file cannot be read.
+    Raises `ProfileUnusable` if the file can't be read.
     """
     path = f"{profile.folder}/SOUL.md"
     try:
         return _SOULS.get(path) or ""
     except OSError as error:
-        raise ProfileUnusable(Path(path), "cannot be read", error) from error
+        raise ProfileUnusable(Path(path), "can't be read", error) from error

@@ -29,7 +29,7 @@ def fill_secrets(text: str, secrets: Secrets) -> str:
     def value(found: re.Match[str]) -> str:
         known = secrets.get(found[1])
         if known is None:
-            raise NotFound(f"the secret {found[1]} is not set")
+            raise NotFound(f"the secret {found[1]} isn't set")
         return known
 
     return _REFERENCE.sub(value, text)

@@ -36,7 +36,7 @@ class LocalShell:
                 heard=output.add,
             )
         except (OSError, ValueError) as error:
-            raise Refused(f"`{line}` could not be started in {workspace.folder}: {error}.") from error
+            raise Refused(f"`{line}` couldn't be started in {workspace.folder}: {error}.") from error
         self._running[child] = workspace
         try:
             code = await _wait_for_exit(child, seconds)

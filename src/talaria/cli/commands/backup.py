@@ -10,6 +10,7 @@ from talaria.cli.services import Services
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.errors import Refused
+from talaria.core.formatting import pluralize
 from talaria.settings.atomic_files import make_folder, read_file
 
 PROFILE_FILES = ("BOOT.md", "SOUL.md")
@@ -86,4 +87,5 @@ def new_backup_file(services: Services, name: str) -> Path:
 
 def describe_rows(manifest: BackupManifest) -> str:
     """Return a summary of the content of a backup."""
-    return f"{manifest.rows.get('sessions', 0)} sessions with {manifest.rows.get('messages', 0)} messages"
+    sessions = pluralize(manifest.rows.get("sessions", 0), "session")
+    return f"{sessions} with {pluralize(manifest.rows.get('messages', 0), 'message')}"

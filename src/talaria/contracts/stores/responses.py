@@ -66,6 +66,12 @@ class Responses(Protocol):
     def store_answer(self, key: str, fingerprint: str, answer: str, life: timedelta) -> None:
         """Store the answer for repetitions, unless the key was reserved for another request meanwhile."""
 
+    def conversation_session(self, name: str) -> SessionId | None:
+        """Return the session with a conversation name."""
+
+    def name_conversation(self, name: str, session_id: SessionId, *, former: SessionId | None) -> bool:
+        """Give a session a name; ``False`` if the name is not that of ``former``, or not free, any more."""
+
 
 class ApiRuns(Protocol):
     """Durable runs."""

@@ -36,6 +36,9 @@ class SessionValues(Protocol):
     def of_session(self, session_id: SessionId, name: str) -> list[tuple[str, ValueRow]]:
         """Return the values of a session under a name with their items, ordered by item."""
 
+    def with_item(self, name: str, item: str) -> list[tuple[SessionId, ValueRow]]:
+        """Return the values of all sessions under a name and an item, ordered by session."""
+
     def of_all(self, name: str) -> list[tuple[SessionId, str, ValueRow]]:
         """Return the values of all sessions under a name, ordered by item and session."""
 

@@ -4,10 +4,11 @@ import hashlib
 from collections.abc import Iterable
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.values import NamedValue
 from talaria.core.ids import WorkerId
 from talaria.runtime.workers import is_alive, read_workers
 
-_ASSIGNED = "keeper:"
+CHAT_WORKER = NamedValue("chat_worker", str)  # by session key
 
 
 def assign_worker(tx: Transaction, key: str, platform: str, worker: WorkerId) -> WorkerId:
@@ -15,39 +16,40 @@ def assign_worker(tx: Transaction, key: str, platform: str, worker: WorkerId) ->
 
     ``worker`` is the caller, which counts as alive and as serving the network.
     """
-    entry = tx.state.get(_ASSIGNED + key)
-    if entry is not None:
-        assigned = WorkerId(entry.value)
-        if assigned == worker or is_alive(tx, assigned):
-            return assigned
+    assigned = _get_worker(tx, key)
+    if assigned is not None and (assigned == worker or is_alive(tx, assigned)):
+        return assigned
     serving = [one.worker for one in read_workers(tx) if platform in {network.name for network in one.networks}]
     chosen = _pick_worker(key, {worker, *serving})
-    tx.state.put(_ASSIGNED + key, chosen)
+    CHAT_WORKER.write(tx, key, chosen)
     return chosen
 
 
 def claim_chat(tx: Transaction, key: str, worker: WorkerId) -> bool:
     """Assign a chat to a worker; ``False`` if another worker that is alive owns it."""
-    entry = tx.state.get(_ASSIGNED + key)
-    if entry is not None and entry.value != worker:
-        if is_alive(tx, WorkerId(entry.value)):
-            return False
-        entry = None
-    if entry is None:
-        tx.state.put(_ASSIGNED + key, worker)
+    assigned = _get_worker(tx, key)
+    if assigned == worker:
+        return True
+    if assigned is not None and is_alive(tx, assigned):
+        return False
+    CHAT_WORKER.write(tx, key, worker)
     return True
 
 
 def can_claim_chat(tx: Transaction, key: str, worker: WorkerId) -> bool:
     """Return whether `claim_chat` would succeed, without changing anything."""
-    entry = tx.state.get(_ASSIGNED + key)
-    return entry is None or entry.value == worker or not is_alive(tx, WorkerId(entry.value))
+    assigned = _get_worker(tx, key)
+    return assigned is None or assigned == worker or not is_alive(tx, assigned)
 
 
 def is_assigned(tx: Transaction, key: str, worker: WorkerId) -> bool:
     """Return whether a worker owns a chat."""
-    entry = tx.state.get(_ASSIGNED + key)
-    return entry is not None and entry.value == worker
+    return _get_worker(tx, key) == worker
+
+
+def _get_worker(tx: Transaction, key: str) -> WorkerId | None:
+    assigned = CHAT_WORKER.get(tx, key)
+    return WorkerId(assigned) if assigned is not None else None
 
 
 def _pick_worker(key: str, workers: Iterable[WorkerId]) -> WorkerId:

@@ -11,7 +11,7 @@ from msgspec import Struct, field, structs
 
 from talaria.access.policy import Access
 from talaria.commands.application import Application
-from talaria.commands.command import Author, Command, CommandContext, Display, GatewayControl
+from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl
 from talaria.commands.dispatch import run_command
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort
@@ -54,7 +54,6 @@ IMMEDIATE_COMMANDS = frozenset({"/stop", "/status", "/queue", "/steer", "/approv
 log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Display).decode
 
 
 # Id of the sender whose command runs in this task; its questions are for them.
@@ -273,10 +272,9 @@ class Chat:
     def change_display(self, display: Display) -> None:
         """Change what is shown in this chat from now on, and store the choice."""
         self._chosen_display = display
-        key, value = self._display_key, _encode(display).decode()
 
         async def store_display() -> None:
-            await self.active_session.store.write(lambda tx: tx.state.put(key, value))
+            await self.active_session.store.write(lambda tx: DISPLAY.write(tx, self.key, display))
 
         self._jobs.create_task(store_display())
 
@@ -329,13 +327,8 @@ class Chat:
             if item.reference == message_id:
                 self.asking.mark(item.key, emoji, by, owner=owner)
 
-    @property
-    def _display_key(self) -> str:
-        return f"display:{self.key}"
-
     def _read_display(self, tx: Transaction) -> Display | None:
-        entry = tx.state.get(self._display_key)
-        return _decode(entry.value) if entry else None
+        return DISPLAY.get(tx, self.key)
 
     def _add_footer(self, tx: Transaction, ending: TurnResult, text: str) -> str:
         """Return a reply with the footer below it, if that is switched on."""

@@ -18,7 +18,7 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.chats.assignment import can_claim_chat, claim_chat, is_assigned
 from talaria.gateway.chats.chat import AgentVersion, Chat
-from talaria.goals.goal_store import index_existing_goals, resumable_goals
+from talaria.goals.goal_store import resumable_goals
 from talaria.runtime.agent_cache import AgentCache, AgentSpec
 from talaria.runtime.inbox import PENDING_SESSIONS, list_pending_sessions
 from talaria.sessions.preferences import SessionVersion, read_session_version
@@ -60,7 +60,6 @@ class ChatRegistry:
         self._opening_gate = asyncio.Semaphore(_MAX_OPENING)
         self._retries: dict[SessionId, tuple[int, float]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._goals_indexed = False
         self.closed = False
 
     def __len__(self) -> int:
@@ -167,9 +166,6 @@ class ChatRegistry:
 
         Pending work is an interrupted turn, a message in the inbox, or a goal that no process follows.
         """
-        if not self._goals_indexed:
-            await self._store.write(index_existing_goals)
-            self._goals_indexed = True
         resumable, may_wait = await self._store.read(lambda tx: (self._list_resumable_goals(tx), _has_pending_work(tx)))
         goals = [session_id for session_id, key, _ in resumable if not self._is_followed(key, session_id)]
         if not goals and not may_wait:

@@ -18,12 +18,11 @@ from talaria.core.aio import shield_until_done
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, Unreachable
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.outbound.message_writer import (
+    POSTED_MESSAGES,
     DeliveryContext,
     MessageWriter,
     PostedMessages,
     RateLimited,
-    delete_posted,
-    read_posted,
 )
 from talaria.gateway.outbound.rate_limit import DeliveryPolicy, Throttle
 from talaria.runtime.outbox import outbox_topic
@@ -173,7 +172,7 @@ class Delivery:
 
         def work(tx: Transaction) -> list[tuple[OutboxItem, PostedMessages | None]]:
             items = tx.outbox.claim(self._platform.name, self._policy.claim, free)
-            return [(item, read_posted(tx, item.key)) for item in items]
+            return [(item, POSTED_MESSAGES.get(tx, item.session_id, item.key)) for item in items]
 
         try:
             claimed = await shield_until_done(self._store.write(work), undo=self._unclaim)
@@ -248,7 +247,7 @@ class Delivery:
     def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, *, repeated: bool) -> bool:
         """Record that an item was sent, and return whether others are left; later ones notify by themselves."""
         if tx.outbox.sent(item.id, reference):
-            delete_posted(tx, item.key)
+            POSTED_MESSAGES.delete(tx, item.session_id, item.key)
         if repeated:
             tx.events.append(f"delivery:{self._platform.name}", [("repeated", item.key)])
         return self._has_undelivered(tx)

@@ -17,7 +17,7 @@ from talaria.core.aio import run_with
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, WorkerId
-from talaria.gateway.outbound.message_writer import BLANK_TEXT, PostedMessages, read_posted, write_posted
+from talaria.gateway.outbound.message_writer import BLANK_TEXT, POSTED_MESSAGES, PostedMessages
 from talaria.gateway.outbound.preview_text import PreviewText
 from talaria.gateway.outbound.rate_limit import PREVIEW, TYPING, Throttle, call_with_timeout
 from talaria.gateway.outbound.splitting import GrowingText
@@ -139,7 +139,7 @@ class Preview:
 
     async def _resume(self) -> None:
         """Resume the preview that an earlier worker has started for this turn."""
-        found = await self._options.store.read(lambda tx: read_posted(tx, self._turn_id))
+        found = await self._options.store.read(lambda tx: POSTED_MESSAGES.get(tx, self._session_id, self._turn_id))
         if found is None:
             return
         if found.address != self._route.address:  # shown in the chat where the session was before
@@ -308,7 +308,7 @@ class Preview:
         ]
         if earlier:
             return False
-        write_posted(tx, self._turn_id, self._posted)
+        POSTED_MESSAGES.write(tx, self._session_id, self._posted, self._turn_id)
         return True
 
     def _is_running(self, tx: Transaction) -> bool:
@@ -325,7 +325,7 @@ class Preview:
         return self._broken
 
     def _is_owned(self, tx: Transaction) -> bool:
-        found = read_posted(tx, self._turn_id)
+        found = POSTED_MESSAGES.get(tx, self._session_id, self._turn_id)
         ours = found is not None and found.live == self._options.worker and found.address == self._route.address
         return ours and self._is_current(tx)
 
@@ -343,7 +343,7 @@ class Preview:
         def work(tx: Transaction) -> None:
             # A missing or foreign record belongs to a reply that is being delivered without waiting for this preview.
             if self._is_owned(tx):
-                write_posted(tx, self._turn_id, posted)
+                POSTED_MESSAGES.write(tx, self._session_id, posted, self._turn_id)
 
         await self._options.store.write(work)
 

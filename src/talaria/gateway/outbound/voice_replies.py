@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.platform import Content, Platform
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.key_value import KeyValueEntry
 from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.contracts.voice import Recording, Speaker
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreError, TalariaError
@@ -25,7 +24,6 @@ from talaria.runtime.leases import release_lease, take
 from talaria.runtime.outbox import queue_notice
 from talaria.settings.live import LiveSettings
 
-_PREFIX = "speak:"
 _MAX_AGE = timedelta(minutes=15)
 _POLL_INTERVAL = timedelta(seconds=1)
 _MAX_CHARACTERS = 4_000  # characters; about five minutes of speech, and accepted by providers in one request
@@ -46,8 +44,7 @@ class PendingVoiceReply(Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(PendingVoiceReply).decode
+VOICE_REPLY = SessionValue("voice_reply", PendingVoiceReply)  # by turn
 
 
 class VoiceReplies:
@@ -90,21 +87,21 @@ class VoiceReplies:
                 text=text,
                 at=self._clock.now(),
             )
-            tx.state.put(f"{_PREFIX}{ending.turn_id}", _encode(pending).decode())
-            self._queued_at[f"{_PREFIX}{ending.turn_id}"] = pending.at
+            VOICE_REPLY.write(tx, ending.session_id, pending, ending.turn_id)
+            self._queued_at[ending.turn_id] = pending.at
 
     async def follow_up(self) -> None:
         """Speak the pending replies; failures are only logged, as the written reply has been sent."""
         if not self._is_due():
             return
-        for entry in await self._store.read(lambda tx: tx.state.with_prefix(_PREFIX)):
-            if entry.key not in self._speaking:
-                self._speaking.add(entry.key)
+        for _, turn_id, pending in await self._store.read(VOICE_REPLY.of_all):
+            if turn_id not in self._speaking:
+                self._speaking.add(turn_id)
                 try:
-                    await self._process(entry)
+                    await self._process(pending)
                 finally:
-                    self._speaking.discard(entry.key)
-                    self._queued_at.pop(entry.key, None)
+                    self._speaking.discard(turn_id)
+                    self._queued_at.pop(turn_id, None)
 
     def _is_due(self) -> bool:
         """Return whether to check the store: replies of this process are pending, or the interval has passed."""
@@ -119,18 +116,17 @@ class VoiceReplies:
         self._polled_at = now
         return True
 
-    async def _process(self, entry: KeyValueEntry) -> None:
+    async def _process(self, pending: PendingVoiceReply) -> None:
         """Speak one reply, unless another worker does, and remove it from the store even if speaking fails."""
         seconds = self._settings.current.voice.seconds
         claim = timedelta(seconds=2 * seconds + 10)
-        lease = await self._store.write(lambda tx: take(tx, entry.key, claim))
+        lease = await self._store.write(lambda tx: take(tx, f"speak:{pending.turn_id}", claim))
         if lease is None:
             return
         try:
-            pending = _decode(entry.value)
             fresh = self._clock.now() - pending.at < _MAX_AGE
             file = await self._record_speech(pending, seconds) if fresh else None
-            await self._store.write(lambda tx: _queue_recording(tx, entry.key, pending, file))
+            await self._store.write(lambda tx: _queue_recording(tx, pending, file))
         finally:
             await asyncio.shield(release_lease(self._store, lease))
 
@@ -155,8 +151,8 @@ class VoiceReplies:
             return None
 
 
-def _queue_recording(tx: Transaction, key: str, pending: PendingVoiceReply, file: File | None) -> None:
-    if tx.state.delete(key) and file is not None:
+def _queue_recording(tx: Transaction, pending: PendingVoiceReply, file: File | None) -> None:
+    if VOICE_REPLY.delete(tx, pending.session_id, pending.turn_id) and file is not None:
         content = Content(files=(file,))
         queue_notice(tx, pending.session_id, pending.address, content, f"{pending.turn_id}:voice")
 

@@ -49,7 +49,7 @@ def to_platform_error(error: HTTPException) -> PlatformError:
 
 
 def to_close_error(error: ConnectionClosed) -> PlatformError:
-    """Return our error for a connection that Discord closed for good."""
+    """Return our error for a connection that Discord closed permanently."""
     if error.code in _FATAL:
         return BadCredentials(_FATAL[error.code])
     return Unreachable(f"Discord closed the connection ({error.code})")

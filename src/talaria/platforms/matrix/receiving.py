@@ -110,7 +110,7 @@ class Receiver:
         return events
 
     async def _mark_read(self, batch: SyncBatch) -> None:
-        """Send a read receipt; a failed one is made up for with the next batch."""
+        """Send a read receipt; a failed one is sent again with the next batch."""
         if not self._settings.read_marks:
             return
         self._unread_marks |= {

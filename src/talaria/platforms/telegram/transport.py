@@ -1,6 +1,6 @@
 """HTTP transport for the Bot API whose calls can be cancelled at any moment without leaking a connection.
 
-httpcore loses a connection for good when its request is cancelled while it connects or begins to send. So no
+httpcore loses a connection permanently when its request is cancelled while it connects or begins to send. So no
 cancellation reaches it: every request runs in a task of its own, with time-outs inside. A request whose caller is gone
 is given up before it is sent, if it has not been sent yet.
 """
@@ -35,8 +35,8 @@ class TransportTimeouts:
 class Transport(BaseRequest):
     """Requests over at most ``connections`` connections, each request in a task of its own.
 
-    With ``closes`` a cancelled call closes all connections (for long polls, which would go on at the server); otherwise
-    the answer is read and dropped. After several pool time-outs in a row the connection pool is replaced.
+    With ``closes`` a cancelled call closes all connections (for long polls, which would continue at the server);
+    otherwise the answer is read and dropped. After several pool time-outs in a row the connection pool is replaced.
     """
 
     def __init__(self, connections: int, timeouts: TransportTimeouts, *, closes: bool = False) -> None:

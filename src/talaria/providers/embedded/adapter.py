@@ -77,7 +77,7 @@ class EmbeddedProvider:
     def _load(self) -> "Runtime":
         weights = find_weights()
         if weights is None or not is_installed():
-            raise ModelUnknown(f"The embedded model is not installed. Run {INSTALL}.")
+            raise ModelUnknown(f"The built-in model isn't installed. Run {INSTALL}.")
         check_weights(weights, self._checked)
         from talaria.providers.embedded.runtime import Runtime  # noqa: PLC0415 (loaded when the model is used: needs xllamacpp)
 

@@ -21,7 +21,7 @@ class Runtime:
             self._server = xllamacpp.Server(_parameters(weights))
         except RuntimeError as error:
             raise ModelUnknown(
-                f"The embedded model can't be loaded ({error}). Running {INSTALL} may repair it."
+                f"The built-in model can't be loaded ({error}). Running {INSTALL} may repair it."
             ) from error
 
     def ask(self, body: bytes, hear: Callable[[bytes], bool]) -> None:
@@ -29,7 +29,7 @@ class Runtime:
         try:
             self._server.handle_chat_completions(body, hear)
         except ValueError as error:
-            raise ModelRefused(f"the embedded model can't handle this request: {error}") from error
+            raise ModelRefused(f"the built-in model can't handle this request: {error}") from error
 
 
 def _parameters(weights: Path) -> xllamacpp.CommonParams:

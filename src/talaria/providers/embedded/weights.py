@@ -65,7 +65,7 @@ def check_weights(weights: Path, checked: Path) -> None:
     with weights.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != _SHA256:
-        raise ModelUnknown(f"The weights of the embedded model at {weights} are damaged. Run {INSTALL} to repair them.")
+        raise ModelUnknown(f"The weights of the built-in model at {weights} are damaged. Run {INSTALL} to repair them.")
     if checked.parent.is_dir():
         checked.write_text(state, encoding="utf-8")
 

@@ -12,6 +12,7 @@ from talaria.agent.tool_dispatch import STOPPED
 from talaria.contracts.background_processes import end_processes
 from talaria.contracts.delegation import ChildState, ChildTask, DelegatedTask
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.background_work import DelegatedTaskRow
 from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter
 from talaria.contracts.tool import Call
 from talaria.core.errors import NotFound
@@ -19,11 +20,12 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Message, Text, ToolResult, Usage
 from talaria.core.session_context import SessionContext
 from talaria.runtime.inbox import make_arrival
-from talaria.runtime.open_session import BACKGROUND_PREFIX, CALL_PREFIX
+from talaria.runtime.open_session import WORKSPACE
 from talaria.sessions.preferences import read_preferences, write_preferences
 from talaria.sessions.transcript_export import PROGRAM
 
 SOURCE = "delegate"
+_BACKGROUND = "background:"
 
 
 DELEGATIONS = "delegations"  # topic notified when a background delegation is started or stopped
@@ -81,7 +83,7 @@ def call_key(call: Call, tasks: Sequence[DelegatedTask]) -> str:
     """
     words = repr((call.id, tasks)).encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(words).hexdigest()[:16]
-    return f"{CALL_PREFIX}{call.session_id}:{call.context.turn_id}:{digest}"
+    return f"delegation:{call.session_id}:{call.context.turn_id}:{digest}"
 
 
 def handle_of(key: str) -> str:
@@ -91,8 +93,8 @@ def handle_of(key: str) -> str:
 
 def read_delegation(tx: Transaction, key: str) -> Delegation | None:
     """Return the delegation stored under a key, with its progress so far."""
-    entry = tx.state.get(key)
-    return _decode(entry.value) if entry else None
+    row = tx.delegated_tasks.get(key)
+    return _decode(row.body) if row else None
 
 
 def save_delegation(tx: Transaction, requested: Delegation) -> Delegation:
@@ -126,8 +128,9 @@ def queue_in_background(tx: Transaction, requested: Delegation) -> str:
 
 def list_background(tx: Transaction, session_id: SessionId | None = None) -> list[Delegation]:
     """Return the background delegations of a session, or of all sessions, oldest first."""
-    prefix = _background_key(session_id, "") if session_id else BACKGROUND_PREFIX
-    return sorted((_decode(entry.value) for entry in tx.state.with_prefix(prefix)), key=lambda one: one.began)
+    tasks = tx.delegated_tasks
+    rows = tasks.of_session(session_id, background=True) if session_id else tasks.in_background()
+    return sorted((_decode(row.body) for row in rows), key=lambda one: one.began)
 
 
 def ask_to_stop(tx: Transaction, session_id: SessionId, handle: str) -> Delegation:
@@ -155,8 +158,8 @@ def ask_to_stop_all(tx: Transaction, session_id: SessionId) -> int:
 
 def remove_delegation(tx: Transaction, delegation: Delegation) -> list[SessionId]:
     """Delete a delegation, end its open child sessions and return their ids."""
-    tx.state.delete(delegation.key)
-    if delegation.handle and delegation.key.startswith(CALL_PREFIX):  # it continues in the background
+    tx.delegated_tasks.delete(delegation.key)
+    if delegation.handle and not _is_background(delegation):  # it continues in the background
         return []
     open_children = [
         one.session_id for one in delegation.children if one.session_id is not None and one.state == "open"
@@ -217,7 +220,7 @@ def end_child(tx: Transaction, session_id: SessionId) -> list[SessionId]:
 
 def end_delegated_calls(tx: Transaction, session_id: SessionId) -> list[SessionId]:
     """End the delegated calls of a session, and return the interrupted child sessions."""
-    found = [_decode(entry.value) for entry in tx.state.with_prefix(f"{CALL_PREFIX}{session_id}:")]
+    found = [_decode(row.body) for row in tx.delegated_tasks.of_session(session_id, background=False)]
     return [ended for one in found for ended in remove_delegation(tx, one)]
 
 
@@ -261,7 +264,7 @@ def _create_session(tx: Transaction, known: Delegation) -> SessionId:
     )
     write_preferences(tx, created.id, read_preferences(tx, parent.id))
     if known.workspace:
-        tx.state.put(f"workspace:{created.id}", known.workspace)
+        WORKSPACE.write(tx, created.id, known.workspace)
     return created.id
 
 
@@ -279,11 +282,21 @@ def _replace_child(known: Delegation, number: int, child: ChildTask) -> Delegati
 
 
 def _save(tx: Transaction, delegation: Delegation) -> None:
-    tx.state.put(delegation.key, _encode(delegation).decode())
+    row = DelegatedTaskRow(
+        key=delegation.key,
+        session_id=delegation.session_id,
+        background=_is_background(delegation),
+        body=_encode(delegation).decode(),
+    )
+    tx.delegated_tasks.put(row)
+
+
+def _is_background(delegation: Delegation) -> bool:
+    return delegation.key.startswith(_BACKGROUND)
 
 
 def _background_key(session_id: SessionId, handle: str) -> str:
-    return f"{BACKGROUND_PREFIX}{session_id}:{handle}"
+    return f"{_BACKGROUND}{session_id}:{handle}"
 
 
 def end_background(tx: Transaction, session_id: SessionId) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.values import SessionValue
 from talaria.core.addresses import ReplyRoute
 from talaria.core.ids import SessionId, TurnId, new_id
 from talaria.runtime.open_session import OpenSession
@@ -15,7 +15,6 @@ from talaria.runtime.rebind import redirect_reply
 
 LIVE = "live"  # topic notified when a running turn gets or loses a watcher, or gets a control message
 WATCH_LEASE = timedelta(seconds=20)
-_WATCH_PREFIX, _MESSAGE_PREFIX = "live:watch:", "live:word:"
 
 
 class StopTurn(Struct, frozen=True, tag="stop"):
@@ -51,9 +50,8 @@ class ControlMessage(Struct, frozen=True):
     word: ControlCommand
 
 
-_encode = msgspec.json.Encoder().encode
-_decode_watch = msgspec.json.Decoder(datetime).decode
-_decode_message = msgspec.json.Decoder(ControlMessage).decode
+LIVE_WATCH = SessionValue("live_watch", datetime)  # until when, by watcher
+CONTROL_MESSAGE = SessionValue("control_message", ControlMessage)  # by id
 
 
 def live_stream(session_id: SessionId) -> str:
@@ -63,13 +61,12 @@ def live_stream(session_id: SessionId) -> str:
 
 def renew_watch(tx: Transaction, session_id: SessionId, watcher: str) -> bool:
     """Register or renew a watcher for ``WATCH_LEASE``; return whether it was registered before."""
-    until = _encode(datetime.now(UTC) + WATCH_LEASE).decode()
-    return tx.state.put(_watch_key(session_id, watcher), until) > 1
+    return LIVE_WATCH.write(tx, session_id, datetime.now(UTC) + WATCH_LEASE, watcher) > 1
 
 
 def end_watch(tx: Transaction, session_id: SessionId, watcher: str) -> None:
     """Remove a watcher; with the last one, drop the session's stream."""
-    tx.state.delete(_watch_key(session_id, watcher))
+    LIVE_WATCH.delete(tx, session_id, watcher)
     if not list_watchers(tx).get(session_id):
         tx.events.drop(live_stream(session_id))
 
@@ -78,10 +75,9 @@ def list_watchers(tx: Transaction, *, lapsed: bool = False) -> Mapping[SessionId
     """Return the watchers by session; with ``lapsed``, those whose registration has expired."""
     now = datetime.now(UTC)
     found: dict[SessionId, set[str]] = {}
-    for entry in tx.state.with_prefix(_WATCH_PREFIX):
-        watcher, _, session_id = entry.key.removeprefix(_WATCH_PREFIX).partition(":")
-        if (_decode_watch(entry.value) <= now) is lapsed:
-            found.setdefault(SessionId(session_id), set()).add(watcher)
+    for session_id, watcher, until in LIVE_WATCH.of_all(tx):
+        if (until <= now) is lapsed:
+            found.setdefault(session_id, set()).add(watcher)
     return found
 
 
@@ -95,7 +91,7 @@ def remove_lapsed_watches(tx: Transaction) -> None:
 def post_control_message(tx: Transaction, session_id: SessionId, word: ControlCommand) -> bool:
     """Send a control message to the running turn of a session, in any process; ``False`` if none."""
     for turn in tx.turns.find(session_id, running=True, limit=1):
-        tx.state.put(f"{_MESSAGE_PREFIX}{new_id()}:{session_id}", _encode(ControlMessage(turn.id, word)).decode())
+        CONTROL_MESSAGE.write(tx, session_id, ControlMessage(turn.id, word), new_id())
         tx.notify(LIVE)
         return True
     return False
@@ -120,17 +116,16 @@ async def send_control_message(store: Store, session_id: SessionId, word: Contro
 
 def list_addressed_sessions(tx: Transaction) -> set[SessionId]:
     """Return the sessions that have undelivered control messages."""
-    return {SessionId(entry.key.rpartition(":")[2]) for entry in tx.state.with_prefix(_MESSAGE_PREFIX)}
+    return set(CONTROL_MESSAGE.sessions(tx))
 
 
 def take_control_messages(tx: Transaction, sessions: Collection[SessionId]) -> list[tuple[SessionId, ControlMessage]]:
     """Remove and return the control messages for these sessions, oldest first."""
     taken = []
-    for entry in tx.state.with_prefix(_MESSAGE_PREFIX):
-        session_id = SessionId(entry.key.rpartition(":")[2])
+    for session_id, item, message in CONTROL_MESSAGE.of_all(tx):
         if session_id in sessions:
-            tx.state.delete(entry.key)
-            taken.append((session_id, _decode_message(entry.value)))
+            CONTROL_MESSAGE.delete(tx, session_id, item)
+            taken.append((session_id, message))
     return taken
 
 
@@ -142,14 +137,10 @@ def apply_control_message(command: ControlCommand, chat: OpenSession, on_moved: 
         case AnswerQuestion(question_id=question_id, text=text):
             chat.questions.answer(question_id, text)
         case InboxChanged(steered=steered):
-            chat.conversation.check_inbox(steered=steered)
+            chat.conversation.wake(steered=steered)
         case SessionMoved(move=move):
             turn = chat.conversation.turn
             if on_moved is not None and turn is not None and turn.move != move:
                 on_moved()
         case _:
             assert_never(command)
-
-
-def _watch_key(session_id: SessionId, watcher: str) -> str:
-    return f"{_WATCH_PREFIX}{watcher}:{session_id}"

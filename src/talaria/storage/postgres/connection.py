@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
+from pathlib import Path
 
 import psycopg
 from psycopg import errors
@@ -18,27 +19,31 @@ from talaria.storage.tables.sql import Row, Value, to_stamp
 from talaria.storage.tables.transaction import Tables
 
 _ERROR_MAP: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], type[StoreError], str], ...] = (
-    ((errors.SerializationFailure, errors.DeadlockDetected), StoreConflict, "had two writers in each other's way."),
+    ((errors.SerializationFailure, errors.DeadlockDetected), StoreConflict, "had conflicting writes."),
     (
         (errors.DiskFull, errors.OutOfMemory),
         StoreFull,
-        "has no space left: nothing was written. Free some on the server and try again.",
+        "has no space left, so nothing was written. Free some space on the server and try again.",
     ),
-    ((errors.LockNotAvailable, errors.QueryCanceled), StoreBusy, "is held by another worker for too long. Try again."),
+    (
+        (errors.LockNotAvailable, errors.QueryCanceled),
+        StoreBusy,
+        "was locked by another worker for too long. Try again.",
+    ),
     (
         errors.InsufficientPrivilege,
         StoreUnavailable,
-        "does not let this user in. Grant it the right to create a schema, or create the schema for it.",
+        "doesn't give this user access. Grant it the right to create a schema, or create the schema for it.",
     ),
     (
         errors.IdleInTransactionSessionTimeout,
         StoreUnavailable,
-        "has undone what took too long: this machine was asleep, or has too much to do. Try again.",
+        "rolled back a transaction that took too long; this machine was asleep or is overloaded. Try again.",
     ),
     (
         psycopg.OperationalError,
         StoreUnavailable,
-        "cannot be reached. Check that the server runs and that `store.url` is right.",
+        "can't be reached. Check that the server is running and that `store.url` is right.",
     ),
 )
 
@@ -55,6 +60,7 @@ def _first_line(error: psycopg.Error) -> str:
     return str(error).strip().partition("\n")[0]
 
 
+MIGRATIONS = Path(__file__).with_name("migrations")
 _CLOCK_TOLERANCE = 100_000  # microseconds; smaller differences are ignored
 
 
@@ -96,7 +102,7 @@ class PostgresConnection:
         self._open_pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
         self._clock_offset = self._measure_clock_offset()
         arrivals = PostgresArrivals(self)
-        archive = ArchiveTable(self, arrivals, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
+        archive = ArchiveTable(self, arrivals, MIGRATIONS, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
         self.tables = Tables(self, arrivals, PostgresSearch(self), archive)
 
     def begin(self, *, write: bool) -> None:

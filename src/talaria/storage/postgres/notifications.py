@@ -71,7 +71,7 @@ class PostgresListener:
                 with closing(self._connect()) as raw:
                     self._receive(raw)
             except psycopg.Error as error:
-                log.debug("notifications of other processes are not received: %s", error)
+                log.debug("can't receive notifications from other processes: %s", error)
                 pause = _FIRST_PAUSE if time.monotonic() - started > _MAX_PAUSE else pause
                 self._sleep(pause)
                 pause = min(pause * 2, _MAX_PAUSE)

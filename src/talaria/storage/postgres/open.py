@@ -1,7 +1,5 @@
 """Opening of a PostgreSQL store: connect, create or migrate the schema, refuse newer versions."""
 
-from pathlib import Path
-
 import psycopg
 from msgspec import Struct, structs
 from psycopg import sql
@@ -15,11 +13,10 @@ from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA, check_not_newer, list_migrations
 from talaria.storage.notifications import Notifications
 from talaria.storage.postgres.channel import NotificationChannel, make_channel_name
-from talaria.storage.postgres.connection import PostgresConnection, translate_error
+from talaria.storage.postgres.connection import MIGRATIONS, PostgresConnection, translate_error
 from talaria.storage.postgres.notifications import PostgresListener
 from talaria.storage.tables.sql import Row
 
-MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_LOCK = 0x54414C41
 _CONNECT_SECONDS = 10
 _NOTIFY_CONNECT_SECONDS = 3  # closing the store may block this long
@@ -120,8 +117,8 @@ def migrate(raw: psycopg.Connection[Row], schema: str, server: str, upto: int = 
 
 def _make_url_error() -> StoreUnavailable:
     return StoreUnavailable(
-        "store.url is not an address of a PostgreSQL server. It looks like postgresql://user:password@host:5432/database,"
-        " with %40 for an @ in the password, and so on."
+        "`store.url` isn't the address of a PostgreSQL server. It should look like"
+        " postgresql://user:password@host:5432/database, with %40 for an @ in the password."
     )
 
 

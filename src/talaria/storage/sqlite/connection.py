@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import apsw
 
@@ -15,6 +16,7 @@ from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.sql import Row, Value, to_stamp
 from talaria.storage.tables.transaction import Tables
 
+MIGRATIONS = Path(__file__).with_name("migrations")
 _INDEX_BATCH = 400
 _PRUNE_EVERY = 256  # notifications
 _KEPT_NOTIFICATIONS = 1024  # a reader that has missed more rows wakes every topic
@@ -53,7 +55,7 @@ class SqliteConnection:
         self._is_full = False
         self._maintained_at = -1
         arrivals = SqliteArrivals(self, raw.last_insert_rowid)
-        archive = ArchiveTable(self, arrivals, columns="SELECT name FROM pragma_table_info(?)")
+        archive = ArchiveTable(self, arrivals, MIGRATIONS, columns="SELECT name FROM pragma_table_info(?)")
         self.tables = Tables(self, arrivals, SqliteSearch(self), archive)
 
     def begin(self, *, write: bool) -> None:

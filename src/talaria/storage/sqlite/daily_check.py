@@ -42,7 +42,7 @@ class DailyCheck:
             try:
                 self._check(record)
             except StoreError as error:
-                log.warning("the daily check of the store has to wait: %s", error)
+                log.warning("the daily check of the store is postponed: %s", error)
 
     def _serve(self) -> None:
         wait = _START_DELAY
@@ -57,7 +57,7 @@ class DailyCheck:
         if found.damage:
             record.write("damaged", self._clock.now())
             log.critical(
-                "%s is damaged: %s Stop Talaria and run `talaria doctor --fix`; the next start repairs it as well.",
+                "%s is damaged: %s Stop Talaria and run `talaria doctor --fix`, or let the next start repair it.",
                 self._store,
                 " ".join(found.damage),
             )

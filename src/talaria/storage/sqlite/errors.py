@@ -7,25 +7,25 @@ import apsw
 
 from talaria.core.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
-_FULL = "has no space left on its disk: nothing was written. Free some and try again."
-_READ_ONLY = "cannot be written: its file system is read-only."
+_FULL = "couldn't be written: its disk is full. Free some space and try again."
+_READ_ONLY = "can't be written: its file system is read-only."
 _MIN_FREE = 64 * 1024  # bytes: SQLite needs half of that to open a file
 _DISK_ERRORS = (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)  # for example of a disk that cannot be written
 
 _ERROR_MAP: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError], str], ...] = (
-    (apsw.BusyError, StoreBusy, "is held by another process for too long. Try again in a moment."),
+    (apsw.BusyError, StoreBusy, "was locked by another process for too long. Try again in a moment."),
     (apsw.FullError, StoreFull, _FULL),
     (
         (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError),
         StoreCorrupt,
-        "is damaged. Run `talaria doctor --fix`: it keeps the file aside and recovers what can be read.",
+        "is damaged. Run `talaria doctor --fix`: it recovers what can be read and keeps the damaged file.",
     ),
     (
         (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError),
         StoreUnavailable,
-        "cannot be opened for writing. Check that the file and its folder are yours.",
+        "can't be opened for writing. Check that you own the file and its folder.",
     ),
-    (apsw.IOError, StoreUnavailable, "cannot be read or written. Check the disk."),
+    (apsw.IOError, StoreUnavailable, "can't be read or written. Check the disk."),
 )
 
 

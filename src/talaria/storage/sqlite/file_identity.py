@@ -9,16 +9,16 @@ import apsw
 from talaria.core.errors import StoreGone
 
 _MOVED = (
-    "{path} is gone: it was moved away while it was in use. Nothing is written until it is there again, with the files"
-    " beside it: put it back."
+    "{path} was moved away while it was in use. Nothing is written until you put it back, together with the files next"
+    " to it."
 )
 _REPLACED = (
-    "{path} is another file than the one that was opened: nothing is written. Put the old one back, or start this"
-    " program again to go on with the new one."
+    "{path} was replaced by another file while it was in use, so nothing is written. Put the old file back, or restart"
+    " this program to use the new one."
 )
 _DELETED = (
-    "{path} was deleted while it was in use: nothing is written. {rescued}End this program, put a copy in its place,"
-    " and start it again."
+    "{path} was deleted while it was in use, so nothing is written. {rescued}Stop this program, put a copy in its"
+    " place, and start it again."
 )
 
 

@@ -57,7 +57,7 @@ def _open_lock_file(store: Path) -> int:
         return os.open(f"{store}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         error_type = StoreFull if error.errno in {errno.ENOSPC, errno.EDQUOT} else StoreUnavailable
-        raise error_type(f"{store}.lock cannot be written: {error.strerror}.") from error
+        raise error_type(f"{store}.lock can't be written: {error.strerror}.") from error
 
 
 def _open_read_only(store: Path) -> int:

@@ -206,7 +206,7 @@ class CommitListener:
                     watch.listen(self._log)
                     watch.poll_for(None)
             except StoreError as error:
-                log.debug("commits of other processes are not noticed: %s", error)
+                log.debug("can't detect commits of other processes: %s", error)
                 period.wait(_RETRY_SECONDS)
 
 
@@ -233,7 +233,7 @@ class _CommitWatcher:
 
             inotify_watch = InotifyWatch(path)
         except (ImportError, OSError) as error:
-            log.debug("the system does not report writes to the log: %s", error)
+            log.debug("the system doesn't report writes to the log: %s", error)
             return
         schedule = PollSchedule(self._every, time.monotonic())
         with self._period.listening(inotify_watch):

@@ -15,14 +15,13 @@ from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA, check_not_newer, list_migrations
 from talaria.storage.sqlite.check_record import CheckRecord
-from talaria.storage.sqlite.connection import SqliteConnection
+from talaria.storage.sqlite.connection import MIGRATIONS, SqliteConnection
 from talaria.storage.sqlite.errors import translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.file_lock import StoreLock, is_used
 from talaria.storage.sqlite.repair_state import check_not_interrupted, check_not_lost
 
 APPLICATION_ID = 0x54414C41  # "TALA", shown by tools like file(1)
-MIGRATIONS = Path(__file__).with_name("migrations")
 _OUR_TABLES = {"sessions", "messages", "arrivals"}
 _LAST_POSSIBLE_VERSION = 9999  # migrations are numbered with four digits
 _PAUSE = 0.005
@@ -84,8 +83,8 @@ def _create_if_missing(path: Path) -> bool:
     while not _exists(path) and is_used(path):
         if time.monotonic() > deadline:
             raise StoreGone(
-                f"{path} is gone, and a process that is running still uses it: `talaria gateway status` tells more."
-                " Put the file back, or end that process first."
+                f"{path} is missing, but a running process still uses it; see `talaria gateway status`."
+                " Put the file back, or stop that process first."
             )
         time.sleep(_PAUSE)
     CheckRecord(path).forget()
@@ -109,7 +108,7 @@ def create_private_file(path: Path) -> None:
         pass
     except OSError as error:
         error_type = StoreFull if error.errno in {errno.ENOSPC, errno.EDQUOT} else StoreUnavailable
-        raise error_type(f"{path} cannot be created: {error.strerror}.") from error
+        raise error_type(f"{path} can't be created: {error.strerror}.") from error
 
 
 def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
@@ -163,9 +162,7 @@ def check_version(raw: apsw.Connection, path: Path) -> int:
     if tables >= _OUR_TABLES and not (is_ours and 0 < version <= _LAST_POSSIBLE_VERSION):
         raise apsw.CorruptError("the header of the file is damaged")
     if not is_ours:
-        raise StoreUnavailable(
-            f"{path} is a database of another program. Move it away, or choose another profile with -p."
-        )
+        raise StoreUnavailable(f"{path} belongs to another program. Move it away, or choose another profile with -p.")
     return version
 
 

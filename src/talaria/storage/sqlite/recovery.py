@@ -43,7 +43,7 @@ class Recovery(Struct, frozen=True):
             for count, noun in ((self.lost_messages, "message"), (self.lost_rows, "other record"))
             if count
         ]
-        return f"At least {' and '.join(lost)} could not be read." if lost else "No message is known to be missing."
+        return f"At least {' and '.join(lost)} couldn't be read." if lost else "No message is known to be missing."
 
 
 class Examination(Struct, frozen=True):
@@ -86,7 +86,7 @@ def examine(path: Path, *, thorough: bool, steps: int = 0, stop: threading.Event
         if thorough and not damage:
             unreadable = count_unreadable_rows(raw).items()
             damage = [
-                f"{_format_count(count, 'row')} of the table {table} cannot be read." for table, count in unreadable
+                f"{_format_count(count, 'row')} of the table {table} can't be read." for table, count in unreadable
             ]
         return Examination(damage)
     except apsw.InterruptError:
@@ -132,8 +132,8 @@ def _fill_replacement(damaged: Path, fresh: Path) -> RebuildReport:
 
 def _make_error(error: Exception, path: Path) -> StoreFull | StoreUnavailable:
     error_type = StoreFull if isinstance(error, StoreFull) else StoreUnavailable
-    advice = " The repair needs twice the size of the file: free some space." if error_type is StoreFull else ""
-    return error_type(f"{path} is damaged and could not be repaired: {error}{advice} Nothing was changed.")
+    advice = " The repair needs twice the size of the file. Free some space." if error_type is StoreFull else ""
+    return error_type(f"{path} is damaged and couldn't be repaired: {error}{advice} Nothing was changed.")
 
 
 def _format_count(count: int, noun: str) -> str:

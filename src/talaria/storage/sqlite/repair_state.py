@@ -41,7 +41,7 @@ def check_not_lost(path: Path) -> None:
         )
     if is_interrupted(path) or (size == 0 and CheckRecord(path).exists):
         raise StoreMissing(
-            f"{path} is {condition} although it held a store. Put back a copy of it, or run `talaria doctor --fix` to"
+            f"{path} is {condition} although it held a store. Restore a copy, or run `talaria doctor --fix` to"
             " start with a new store."
         )
 

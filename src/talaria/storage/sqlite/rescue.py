@@ -11,8 +11,8 @@ from talaria.core.ids import new_id
 
 log = logging.getLogger(__name__)
 
-_RESCUED = "All that was in it is in {copy}. "
-_LOST = "It could not be copied ({error}), and is lost when this program ends: back it up first. "
+_RESCUED = "Its contents were saved to {copy}. "
+_LOST = "Its contents couldn't be saved ({error}) and are lost when this program stops: back them up first. "
 
 
 def rescue(path: Path, raw: apsw.Connection) -> str:

@@ -125,7 +125,7 @@ class _Checkpointer:
                 self._options.original.check()
             return open_raw(self._path, self._options)
         except StoreError as error:
-            log.warning("a checkpoint of the store has to wait: %s", error)
+            log.warning("a checkpoint of the store is postponed: %s", error)
             return None
 
 
@@ -145,5 +145,5 @@ def _checkpoint(raw: apsw.Connection) -> int:
         with suppress(apsw.BusyError):  # another connection is running a checkpoint
             return raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)[1]
     except apsw.Error as error:  # committed data is safe in the log
-        log.warning("a checkpoint of the store has to wait: %s", error)
+        log.warning("a checkpoint of the store is postponed: %s", error)
     return 0

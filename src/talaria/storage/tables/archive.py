@@ -1,8 +1,10 @@
 """Export and import of all tables as plain rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from talaria.contracts.stores.archive import Cell
+from talaria.storage.migrations import list_state_moves
 from talaria.storage.tables.messages import ArrivalLog
 from talaria.storage.tables.search import searchable_text
 from talaria.storage.tables.sql import Row, Sql
@@ -35,6 +37,7 @@ TABLE_KEYS: dict[str, tuple[str, ...]] = {
     "delegated_tasks": ("key",),
     "forwarded_updates": ("id",),
     "api_keys": ("name",),
+    "conversation_names": ("name",),
 }
 """Tables that hold user data, each with the key columns by which its rows are ordered."""
 
@@ -49,10 +52,13 @@ class ArchiveTable:
     numbers and adds the messages to the search index.
     """
 
-    def __init__(self, sql: Sql, arrivals: ArrivalLog, *, columns: str, finish: Sequence[str] = ()) -> None:
+    def __init__(
+        self, sql: Sql, arrivals: ArrivalLog, migrations: Path, *, columns: str, finish: Sequence[str] = ()
+    ) -> None:
         self._sql = sql
         self._arrivals = arrivals
         self._columns = columns
+        self._migrations = migrations
         self._finish = finish
 
     def tables(self) -> list[str]:
@@ -93,8 +99,8 @@ class ArchiveTable:
         return count
 
     def finish(self) -> None:
-        """Prepare the store for new rows after the last `load`, for example by resetting sequences."""
-        for statement in self._finish:
+        """Prepare the store for new rows after the last `load`: move rows of old tables, reset sequences."""
+        for statement in (*list_state_moves(self._migrations), *self._finish):
             self._sql.run(statement)
 
     def _add_arrival(self, columns: Sequence[str], row: Sequence[Cell]) -> int:

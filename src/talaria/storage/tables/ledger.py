@@ -26,7 +26,7 @@ class LedgerTable:
             spent, reserved = self._lock_account(cap.account)
             if spent + reserved + amount > cap.limit:
                 raise OverBudget(
-                    f"{cap.account} may spend {cap.limit} and has spent {spent}; {reserved} more is set aside.",
+                    f"{cap.account} has a cap of {cap.limit}; {spent} is spent and {reserved} is reserved.",
                     account=cap.account,
                 )
         self._sql.run_many(

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from talaria.contracts.stores.responses import ApiRun, ApiRunState, IdempotentAnswer, StoredResponse
+from talaria.core.ids import SessionId
 from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span
 
 _RESPONSE = "id, session_id, body, conversation, previous_id"
@@ -77,6 +78,19 @@ class ResponsesTable:
             "UPDATE requests SET answer = ?, expires_at = ? WHERE key = ? AND fingerprint = ?",
             (answer, self._sql.now + to_span(life), key, fingerprint),
         )
+
+    def conversation_session(self, name: str) -> SessionId | None:
+        """Return the session with a conversation name, or ``None``."""
+        row = self._sql.row("SELECT session_id FROM conversation_names WHERE name = ?", (name,))
+        return SessionId(row[0]) if row else None
+
+    def name_conversation(self, name: str, session_id: SessionId, *, former: SessionId | None) -> bool:
+        """Give a session a name; ``False`` if the name is not that of ``former``, or not free, any more."""
+        if former is None:
+            statement = "INSERT INTO conversation_names (session_id, name) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+            return self._sql.count(statement, (session_id, name)) > 0
+        statement = "UPDATE conversation_names SET session_id = ? WHERE name = ? AND session_id = ?"
+        return self._sql.count(statement, (session_id, name, former)) > 0
 
     def _delete_expired(self) -> None:
         over = self._sql.rows(

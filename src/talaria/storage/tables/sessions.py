@@ -125,8 +125,6 @@ class SessionsTable:
         self._delete_messages(number)
         for statement in _DEPENDENTS:
             self._sql.run(statement, (session_id,))
-        suffix = f":{session_id}"
-        self._sql.run("DELETE FROM state WHERE substr(key, length(key) - ?) = ?", (len(suffix) - 1, suffix))
         self._sql.run("DELETE FROM sessions WHERE number = ?", (number,))
         return True
 
@@ -181,14 +179,19 @@ _DEPENDENTS = (
     "DELETE FROM outbox WHERE session_id = ?",
     "DELETE FROM completions WHERE session_id = ?",
     "DELETE FROM responses WHERE session_id = ?",
+    "DELETE FROM conversation_names WHERE session_id = ?",
     "DELETE FROM events WHERE stream IN (SELECT 'run:' || id FROM api_runs WHERE session_id = ?)",
     "DELETE FROM streams WHERE name IN (SELECT 'run:' || id FROM api_runs WHERE session_id = ?)",
     "DELETE FROM api_runs WHERE session_id = ?",
     "DELETE FROM events WHERE stream = 'session:' || ?",
     "DELETE FROM streams WHERE name = 'session:' || ?",
+    "DELETE FROM events WHERE stream = 'live:' || ?",
+    "DELETE FROM streams WHERE name = 'live:' || ?",
     "DELETE FROM events WHERE stream = 'goal:' || ?",
     "DELETE FROM streams WHERE name = 'goal:' || ?",
     "DELETE FROM leases WHERE name = 'session:' || ?",
+    "DELETE FROM accounts WHERE name = 'session:' || ?",
+    "DELETE FROM holds WHERE account = 'session:' || ?",
 )
 
 

@@ -10,7 +10,6 @@ from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
-from talaria.contracts.stores.key_value import KeyValues
 from talaria.contracts.stores.leases import Leases
 from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
@@ -31,7 +30,6 @@ from talaria.storage.tables.forwarded_updates import ForwardedUpdatesTable
 from talaria.storage.tables.handoffs import HandoffsTable
 from talaria.storage.tables.inbox import InboxTable
 from talaria.storage.tables.jobs import JobsTable
-from talaria.storage.tables.key_value import KeyValueTable
 from talaria.storage.tables.leases import LeasesTable
 from talaria.storage.tables.ledger import LedgerTable
 from talaria.storage.tables.messages import ArrivalLog, MessagesTable
@@ -56,7 +54,6 @@ class Tables:
         self.turns: Turns = TurnsTable(sql)
         self.outbox: Outbox = OutboxTable(sql)
         self.completions: Completions = CompletionsTable(sql)
-        self.state: KeyValues = KeyValueTable(sql)
         self.session_values: SessionValues = SessionValuesTable(sql)
         self.named_values: NamedValues = NamedValuesTable(sql)
         self.processes: Processes = ProcessesTable(sql)
@@ -81,7 +78,7 @@ class Tables:
     def notify(self, topic: str) -> None:
         """Wake the subscribers of a topic, in every process, after the commit; raises `StoreError` when read-only."""
         if self._notified is None:
-            raise StoreError(f"The topic `{topic}` cannot be notified in a transaction that only reads.")
+            raise StoreError(f"The topic `{topic}` can't be notified in a read-only transaction.")
         self._notified[topic] = None
 
     def take_notified(self) -> list[str]:

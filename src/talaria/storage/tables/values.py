@@ -61,6 +61,13 @@ class SessionValuesTable:
         )
         return [(item, ValueRow(value, version)) for item, value, version in sorted(rows)]
 
+    def with_item(self, name: str, item: str) -> list[tuple[SessionId, ValueRow]]:
+        """Return the values of all sessions under a name and an item, ordered by session."""
+        rows = self._sql.rows(
+            "SELECT session_id, value, version FROM session_values WHERE name = ? AND item = ?", (name, item)
+        )
+        return [(session_id, ValueRow(value, version)) for session_id, value, version in sorted(rows)]
+
     def of_all(self, name: str) -> list[tuple[SessionId, str, ValueRow]]:
         """Return the values of all sessions under a name, ordered by item and session."""
         rows = self._sql.rows("SELECT item, session_id, value, version FROM session_values WHERE name = ?", (name,))

@@ -138,7 +138,7 @@ def parse_form(body: Any, kind: type[_T]) -> _T:
 
 
 def check_text(text: str | None) -> str:
-    """Return what is seen of a text; Discord cuts blank space at both ends."""
+    """Return a text as Discord shows it, without white space at both ends."""
     text = (text or "").strip()
     if len(text) > 2000:
         raise bad_form("content", "Must be 2000 or fewer in length.")

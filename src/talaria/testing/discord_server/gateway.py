@@ -109,7 +109,7 @@ class Gateway:
         return f"{self.public_url.replace('http', 'ws', 1)}/gateway"
 
     async def tell(self, name: str, data: Any, bare: Any = None) -> None:
-        """Tell every session; ``bare`` goes to those who may not read what is not meant for them."""
+        """Send an event to every session; those that can't read message content get ``bare``."""
         for session in self.sessions:
             shown = data if bare is None or session.intents & MESSAGE_CONTENT else bare
             await self._send_event(session, name, shown)
@@ -120,7 +120,7 @@ class Gateway:
             await wire.send({"op": 7, "d": None, "s": None, "t": None})
 
     def expire(self) -> None:
-        """Forget all sessions: who comes back is told that theirs is not valid."""
+        """Delete all sessions, so that a resumed one is refused as invalid."""
         self.sessions.clear()
 
     def drop(self) -> None:
@@ -224,7 +224,7 @@ class Gateway:
             await session.wire.send({"op": 0, "t": name, "s": session.sequence, "d": data})
 
     def _end_connection(self, wire: GatewayConnection) -> None:
-        """Keep the session of who broke off; whoever said goodbye has none any more."""
+        """Keep the session of a lost connection; one that was closed properly ends."""
         for session in list(self.sessions):
             if session.wire is wire:
                 session.wire = None

@@ -278,7 +278,7 @@ async def delete_response(world: World, request: Request) -> Answer:
 
 
 def reaction_event(world: World, post: Post, emoji: str, user_id: str) -> dict[str, Any]:
-    """Return how the bot is told of a mark."""
+    """Return the event that reports a reaction to the bot."""
     told = {
         "user_id": user_id,
         "channel_id": post.place.id,

@@ -182,7 +182,7 @@ def message_to_wire(post: Post, me: Person) -> dict[str, Any]:
 
 
 def member_to_wire(person: Person) -> dict[str, Any]:
-    """Return somebody as a member of a server, without what they are elsewhere."""
+    """Return a person as a member of a server, without their global profile."""
     return {"roles": [], "joined_at": _now(), "deaf": False, "mute": False, "nick": None, "flags": 0, "avatar": None}
 
 

@@ -14,6 +14,7 @@ from talaria.testing.discord_server.places import (
     member_to_wire,
 )
 from talaria.testing.discord_server.world import Asked, World
+from talaria.testing.wait import LIMIT
 
 
 class Room:
@@ -37,7 +38,7 @@ class Room:
     async def says(
         self, person: Person, text: str, *, mention: bool = False, reply_to: Post | None = None, by_role: bool = False
     ) -> Post:
-        """Let somebody write, also to the bot by its name or by its role."""
+        """Write as a person, optionally mentioning the bot or its role."""
         me = self._world.me
         text = f"<@{me.id}> {text}" if mention else f"<@&{self._world.role}> {text}" if by_role else text
         people = find_mentions(text, [me, *self._world.people.values()])
@@ -52,14 +53,14 @@ class Room:
     async def sends(
         self, person: Person, name: str, data: bytes, content_type: str = "application/octet-stream", text: str = ""
     ) -> Post:
-        """Let somebody send a file."""
+        """Send a file as a person."""
         post = self._add(person, text)
         post.files = [self._world.stored(self.place, name, data, content_type)]
         await self._world.tell("MESSAGE_CREATE", post)
         return post
 
     async def speaks(self, person: Person, data: bytes) -> Post:
-        """Let somebody send a voice note."""
+        """Send a voice note as a person."""
         post = self._add(person, "")
         kept = self._world.stored(self.place, "voice-message.ogg", data, "audio/ogg")
         post.files = [StoredAttachment(kept.id, kept.name, data, kept.url, kept.content_type, 1.5, "AAAA")]
@@ -68,14 +69,14 @@ class Room:
         return post
 
     async def forwards(self, person: Person, passed: Post) -> Post:
-        """Let somebody pass a message on."""
+        """Forward a message as a person."""
         post = self._add(person, "")
         post.passed = passed
         await self._world.tell("MESSAGE_CREATE", post)
         return post
 
     async def edits(self, post: Post, text: str) -> None:
-        """Let somebody change what they wrote."""
+        """Edit a message as a person."""
         post.text, post.edited_at = text, datetime.now(UTC)
         await self._world.tell("MESSAGE_UPDATE", post)
 
@@ -88,7 +89,7 @@ class Room:
         await self._world.tell("MESSAGE_CREATE", post)
 
     async def presses(self, person: Person, post: Post, label: str) -> Asked:
-        """Let somebody press a button, or choose from a menu."""
+        """Press a button, or choose from a menu, as a person."""
         value, of_menu = next((value, of_menu) for text, value, of_menu in post.choices if text == label)
         data: dict[str, object] = {"custom_id": value, "component_type": 2}
         if of_menu:
@@ -97,14 +98,14 @@ class Room:
         return await self._world.ask(person, self.place, 3, data, post)
 
     async def uses(self, person: Person, command: str, words: str = "") -> Asked:
-        """Let somebody use a command that was registered."""
+        """Use a registered command as a person."""
         known = next(one for one in self._world.commands if one["name"] == command)
         options = [{"name": known["options"][0]["name"], "type": 3, "value": words}] if words else []
         data = {"id": known["id"], "name": command, "type": 1, "options": options}
         return await self._world.ask(person, self.place, 2, data, None)
 
     async def reacts(self, person: Person, post: Post, emoji: str) -> None:
-        """Let somebody mark a message."""
+        """React to a message as a person."""
         post.marks.setdefault(emoji, []).append(person.id)
         told = reaction_event(self._world, post, emoji, person.id)
         if self.place.guild_id:
@@ -112,7 +113,7 @@ class Room:
         await self._world.gateway.tell("MESSAGE_REACTION_ADD", told)
 
     async def opens_thread(self, person: Person, name: str) -> "Room":
-        """Let somebody open a thread, or a post in a forum."""
+        """Open a thread, or a post in a forum, as a person."""
         number = self._world.ids.next()
         thread = StoredChannel(
             id=number, type=PUBLIC_THREAD, name=name, guild_id=self.place.guild_id, parent=self.place, owner=person
@@ -121,7 +122,7 @@ class Room:
         await self._world.gateway.tell("THREAD_CREATE", thread.wire())
         return Room(self._world, thread)
 
-    async def wait_for(self, wanted: Callable[[Post], bool], *, within: float = 10) -> Post:
+    async def wait_for(self, wanted: Callable[[Post], bool], *, within: float = LIMIT) -> Post:
         """Wait for a message of the bot that is as wanted, and return the first such one."""
         try:
             await self._world.until(lambda: any(map(wanted, self.answers)), within)

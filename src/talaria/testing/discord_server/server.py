@@ -110,7 +110,7 @@ class DiscordServer:
         return self.world.person(name)
 
     def private(self, person: Person) -> Room:
-        """Return somebody's chat with the bot."""
+        """Return a person's private chat with the bot."""
         for place in self.world.places.values():
             if place.type == DIRECT and person in place.people:
                 return Room(self.world, place)
@@ -123,7 +123,7 @@ class DiscordServer:
         )
 
     def room(self, place_id: str) -> Room:
-        """Return a place by its id, such as a thread that the bot opened."""
+        """Return a channel by its id, for example a thread that the bot opened."""
         return Room(self.world, self.world.places[place_id])
 
     def fail(
@@ -133,11 +133,11 @@ class DiscordServer:
         self._faults.append(Fault(method, status, times, retry_after, scope))
 
     def limit(self, method: Method, count: int, seconds: float) -> None:
-        """Allow a method so many times in so many seconds at each place, and tell of it as Discord does."""
+        """Limit a method to so many calls in so many seconds per channel, and report it as Discord does."""
         self._limits[method] = Limit(count, seconds)
 
     def revoke(self) -> None:
-        """Forget the token: nobody is the bot any more."""
+        """Revoke the bot's token."""
         self.token = self.gateway.token = ""
 
     def drop_connections(self) -> None:
@@ -147,7 +147,7 @@ class DiscordServer:
                 connection.transport.abort()
 
     def recover(self) -> None:
-        """End all that was let go wrong; a token that was forgotten stays so."""
+        """Clear all faults; a revoked token stays revoked."""
         self._faults.clear()
         self.gateway.deaf = False
 

@@ -18,6 +18,7 @@ from talaria.testing.discord_server.places import (
     message_to_wire,
 )
 from talaria.testing.discord_server.refusals import unknown
+from talaria.testing.wait import LIMIT
 
 
 class Asked(Struct, kw_only=True, eq=False):
@@ -68,12 +69,12 @@ class World:
         return found
 
     def stored(self, place: StoredChannel, name: str, data: bytes, content_type: str) -> StoredAttachment:
-        """Keep a file."""
+        """Store a file."""
         number = self.ids.next()
         return StoredAttachment(number, name, data, f"{self.gateway.public_url}/cdn/{place.id}/{number}", content_type)
 
     def file(self, place_id: str, file_id: str) -> StoredAttachment | None:
-        """Return a file that was kept."""
+        """Return a stored file."""
         posts = self.places[place_id].posts if place_id in self.places else []
         return next((file for post in posts for file in post.files if file.id == file_id), None)
 
@@ -90,7 +91,7 @@ class World:
     async def ask(
         self, person: Person, place: StoredChannel, kind: int, data: dict[str, Any], post: Post | None
     ) -> Asked:
-        """Let somebody use a command or press a button."""
+        """Use a command or press a button as a person."""
         asked = Asked(id=self.ids.next(), token=secrets.token_urlsafe(32))
         self.asked.append(asked)
         who: dict[str, Any] = {"user": person.wire()}
@@ -119,11 +120,11 @@ class World:
         return asked
 
     def changed(self) -> None:
-        """Let those who wait look again."""
+        """Wake the tasks that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def until(self, holds: Callable[[], bool], within: float) -> None:
+    async def until(self, holds: Callable[[], bool], within: float = LIMIT) -> None:
         """Wait until something holds."""
         async with asyncio.timeout(within):
             while not holds():

@@ -11,7 +11,7 @@ from talaria.testing.loopback_platform import CHATTY, LoopbackNetwork
 
 
 def main() -> None:
-    """Print the address on the first line, then serve whoever comes."""
+    """Print the address on the first line, then serve clients."""
     try:
         asyncio.run(_serve(_parser().parse_args()))
     except KeyboardInterrupt:

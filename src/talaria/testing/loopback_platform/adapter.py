@@ -81,14 +81,14 @@ class LoopbackPlatform:
         return file
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Make a thread, or return ``None`` where there are none."""
+        """Create a thread; ``None`` if the network has none."""
         try:
             return (await self._ask(MakeThread(parent_chat_id, name))).id
         except Rejected:
             return None
 
     def close(self) -> None:
-        """Let go of the connections that are kept."""
+        """Close the pooled connections."""
         while self._idle:
             self._idle.pop().close()
 

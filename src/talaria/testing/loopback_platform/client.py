@@ -87,7 +87,7 @@ class Client:
         await self._writer.drain()
 
     async def _answer(self, request: Login | AccountRequest, refusal: Failed | None) -> None:
-        """Do what is asked for, unless it is refused or goes wrong as somebody wished."""
+        """Answer a request, unless it is refused or a fault applies."""
         if self._ledger.delay:
             await asyncio.sleep(self._ledger.delay)
         fault = self._ledger.trouble(*operation_of(request))
@@ -132,7 +132,7 @@ class Client:
         return None
 
     async def _feed(self) -> None:
-        """Hand over what was not confirmed, then what happens; an end of either side ends the connection."""
+        """Send unconfirmed updates, then new ones, until either side disconnects."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._push())
             group.create_task(self._take_confirmations())

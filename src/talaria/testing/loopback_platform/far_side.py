@@ -7,8 +7,9 @@ from talaria.contracts.platform import Sender
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform.connection import LoopbackConnection, connect_to_network
 from talaria.testing.loopback_platform.wire import Drop, Fault, Look, Record, Say, Upset
+from talaria.testing.wait import LIMIT
 
-_PATIENCE = 10.0
+_PATIENCE = LIMIT
 
 
 class FarSide:
@@ -42,11 +43,11 @@ class FarSide:
         return (await self._open.ask(said, _PATIENCE)).id
 
     async def look(self, since: int = 0, patience: float = 0.0) -> list[Record]:
-        """Return what was done from this number on; wait so many seconds at most until there is something."""
+        """Return the operations from this number on; wait up to so many seconds for the first."""
         return list((await self._open.ask(Look(since, patience), _PATIENCE + patience)).records)
 
     async def unconfirmed(self) -> int:
-        """Return how much of what was said has not been received for good."""
+        """Return the number of updates that were not confirmed."""
         return int((await self._open.ask(Look(2**40), _PATIENCE)).id)
 
     async def disrupt(self, *faults: Fault, delay: float = 0.0) -> None:

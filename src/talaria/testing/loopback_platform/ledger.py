@@ -81,7 +81,7 @@ class Ledger:
         return external_id
 
     def tell(self) -> None:
-        """Wake whoever waits for a change."""
+        """Wake the tasks that wait for a change."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 

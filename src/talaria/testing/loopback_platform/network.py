@@ -13,6 +13,7 @@ from talaria.testing.loopback_platform.client import Client
 from talaria.testing.loopback_platform.ledger import Ledger
 from talaria.testing.loopback_platform.settings import CHATTY, LoopbackSettings
 from talaria.testing.loopback_platform.wire import LONGEST_LINE, Fault, Record, Say
+from talaria.testing.wait import LIMIT
 
 
 class LoopbackNetwork:
@@ -46,12 +47,12 @@ class LoopbackNetwork:
 
     @property
     def faults(self) -> list[Fault]:
-        """What is still to go wrong."""
+        """The pending faults."""
         return self._ledger.faults
 
     @property
     def unconfirmed(self) -> int:
-        """How much of what was said has not been received for good."""
+        """The number of updates that were not confirmed."""
         return len(self._ledger.unconfirmed)
 
     @property
@@ -128,13 +129,13 @@ class LoopbackNetwork:
             if writer is not but:
                 writer.transport.abort()
 
-    async def until(self, come_true: Callable[[], bool], seconds: float = 10.0) -> None:
+    async def until(self, come_true: Callable[[], bool], seconds: float = LIMIT) -> None:
         """Wait until something is true of the network, or raise `TimeoutError`."""
         async with asyncio.timeout(seconds):
             while not come_true():
                 await self._ledger.changed.wait()
 
-    async def posted(self, count: int, seconds: float = 10.0) -> list[Record]:
+    async def posted(self, count: int, seconds: float = LIMIT) -> list[Record]:
         """Wait until so many messages were posted, and return them."""
         await self.until(lambda: len(self.posts) >= count, seconds)
         return self.posts

@@ -28,7 +28,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
 
     ``lose_answer`` carries out the operation and disconnects before answering; ``delay`` carries it out after
     ``seconds``, which is also the wait of ``slow_down``. ``times`` is how often, 0 for always. A fault of ``receiving``
-    silences an open connection for good.
+    silences an open connection permanently.
     """
 
     proposed_action: Operation
@@ -72,7 +72,7 @@ class Receive(Struct, frozen=True, tag="receive", tag_field="do"):
 
 
 class Confirm(Struct, frozen=True, tag="confirm", tag_field="do"):
-    """The update with this id was received for good."""
+    """Confirmation that the update with this id was stored."""
 
     external_id: str
 
@@ -112,13 +112,13 @@ class React(Struct, frozen=True, tag="react", tag_field="do"):
 
 
 class Fetch(Struct, frozen=True, tag="fetch", tag_field="do"):
-    """Download what somebody attached."""
+    """Download an attachment."""
 
     reference: str
 
 
 class MakeThread(Struct, frozen=True, tag="thread", tag_field="do"):
-    """Begin a thread in a chat."""
+    """Create a thread in a chat."""
 
     chat_id: str
     name: str

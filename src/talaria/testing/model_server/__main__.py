@@ -8,7 +8,7 @@ from talaria.testing.model_server import Answer, Instant, ModelServer, Received,
 
 
 def main() -> None:
-    """Print the address on the first line, then answer whoever asks."""
+    """Print the address on the first line, then serve clients."""
     try:
         asyncio.run(_serve(_parser().parse_args()))
     except KeyboardInterrupt:

@@ -125,7 +125,7 @@ def _tool_use(call: Ask) -> dict[str, object]:
 
 
 def _parse_arguments(arguments: str) -> object:
-    """Return the input of a tool; what is no JSON stays text, since a whole reply has no other place for it."""
+    """Return the input of a tool call; text that isn't JSON stays text."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:

@@ -121,7 +121,7 @@ def refused() -> VendorFail:
 
 
 def model_unknown() -> VendorFail:
-    """There is no model of that name."""
+    """The error for an unknown model."""
     text = "The model does not exist or you do not have access to it."
     missing = Fail(404, kind="model_not_found", message=text)
     return VendorFail(missing, missing, Fail(404, message="model: no such model"))

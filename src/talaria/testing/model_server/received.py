@@ -19,14 +19,19 @@ class Received:
     headers: Mapping[str, str]
     body: bytes
 
-    @property
+    @cached_property
     def json(self) -> Any:
         """The body, decoded."""
         return msgspec.json.decode(self.body)
 
+    @property
+    def is_title_request(self) -> bool:
+        """Whether Talaria asks for a title of a session, which it does in parallel with the next turn."""
+        return b"title of at most six words" in self.body
+
     @cached_property
     def question(self) -> str:
-        """The text of the last message of a person; empty if there is none. The body is decoded once for it."""
+        """The text of the last message of a person; empty if there is none."""
         body = self.json
         turns = body.get("messages", body.get("input", ()))
         if isinstance(turns, str):
@@ -51,7 +56,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def wants_usage(self) -> bool:
-        """Whether a Chat Completions stream ends with what it used."""
+        """Whether a Chat Completions stream ends with its usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 

@@ -17,7 +17,7 @@ _REQUIRED = {
 
 
 def refused_headers(wire: Wire, headers: Mapping[str, str], keys: Collection[str] | None) -> Fail | None:
-    """Return what is wrong with the key or the version; any key will do where there are no ``keys``."""
+    """Return the error for a wrong key or version; without ``keys`` any key is accepted."""
     key = wire.key(headers)
     if wire.name == "anthropic" and not key:
         return Fail(401, message="x-api-key header is required")
@@ -29,7 +29,7 @@ def refused_headers(wire: Wire, headers: Mapping[str, str], keys: Collection[str
 
 
 def refused_body(received: Received) -> Fail | None:
-    """Return what is wrong with the body: no JSON, a field missing, a tool call without its result."""
+    """Return the error in the body: not JSON, a missing field, a tool call without a result."""
     try:
         body = received.json
         msgspec.convert(body, Asked)

@@ -45,7 +45,7 @@ class Ask:
         return self.arguments if isinstance(self.arguments, str) else msgspec.json.encode(self.arguments).decode()
 
     def id_like(self, prefix: str) -> str:
-        """Return the id, or a new one in the manner of the vendor."""
+        """Return the id, or a new one in the vendor's format."""
         return self.id or f"{prefix}{new_id()}"
 
 

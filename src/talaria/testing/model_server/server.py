@@ -39,14 +39,15 @@ class ModelServer:
     """A scripted server at a free port of loopback; ``async with`` starts and ends it.
 
     Each model call takes the next answer of the script, then the one set by `otherwise` or `answering`. With ``keys``
-    given, any other key is refused. ``received`` has all model calls so far, including refused ones. ``audio`` has the
-    audio routes.
+    given, any other key is refused. ``received`` has all model calls so far, including refused ones, except those that
+    `answer_when` answers: these are in ``received_apart``. ``audio`` has the audio routes.
     """
 
     def __init__(
         self, *, keys: Collection[str] | None = None, models: Sequence[str] = ("test-model",), port: int = 0
     ) -> None:
         self.received: list[Received] = []
+        self.received_apart: list[Received] = []
         self.open_streams = 0
         self._keys = None if keys is None else frozenset(keys)
         self.audio = AudioEndpoints(self._keys)
@@ -54,6 +55,7 @@ class ModelServer:
         self._port = port
         self._script: deque[Answer] = deque()
         self._answer_function: Answering = lambda _: Say("ok")
+        self._answers_apart: list[tuple[Callable[[Received], bool], Answer]] = []
         self._disconnects = 0
         self._changed = asyncio.Event()
         self._runner = web.AppRunner(
@@ -88,6 +90,13 @@ class ModelServer:
         """Compute the answer from the request whenever the script is empty; ``answering`` may be async."""
         self._answer_function = answering
 
+    def answer_when(self, matches: Callable[[Received], bool], answer: Answer) -> None:
+        """Answer matching calls apart from the script: for calls that run in parallel with the turns under test.
+
+        If several conditions match, the latest counts.
+        """
+        self._answers_apart.append((matches, answer))
+
     async def arrived(self, calls: int = 1) -> None:
         """Wait until so many model calls have come in."""
         while len(self.received) < calls:
@@ -114,14 +123,15 @@ class ModelServer:
         wire = _PATHS[request.path]
         async with self._stream():
             received = Received(wire.name, request.path, request.headers, await request.read())
-            self.received.append(received)
+            apart = next((answer for matches, answer in reversed(self._answers_apart) if matches(received)), None)
+            (self.received if apart is None else self.received_apart).append(received)
             self._changed.set()
             refusal = refused_headers(wire, request.headers, self._keys) or refused_body(received)
             if refusal:
                 return _unknown_route(request, wire).fail(refusal)
             asked = msgspec.json.decode(received.body, type=Asked)
             exchange = Exchange(new_id(), asked, len(received.body))
-            return await Delivery(request, wire, exchange).send(await self._next(received))
+            return await Delivery(request, wire, exchange).send(apart or await self._next(received))
 
     @asynccontextmanager
     async def _stream(self) -> AsyncIterator[None]:

@@ -142,7 +142,7 @@ def check_blocks(blocks: object) -> list[dict[str, Any]]:
 
 
 def choices_of(blocks: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """Return what can be chosen below a message: labels, and what is told of each when it is."""
+    """Return the choices below a message: each label with the value it sends."""
     found = []
     for element in (one for block in blocks if block["type"] == "actions" for one in block["elements"]):
         action = {"action_id": element["action_id"], "type": element["type"]}

@@ -7,6 +7,7 @@ from typing import Any
 from talaria.testing.slack_server.blocks import choices_of
 from talaria.testing.slack_server.office import SocketModeHub
 from talaria.testing.slack_server.world import Message, StoredChannel, StoredFile, User, World
+from talaria.testing.wait import LIMIT
 
 _APP = {"token": "verification", "team_id": "T0TESTS", "api_app_id": "A0TALARIA", "type": "event_callback"}
 
@@ -31,7 +32,7 @@ class Channel:
         return [one for one in self._place.messages if one.bot]
 
     async def says(self, user: User, text: str, *, thread: str = "", mention: bool = False) -> Message:
-        """Let somebody write something, with the app named in front where ``mention`` is set."""
+        """Write as a person; ``mention`` puts the app's name first."""
         named = f"<@{self._world.bot.id}> {text}" if mention else text
         message = Message(self._world.stamp(), user.id, named, thread)
         self._place.messages.append(message)
@@ -42,7 +43,7 @@ class Channel:
         return message
 
     async def shares(self, user: User, file: StoredFile, text: str = "", *, thread: str = "") -> Message:
-        """Let somebody send a file."""
+        """Send a file as a person."""
         message = Message(self._world.stamp(), user.id, text, thread, files=[file])
         self._place.messages.append(message)
         shown = self._world.shown(message) | self._parent(thread)
@@ -50,7 +51,7 @@ class Channel:
         return message
 
     async def edits(self, user: User, message: Message, text: str) -> None:
-        """Let somebody change what they wrote; the same text stands for a preview that Slack has added."""
+        """Edit a message as a person; an unchanged text simulates a link preview added by Slack."""
         before = self._world.shown(message)
         message.text = text
         edited = {"edited": {"user": user.id, "ts": self._world.stamp()}} if before["text"] != text else {}
@@ -67,14 +68,14 @@ class Channel:
         )
 
     async def reacts(self, user: User, message: Message, name: str) -> None:
-        """Let somebody put a mark on a message."""
+        """React to a message as a person."""
         message.reactions.setdefault(name, []).append(user.id)
         item = {"type": "message", "channel": self.id, "ts": message.ts}
         event = {"type": "reaction_added", "user": user.id, "reaction": name, "item": item, "item_user": message.user}
         await self._send_event(event, channel=False)
 
     async def chooses(self, user: User, message: Message, label: str) -> None:
-        """Let somebody press a button, or choose from a list."""
+        """Press a button, or choose from a list, as a person."""
         action = next(action for shown, action in choices_of(message.blocks) if shown == label)
         container = {"type": "message", "message_ts": message.ts, "channel_id": self.id, "is_ephemeral": False}
         thread = {"thread_ts": message.thread_ts} if message.thread_ts else {}
@@ -93,7 +94,7 @@ class Channel:
         await self._office.post("interactive", payload)
 
     async def runs(self, user: User, command: str, text: str = "") -> None:
-        """Let somebody use a slash command, which cannot be done in a thread."""
+        """Use a slash command as a person; not possible in a thread."""
         payload = {
             "command": command,
             "text": text,
@@ -109,7 +110,7 @@ class Channel:
         await self._office.post("slash_commands", payload)
 
     async def opens_assistant(self, user: User) -> Message:
-        """Let somebody open a thread beside everything else; return the message that it begins with."""
+        """Open an assistant thread as a person; return its first message."""
         root = Message(self._world.stamp(), self._world.bot.id, "New thread", bot=True)
         self._place.messages.append(root)
         thread = {"user_id": user.id, "channel_id": self.id, "thread_ts": root.ts, "context": {}}
@@ -120,7 +121,7 @@ class Channel:
         """Take the app out of the channel."""
         self._place.members.remove(self._world.bot.id)
 
-    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = 15) -> Message:
+    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
         """Return the first message of the app that is as wanted, as soon as it is."""
         async with asyncio.timeout(within):
             while not (found := [one for one in self.answers if wanted(one)]):  # noqa: ASYNC110 -- people look

@@ -102,7 +102,7 @@ def get_reactions(world: World, parameters: Parameters) -> Answer:
 
 
 def user_info(world: World, parameters: Parameters) -> Answer:
-    """Tell who somebody is."""
+    """Return a person's profile."""
     user = world.users.get(parameters["user"])
     if user is None:
         raise MethodError("user_not_found")
@@ -141,14 +141,14 @@ def _page(world: World, parameters: Parameters, messages: list[Message]) -> list
 
 
 def open_channel(world: World, parameters: Parameters) -> Answer:
-    """Tell the private chat with somebody."""
+    """Return the private chat with a person."""
     if parameters["users"] not in world.users:
         raise MethodError("user_not_found")
     return {"channel": {"id": world.place(parameters["users"]).id}}
 
 
 def upload_url(world: World, parameters: Parameters) -> Answer:
-    """Make room for a file."""
+    """Reserve space for a file."""
     if not str(parameters["length"]).isdecimal() or int(parameters["length"]) < 1:
         raise MethodError("invalid_arguments")
     file = world.add_file(parameters["filename"], int(parameters["length"]))

@@ -56,14 +56,14 @@ class SocketModeHub:
         return ticket
 
     async def post(self, kind: str, payload: dict[str, Any]) -> Envelope:
-        """Hand something over, now or when somebody listens."""
+        """Deliver an envelope, now or to the next client that connects."""
         envelope = Envelope(kind, payload, new_id())
         self.handed.append(envelope)
         await self._hand_over()
         return envelope
 
     async def repeat(self, envelope: Envelope) -> Envelope:
-        """Hand the same over once more, as Slack does when nobody acknowledged it in time."""
+        """Deliver the same envelope again, as Slack does without a timely acknowledgement."""
         again = Envelope(envelope.kind, envelope.payload, new_id(), attempts=envelope.attempts)
         self.handed.append(again)
         await self._hand_over()
@@ -96,13 +96,13 @@ class SocketModeHub:
         return socket
 
     async def ask_to_move(self) -> None:
-        """Ask every client to connect anew, as Slack does every few hours."""
+        """Ask every client to reconnect, as Slack does every few hours."""
         for connection in list(self._connections):
             self._forget(connection)
             await connection.socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
 
     def drop(self) -> None:
-        """Give up everything that nobody took, as Slack does after some minutes."""
+        """Drop undelivered envelopes, as Slack does after some minutes."""
         for envelope in self.handed:
             envelope.acknowledged = True
 

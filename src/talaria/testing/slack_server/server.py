@@ -102,7 +102,7 @@ class SlackServer:
         return file
 
     def fail(self, method: str, error: str = "", *, status: int = 200, retry_after: int = 0, times: int = 1) -> None:
-        """Let a method fail: with an error of Slack's, or with something that is no answer of Slack's."""
+        """Make a method fail: with a Slack error, or with an answer that isn't from Slack."""
 
         def answer() -> web.Response:
             headers = {"Retry-After": str(retry_after)} if retry_after else {}
@@ -118,7 +118,7 @@ class SlackServer:
         self._faults[method] = _Fault(None, 1_000_000)
 
     def swallow(self, method: str) -> None:
-        """Let a method do what it is asked, once, and never answer."""
+        """Make a method act once without ever answering."""
         self._recovered.clear()
         self._faults[method] = _Fault(None, 1, done=True)
 
@@ -194,7 +194,7 @@ class SlackServer:
 
 
 async def _parameters(request: web.Request) -> dict[str, Any]:
-    """Return what was asked: a query, a form, or JSON; lists within a form are JSON themselves."""
+    """Return the parameters of a request: a query, a form (lists in it are JSON), or JSON."""
     parameters_given: dict[str, Any] = dict(request.query)
     if request.content_type == "application/json":
         parameters_given |= await request.json()

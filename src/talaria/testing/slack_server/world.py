@@ -89,7 +89,7 @@ class World(Struct):
         return f"{self.last // 1_000_000}.{self.last % 1_000_000:06}"
 
     def place(self, channel: object, *, joined: bool = True) -> StoredChannel:
-        """Return a channel that the app may use; a person stands for the private chat with them."""
+        """Return a channel that the app may use; a person's id means the private chat with them."""
         for one in self.places.values():
             if one.kind == "im" and channel in one.members and channel != self.bot.id:
                 return one
@@ -110,7 +110,7 @@ class World(Struct):
         return found
 
     def add_file(self, name: str, length: int) -> StoredFile:
-        """Make room for a file."""
+        """Reserve space for a file."""
         file = StoredFile(f"F{len(self.files):08}", name, length)
         self.files[file.id] = file
         return file

@@ -11,7 +11,7 @@ class Changes:
         self._next = asyncio.Event()
 
     def happened(self) -> None:
-        """Wake everyone who waits, to look again."""
+        """Wake all waiting tasks."""
         self._next.set()
         self._next = asyncio.Event()
 

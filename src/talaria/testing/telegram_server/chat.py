@@ -9,6 +9,7 @@ from talaria.testing.telegram_server.office import Press
 from talaria.testing.telegram_server.parts import InlineKeyboardButton, MessageEntity
 from talaria.testing.telegram_server.places import User, Wire
 from talaria.testing.telegram_server.room import ChatState
+from talaria.testing.wait import LIMIT
 
 
 class Chat:
@@ -30,7 +31,7 @@ class Chat:
 
     @property
     def actions(self) -> list[tuple[str, int | None]]:
-        """What the bot was seen doing, such as ``("typing", None)``; the number is the thread."""
+        """The bot's visible actions, for example ``("typing", None)``; the number is the thread."""
         return list(self._room.actions)
 
     async def says(
@@ -43,7 +44,7 @@ class Chat:
         mention: bool = False,
         entities: Sequence[MessageEntity] = (),
     ) -> Message:
-        """Write a message; ``mention`` puts the bot's name before it. In a channel nobody is the sender."""
+        """Write a message; ``mention`` puts the bot's name first. In a channel there is no sender."""
         if mention:
             text = f"@{self._room.office.bot.username} {text}"
         return self._write(user, reply_to, thread, text=text, entities=add_found_entities(text, entities))
@@ -75,7 +76,7 @@ class Chat:
         self._room.office.changes.happened()
 
     async def presses(self, user: User, message: Message, button: str | InlineKeyboardButton) -> Press:
-        """Press a button, named by its label; what the bot shows for it is in what is returned."""
+        """Press a button by its label; the result includes what the bot shows for it."""
         found = next((one for one in message.buttons if button in (one, one.text)), None)
         if found is None or found.callback_data is None:
             labels = [one.text for one in message.buttons]
@@ -108,7 +109,7 @@ class Chat:
         room.office.updates.put("message_reaction", body)
 
     async def opens_topic(self, user: User, name: str) -> Topic:
-        """Begin a topic in a forum."""
+        """Create a topic in a forum."""
         topic, message = self._room.add_topic(user, name)
         self._room.tell(message)
         return topic
@@ -130,13 +131,13 @@ class Chat:
         """Let the bot in again."""
         self._change_bot(user, "", "member")
 
-    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = 10) -> Message:
+    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
         """Wait for a message of the bot that is as wanted, and return the first such one."""
         await self.wait_until(lambda: any(map(wanted, self.answers)), within=within)
         return next(filter(wanted, self.answers))
 
-    async def wait_until(self, holds: Callable[[], bool], *, within: float = 10) -> None:
-        """Wait until something holds; it is looked at again whenever something happens at the server."""
+    async def wait_until(self, holds: Callable[[], bool], *, within: float = LIMIT) -> None:
+        """Wait until a condition holds; it is checked after every change on the server."""
         try:
             await self._room.office.changes.until(holds, within=within)
         except TimeoutError:

@@ -42,7 +42,7 @@ class Faults:
         self._allowed, self._wait, self._until = after, retry_after, None
 
     def clear(self) -> None:
-        """Mend everything."""
+        """Clear all faults."""
         self._broken.clear()
         self._allowed, self._until = float("inf"), None
 

@@ -98,7 +98,7 @@ class StoredFile(Struct, frozen=True, kw_only=True):
     media_type: str = ""
 
     def wire(self) -> Wire:
-        """Return what every description of a file begins with."""
+        """Return the fields that all file descriptions have."""
         return {"file_id": self.id, "file_unique_id": self.unique_id, "file_size": len(self.data)}
 
 
@@ -130,7 +130,7 @@ class Files:
         return next((file for file in self._files.values() if file.path == path), None)
 
     def keep(self, kind: Kind, upload: Upload) -> StoredFile:
-        """Store what was sent and give it an id; a sticker that is sent again is the same one."""
+        """Store a file and give it an id; the same sticker keeps its id."""
         number = len(self._files) + 1
         suffix = PurePosixPath(upload.name).suffix.lower()
         file = StoredFile(

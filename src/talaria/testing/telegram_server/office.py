@@ -7,6 +7,7 @@ from talaria.testing.telegram_server.changes import Changes
 from talaria.testing.telegram_server.files import Files
 from talaria.testing.telegram_server.places import User, Wire
 from talaria.testing.telegram_server.updates import Updates
+from talaria.testing.wait import LIMIT
 
 
 class BotAccount:
@@ -51,7 +52,7 @@ class Press:
         self.alert = False
         self._office = office
 
-    async def answered(self, *, within: float = 10) -> str:
+    async def answered(self, *, within: float = LIMIT) -> str:
         """Wait until the bot has answered, and return the text that it showed."""
         await self._office.changes.until(lambda: self.is_answered, within=within)
         return self.answer

@@ -21,6 +21,7 @@ from talaria.testing.telegram_server.requests import decode_values, read_request
 from talaria.testing.telegram_server.updates import Update
 from talaria.testing.telegram_server.webhook import Delivered
 from talaria.testing.telegram_server.world import World
+from talaria.testing.wait import LIMIT
 
 TOKEN = "7000000001:AAH-loopback-token-for-tests-only-000000"  # noqa: S105 - of a bot that exists in tests only
 
@@ -125,7 +126,7 @@ class TelegramServer:
         """Deliver an update, or the one that a message came with, so many times more."""
         found = update.update if isinstance(update, Message) else update
         if found is None:
-            raise LookupError("The bot was never told of this message.")
+            raise LookupError("The bot was never notified of this message.")
         self._office.updates.put_again(found, times)
 
     def flood(self, *, after: int, retry_after: int) -> None:
@@ -154,7 +155,7 @@ class TelegramServer:
             if connection.transport is not None:
                 connection.transport.abort()
 
-    async def called(self, method: str, times: int = 1, *, within: float = 10) -> None:
+    async def called(self, method: str, times: int = 1, *, within: float = LIMIT) -> None:
         """Wait until a method has been called so many times, answered or not."""
         await self._office.changes.until(lambda: self._arrived.count(method) >= times, within=within)
 

@@ -72,14 +72,14 @@ class Updates:
         self._repeated.clear()
 
     def confirm(self, offset: int) -> None:
-        """Forget what lies before an offset; a negative one keeps so many of the last."""
+        """Delete updates before an offset; a negative one keeps that many of the last."""
         if offset < 0:
             self.pending = self.pending[offset:]
         elif offset:
             self.pending = [update for update in self.pending if update.id >= offset]
 
     def first(self) -> Update | None:
-        """Return what is to be delivered next, and leave it there."""
+        """Return the next updates without removing them."""
         return next(iter([*self._repeated, *self.pending]), None)
 
     def delivered(self, update: Update) -> None:
@@ -87,7 +87,7 @@ class Updates:
         (self._repeated if update in self._repeated else self.pending).remove(update)
 
     async def poll(self, *, limit: int, timeout: float) -> list[Update]:  # noqa: ASYNC109 - Telegram's own word
-        """Wait for updates; whoever asks while another waits takes its place."""
+        """Wait for updates; a second request replaces one that is still waiting."""
         self._poller += 1
         mine = self._poller
         self._changes.happened()

@@ -53,7 +53,7 @@ class Webhook:
         return info
 
     async def deliver(self) -> None:
-        """Deliver what there is, in order, for ever; what was not taken is tried again after a pause that grows."""
+        """Deliver updates in order until cancelled; failed deliveries are retried after growing pauses."""
         pause = _FIRST_PAUSE
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PATIENCE)) as http:
             while True:

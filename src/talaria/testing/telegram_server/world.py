@@ -48,7 +48,7 @@ class World:
         return (_FIRST_SUPERGROUP if large else _FIRST_GROUP) - len(self.rooms)
 
     def upgrade(self, chat: Chat, user: User) -> Chat:
-        """Let somebody turn a group into a supergroup, which has another id; the bot is told of it in both."""
+        """Turn a group into a supergroup with a new id; both chats get a service message."""
         room = self.rooms[chat.id]
         number = self.free_id(large=True)
         large = self.add(

@@ -54,8 +54,8 @@ def _inlined(schema: Any, root: Json, depth: int) -> Any:
         return {}
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inlined({**_target(reference, root), **beside}, root, depth + 1)
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        return _inlined({**_target(reference, root), **siblings}, root, depth + 1)
     return {key: _inlined(value, root, depth + 1) for key, value in schema.items()}
 
 

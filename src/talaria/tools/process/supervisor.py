@@ -106,7 +106,7 @@ class Supervisor:
             try:
                 await self.look()
             except StoreError as error:
-                log.warning("background processes are looked for later: %s", error)
+                log.warning("background processes will be checked later: %s", error)
 
     async def look(self) -> None:
         """Adopt processes without a watcher, and end those with a request to end."""

@@ -220,7 +220,7 @@ def _read(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ToolFailed(f"{path.name} cannot be read as text") from error
+        raise ToolFailed(f"{path.name} can't be read as text") from error
     check_size(text)
     return text
 

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 def _run(arguments: argparse.Namespace, services: Services) -> int:
     stop = StopSignal()
     try:
-        asyncio.run(_serve(services, stop, beside=arguments.worker))
+        asyncio.run(_serve(services, stop, as_worker=arguments.worker))
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
     if stop.restarts:
@@ -88,7 +88,7 @@ def _run(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
-async def _serve(services: Services, stop: StopSignal, *, beside: bool) -> None:
+async def _serve(services: Services, stop: StopSignal, *, as_worker: bool) -> None:
     loop = asyncio.get_running_loop()
     for number, reason in _SIGNALS.items():
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
@@ -101,7 +101,7 @@ async def _serve(services: Services, stop: StopSignal, *, beside: bool) -> None:
         for note in application.notes:
             services.terminal.note(note)
         _report_last_shutdown(services, services.terminal.note)
-        await application.serve_gateway(stop, beside=beside, report=services.terminal.note)
+        await application.serve_gateway(stop, as_worker=as_worker, report=services.terminal.note)
 
 
 def _start(_arguments: argparse.Namespace, services: Services) -> int:

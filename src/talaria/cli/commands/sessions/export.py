@@ -87,7 +87,7 @@ def _reserve(path: Path) -> None:
     except FileExistsError:
         _refuse_to_replace([path])
     except OSError as error:
-        raise ProfileUnusable(path, "cannot be written", error) from error
+        raise ProfileUnusable(path, "can't be written", error) from error
 
 
 def _refuse_to_replace(paths: list[Path]) -> None:

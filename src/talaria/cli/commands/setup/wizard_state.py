@@ -66,7 +66,7 @@ class SetupContext(Struct, frozen=True):
         return self.services.terminal
 
     def say(self, text: str, *styles: str) -> None:
-        """Print a line, and behind it what there is to note about what was written."""
+        """Print a line, followed by the pending notes about saved settings."""
         self.terminal.line(self.terminal.styled(wrap_lines(text, self.terminal), *styles))
         for note in self.writer.notes:
             self.terminal.line(self.terminal.styled(wrap_lines(note, self.terminal), "yellow"))

@@ -9,7 +9,7 @@ CREATE TABLE session_values (
     PRIMARY KEY (session_id, name, item)
 ) STRICT;
 
-CREATE INDEX session_values_by_name ON session_values (name, session_id, item);
+CREATE INDEX session_values_by_name ON session_values (name, item, session_id);
 
 CREATE TABLE named_values (
     space TEXT NOT NULL,
@@ -56,3 +56,10 @@ CREATE TABLE api_keys (
     digest TEXT NOT NULL,
     created_at INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE conversation_names (
+    name TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX conversation_names_by_session ON conversation_names (session_id);

@@ -119,7 +119,7 @@ class _Html:
 
 
 def _reference(source: str, place: int) -> tuple[str, int]:
-    """Return the character that a reference at a place stands for, and where the text goes on."""
+    """Return the character of a reference at this position, and the position after it."""
     found = _REFERENCE.match(source, place)
     if found is None:
         return "&", place + 1

@@ -103,12 +103,12 @@ def delete_webhook(world: World, parameters: DeleteWebhook) -> bool:
 
 
 def get_webhook_info(world: World, _: GetMe) -> Wire:
-    """Return what is known of the webhook."""
+    """Return the state of the webhook."""
     return world.webhook.wire()
 
 
 def set_my_commands(world: World, parameters: SetMyCommands) -> bool:
-    """Keep a menu of commands."""
+    """Store a menu of commands."""
     if len(parameters.commands) > _MOST_COMMANDS:
         raise bad_request("BOT_COMMANDS_TOO_MUCH")
     for one in parameters.commands:

@@ -94,12 +94,12 @@ def post(world: World, asked: Sending, **content: Any) -> Message:
 
 
 def author_of(world: World, room: ChatState) -> User | None:
-    """Return who a message of the bot is from: in a channel, nobody."""
+    """Return the sender of the bot's messages; none in a channel."""
     return None if room.place.type == "channel" else world.office.bot
 
 
 def read_caption(asked: Any) -> tuple[str, tuple[MessageEntity, ...]]:
-    """Return the words of a file, or refuse them."""
+    """Return the caption of a file, or refuse it."""
     text, entities = read_text(asked.caption or "", asked.parse_mode, asked.caption_entities)
     if units(text) > LONGEST_CAPTION:
         raise bad_request("message caption is too long")

@@ -91,7 +91,7 @@ def edit_message_text(world: World, parameters: EditMessageText) -> Wire:
 
 
 def edit_message_caption(world: World, parameters: EditMessageCaption) -> Wire:
-    """Replace the words of a file, and the buttons with them."""
+    """Replace the caption of a file, and its buttons."""
     message = _find_editable(world, parameters)
     if message.media is None:
         raise bad_request("there is no caption in the message to edit")
@@ -117,7 +117,7 @@ def delete_message(world: World, parameters: DeleteMessage) -> bool:
 
 
 def delete_messages(world: World, parameters: DeleteMessages) -> bool:
-    """Take messages away; those that are not there are skipped."""
+    """Delete messages; missing ones are skipped."""
     room = world.writable(parameters.chat_id)
     if not 1 <= len(parameters.message_ids) <= 100:
         raise bad_request(
