@@ -6,13 +6,14 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import cast
+from typing import Any, Protocol, cast
 
 import uvicorn
 
 from talaria.core.errors import Refused
-from talaria.http.application import HttpApplication
 from talaria.http.connection import ConnectionLimits, ConnectionPool, LimitedProtocol
+from talaria.http.errors import Problem
+from talaria.http.messages import Receive, Reply, Scope, Send
 
 _BACKLOG = 1024  # connections that the system accepts before we do
 _KEEP_ALIVE = 75  # seconds; longer than common proxies, so that they close first
@@ -35,9 +36,25 @@ class _Server(uvicorn.Server):
         yield
 
 
+class ServedApplication(Protocol):
+    """An ASGI application that can refuse new requests; ``ending`` says so."""
+
+    ending: bool
+
+    def render_problem(self, problem: Problem) -> Reply:
+        """Return an error as a complete reply."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+
 @asynccontextmanager
 async def serve_application(
-    application: HttpApplication, host: str, port: int, jobs: asyncio.TaskGroup, limits: ConnectionLimits | None = None
+    application: ServedApplication,
+    host: str,
+    port: int,
+    jobs: asyncio.TaskGroup,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[str]:
     """Serve within the block and yield the address; requests still running shortly after it are cancelled.
 
@@ -46,7 +63,7 @@ async def serve_application(
     listener = _open_listener(host, port)
     connections = ConnectionPool(limits or ConnectionLimits(), application.render_problem)
     config = uvicorn.Config(
-        application,
+        cast("Any", application),
         http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, connections)),
         ws="none",
         lifespan="off",

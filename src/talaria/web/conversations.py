@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -14,12 +15,14 @@ from talaria.commands.dispatch import find_commands, run_command, select_usable_
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
 from talaria.core.addresses import Address
+from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.runner import RunnerState
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
 from talaria.web.wire import CommandReply
@@ -113,7 +116,7 @@ class WebConversations:
         """Return a conversation, opened here if it is not; its unfinished work resumes."""
         async with self._lock:
             found = self._open.get(session_id)
-            if found is not None and found.is_open and not found.chat.conversation.left:
+            if found is not None and found.is_open and found.chat.conversation.state is not RunnerState.MOVED:
                 found.used_at = monotonic()
                 return found
             if found is not None:
@@ -137,6 +140,13 @@ class WebConversations:
             for session_id, one in list(self._open.items()):
                 if not one.is_busy and now - one.used_at > self._idle_seconds:
                     await self._close(session_id)
+
+    async def rest(self) -> None:
+        """Wait until no turn is running."""
+        for session in list(self._open.values()):
+            if session.busy:
+                with suppress(TalariaError):
+                    await session.chat.conversation.settled()
 
     async def close(self) -> None:
         """Close all conversations; running turns resume when they are opened again."""

@@ -101,9 +101,14 @@ class ChatRoutes:
 
     async def _put_here(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> None:
         session = await self._conversations.open(session_id, caller)
-        conversation, external_id = session.chat.conversation, _external_id(said, caller)
-        add = conversation.steer if said.steer and conversation.busy else conversation.put
-        await add(_make_message(said.text), source=SOURCE, external_id=external_id, sender=caller.sender)
+        conversation = session.chat.conversation
+        await conversation.put(
+            _make_message(said.text),
+            source=SOURCE,
+            external_id=_external_id(said, caller),
+            sender=caller.sender,
+            steering=said.steer and conversation.busy,
+        )
 
     async def _stop(self, request: WebRequest) -> Reply:
         await self._stop_turn(await self._find(request))

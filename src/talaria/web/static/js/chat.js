@@ -54,13 +54,15 @@ function chatHeader(shown) {
       },
       icon("menu"),
     ),
-    heading(
-      1,
-      null,
-      shown ? detail?.title || (shown.loaded.value ? "Untitled conversation" : " ") : "New conversation",
-    ),
+    heading(1, null, shown ? titleOf(shown) : "New conversation"),
     span({ class: "model", title: used ? `${used} % of the context is used` : "Model" }, model),
   );
+}
+
+/** The title, or the first words until there is one. @type {(shown: Conversation) => string} */
+function titleOf(shown) {
+  const said = shown.shown.find((one) => one.entry.kind === "user")?.entry;
+  return shown.detail.value?.title || (said?.kind === "user" && said.text.slice(0, 80)) || "Conversation";
 }
 
 /** @type {(props: { notes: string[] }) => Child} */

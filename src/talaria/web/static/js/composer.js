@@ -65,9 +65,7 @@ export function Composer({ id, onNotes }) {
     }
   };
 
-  const hint = running
-    ? "Queue a message; Ctrl+Enter joins the running turn"
-    : "Message Talaria, or type / for commands";
+  const hint = running ? "Queue a message" : "Message Talaria";
   return form(
     {
       class: "composer",
