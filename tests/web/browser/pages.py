@@ -42,11 +42,12 @@ class Watched:
         """Check the page with axe: nothing may be wrong."""
         await self.page.evaluate(Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text())
         result = await self.page.evaluate("axe.run()")
-        assert [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]] == []
+        found = [(one["id"], [node["html"] for node in one["nodes"]]) for one in result["violations"]]
+        assert found == [], found
 
     def assert_clean(self) -> None:
-        assert self.errors == []
-        assert self.foreign == []
+        assert self.errors == [], self.errors
+        assert self.foreign == [], self.foreign
 
 
 def watch(page: Page, context: BrowserContext, url: str) -> Watched:

@@ -28,9 +28,10 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    parser.add_argument("--no-open", action="store_true", help="print the address instead of opening a browser")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="open")
+    opening = actions.add_parser("open", help="open the web app in a browser (default)")
+    opening.add_argument("--no-open", action="store_true", help="print the address instead of opening a browser")
     pair = actions.add_parser("pair", help="show a code and a QR code for another device")
     pair.add_argument(
         "--person", metavar="NAME", default="", help="whose device it is, a name of `people`; default: you"

@@ -4,7 +4,7 @@
  */
 import { batch, signal } from "../vendor/preact.js";
 import { describe, get, post } from "./api.js";
-import { applyEvents, entriesOf, isAsked, isPrompt } from "./turn.js";
+import { applyEvents, entriesOf, isPrompt } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
@@ -13,6 +13,7 @@ import { applyEvents, entriesOf, isAsked, isPrompt } from "./turn.js";
 /** @typedef {{ key: string, entry: Entry }} Shown */
 
 const PAGE = 60;
+const ENDS = new Set(["answered", "stopped", "out_of_budget", "failed"]);
 
 export class Conversation {
   /** @param {string} id */
@@ -38,6 +39,7 @@ export class Conversation {
     this._lastSeq = 0;
     this._firstSeq = 0;
     this._settling = false;
+    this._unsettled = false;
   }
 
   /** Everything on the screen, oldest first. @returns {Shown[]} */
@@ -121,8 +123,8 @@ export class Conversation {
       }
       if (snapshot) this._align();
     });
-    const turn = this.turn.peek();
-    if (turn?.over || (snapshot && !turn && this.loaded.peek())) void this._settle();
+    const hasEnded = events.some((event) => ENDS.has(event.type));
+    if (hasEnded || (snapshot && !this.turn.peek() && this.loaded.peek())) void this._settle();
   }
 
   /**
@@ -161,29 +163,39 @@ export class Conversation {
     this._setDetail(await post(`/web/sessions/${this.id}/hand-back`));
   }
 
-  /** Read the end of a turn from the transcript, and show that instead of the live view. */
+  /** Read what is new in the transcript, and show that instead of the live view of a turn that is over. */
   async _settle() {
+    this._unsettled = true;
     if (this._settling) return;
     this._settling = true;
-    const turn = this.turn.peek();
     try {
-      const [detail, page] = await Promise.all([this._getDetail(), this._getPage(`after=${this._lastSeq}&limit=500`)]);
-      if (this.turn.peek()?.id !== turn?.id) return;
-      batch(() => {
-        this._setDetail(detail);
-        this._turnFrom = page.turn_from ?? Infinity;
-        this.past.value = [...this.past.peek().filter((one) => one.seq <= this._lastSeq), ...entriesOf(page.messages)];
-        this._lastSeq = Math.max(this._lastSeq, Math.min(page.messages.at(-1)?.seq ?? 0, this._turnFrom - 1));
-        if (turn?.over) {
-          this.tail.value = turn.entries.filter((one) => one.kind === "notice" && !isAsked(one)).slice(-3);
-          this.turn.value = null;
-        }
-      });
+      while (this._unsettled) {
+        this._unsettled = false;
+        const [detail, page] = await Promise.all([
+          this._getDetail(),
+          this._getPage(`after=${this._lastSeq}&limit=500`),
+        ]);
+        batch(() => this._takeOverPage(detail, page));
+      }
     } catch {
       // The connection is down: the next snapshot settles it.
     } finally {
       this._settling = false;
     }
+  }
+
+  /** @type {(detail: SessionDetail, page: MessagePage) => void} */
+  _takeOverPage(detail, page) {
+    this._setDetail(detail);
+    this._turnFrom = page.turn_from ?? Infinity;
+    this.past.value = [...this.past.peek().filter((one) => one.seq <= this._lastSeq), ...entriesOf(page.messages)];
+    const last = page.messages.at(-1)?.seq ?? this._lastSeq;
+    this._lastSeq = Math.max(this._lastSeq, Math.min(last, this._turnFrom - 1));
+    const turn = this.turn.peek();
+    if (turn?.over) {
+      this.tail.value = turn.entries.filter((one) => one.kind === "notice").slice(-3);
+      this.turn.value = null;
+    } else this._align();
   }
 
   /** Find the message with which the running turn began: from there on, the live view is shown. */

@@ -116,12 +116,20 @@ const made = new WeakMap();
  * @returns {Child[]}
  */
 export function renderBlocks(blocks) {
-  const done = blocks.done.filter(isVisible).map((token) => {
+  // The title of the page is the heading above a reply, and no level may be left out below it.
+  let level = 1;
+  const done = blocks.done.filter(isVisible);
+  return [...done, ...blocks.open.filter(isVisible)].map((token, index) => {
+    const finished = index < done.length;
+    if (token.type === "heading") {
+      level = Math.min((token.depth ?? 1) + 1, level + 1);
+      return heading(level, { class: `depth-${token.depth ?? 1}` }, ...inlines(token.tokens));
+    }
+    if (!finished) return block(token, false);
     const known = made.get(token) ?? block(token, true);
     made.set(token, known);
     return known;
   });
-  return [...done, ...blocks.open.filter(isVisible).map((token) => block(token, false))];
 }
 
 /** A whole text as elements. @type {(text: string) => Child[]} */
@@ -138,8 +146,7 @@ const isVisible = (token) => token.type !== "space" && token.type !== "def";
 function block(token, finished) {
   switch (token.type) {
     case "heading":
-      // The page has the first two levels.
-      return heading((token.depth ?? 1) + 2, null, ...inlines(token.tokens));
+      return p({ class: "depth-4" }, strong(null, ...inlines(token.tokens)));
     case "paragraph":
       return p(null, ...inlines(token.tokens));
     case "code":
