@@ -15,7 +15,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.handoff.handoff import HANDOFFS
+from talaria.handoff.service import HANDOFFS
 from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.storage.postgres.open import open_postgres_store
 from talaria.storage.sqlite.store import open_sqlite_store

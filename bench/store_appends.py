@@ -11,7 +11,7 @@ from bench.store_floor import BareMessages, load_rows, open_bare
 from bench.store_text import LONG_SESSION, Example, session_id_of, sessions_of
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.storage.tables.messages import SEQ_BITS
+from talaria.storage.tables.sessions import SEQ_BITS
 
 
 class Appends(Struct, frozen=True):

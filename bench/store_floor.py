@@ -9,8 +9,8 @@ import msgspec
 
 from bench.store_text import Example, session_id_of
 from talaria.storage.sqlite.connection import MIGRATIONS
-from talaria.storage.tables.messages import SEQ_BITS, MessageBody
 from talaria.storage.tables.search_terms import add_separators
+from talaria.storage.tables.sessions import SEQ_BITS, MessageBody
 from talaria.storage.tables.snippets import TOKENIZER
 
 _encode = msgspec.json.Encoder().encode

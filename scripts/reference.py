@@ -1,6 +1,7 @@
 """Write the references that are generated from the program itself; with --check, say which have drifted."""
 
 import argparse
+import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,6 +23,18 @@ live at once; the others need a restart."""
 SLASH_INTRODUCTION = """\
 Type these in the terminal chat and in chats. In the terminal, commands that change nothing can be abbreviated. `/help`
 shows the commands that are available to you; you can [write your own](../how-to/write-slash-commands.md)."""
+VALUES_INTRODUCTION = """\
+Small values that have no table of their own, each with a type (`src/talaria/contracts/values.py`). Text is stored as it
+is, every other type as JSON."""
+SESSION_VALUES = """\
+## Values of a session
+
+Rows of `session_values`, by session, name and item; deleted with their session. Texts name such a value as
+`name:<session id>`: `goal:<session id>`, for example, is the row with this session and the name `goal`."""
+NAMED_VALUES = """\
+## Values under a key
+
+Rows of `named_values`: the name is the space, and each value has a key in it, empty where there is only one."""
 WHERE = {"terminal": "The terminal only.", "chat": "Chats only.", "everywhere": ""}
 
 
@@ -56,11 +69,33 @@ def slash_commands() -> str:
     return _page("Slash commands", [SLASH_INTRODUCTION, *map(_category, categories)])
 
 
+def stored_values() -> str:
+    """Return the reference of the stored values."""
+    session, named = (_values_table(kind) for kind in ("SessionValue", "NamedValue"))
+    return _page("Stored values", [VALUES_INTRODUCTION, SESSION_VALUES, session, NAMED_VALUES, named])
+
+
 REFERENCES: tuple[tuple[str, Callable[[], str]], ...] = (
     ("docs/reference/commands.md", commands),
     ("docs/reference/settings.md", settings),
     ("docs/reference/slash-commands.md", slash_commands),
+    ("docs/reference/stored-values.md", stored_values),
 )
+
+
+def find_stored_values() -> Iterator[tuple[str, str, str, str]]:
+    """Yield kind, name, type and module of every value that the source declares."""
+    for path in sorted((ROOT / "src" / "talaria").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Name("SessionValue" | "NamedValue" as kind), args=[ast.Constant(str(name)), of]):
+                    yield kind, name, ast.unparse(of), path.relative_to(ROOT).as_posix()
+
+
+def _values_table(kind: str) -> str:
+    found = sorted((name, of, module) for declared, name, of, module in find_stored_values() if declared == kind)
+    rows = [f"| `{name}` | `{of.replace('|', chr(92) + '|')}` | `{module}` |" for name, of, module in found]
+    return "\n".join(["| Name | Type | Module |", "| --- | --- | --- |", *rows])
 
 
 def _settle(path: Path, text: str, *, check: bool) -> bool:

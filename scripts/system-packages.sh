@@ -5,6 +5,10 @@ missing=""
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null 2>&1 || missing=" postgresql"
 command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
 command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+for shell in fish zsh; do # completion is tested in real shells
+    command -v "$shell" >/dev/null 2>&1 || missing="$missing $shell"
+done
+command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
 [ -n "$missing" ] || exit 0
 if [ -z "${TALARIA_NO_APT:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "== system packages: installing$missing with apt-get, as root (TALARIA_NO_APT=1 skips this, and their tests)"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ OpenDatabase = Callable[[str], Database]
 
 # How long an example takes says how busy the machine is; figures are the business of bench/.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("untimed"), max_examples=20)
 settings.load_profile("untimed")
 
 
@@ -40,9 +42,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the PostgreSQL half of the contract suites in a quick run."""
+    """Leave out what belongs to a longer run: see the markers in ``pyproject.toml``."""
     if config.getoption("quick"):
-        items[:] = [item for item in items if "postgres" not in item.name]
+        items[:] = [item for item in items if not _is_on_postgres(item) and item.get_closest_marker("slow") is None]
+    if not config.getoption("long"):
+        items[:] = [item for item in items if not (_is_on_postgres(item) and item.get_closest_marker("one_engine"))]
+
+
+def _is_on_postgres(item: pytest.Item) -> bool:
+    return "postgres" in item.name
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _remove_python_variables()
     if config.getoption("quick"):
         config.stash[BAN] = ProcessBan()
+        settings.load_profile("quick")
     given = getattr(config, "workerinput", None)
     if given is not None:
         config.stash[DESK_PORT] = given["postgres_desk"]
@@ -85,6 +94,7 @@ def _restore_signals() -> None:
 
 def _remove_python_variables() -> None:
     """Run this process's children as on any machine: variables for the interpreter change what they do and cost."""
+    sys.dont_write_bytecode = False  # the cache of rewritten assertions halves the time of collection
     for name in [one for one in os.environ if one.startswith("PYTHON") and one != "PYTHONPATH"]:  # noqa: TID251 (own)
         del os.environ[name]  # noqa: TID251 (this process is the environment of its children)
 

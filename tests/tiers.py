@@ -1,8 +1,9 @@
 """Test tiers, decided by what a test module uses: ``--quick`` leaves out processes, servers and vendors' clients.
 
 A module belongs to the slow tier if it, or a module of ``tests`` that it imports, starts programs or imports a client
-library. While a test of a quick run is running, starting a program raises `RuntimeError`, so that a test cannot be in
-the wrong tier unnoticed.
+library. A single test of another module is marked ``slow`` if the code under test starts programs, or if it takes more
+than 0.3 s of CPU time. While a test of a quick run is running, starting a program raises `RuntimeError`, so that a test
+cannot be in the wrong tier unnoticed.
 """
 
 import ast
@@ -15,7 +16,8 @@ SLOW_FOLDERS = ("tests/system", "tests/house")
 # Importing one of these means child processes, real servers, or a library that takes long to import.
 SLOW_IMPORTS = {
     "subprocess", "multiprocessing", "pty", "aiogram", "anthropic", "discord", "mcp", "nio", "openai", "schemathesis",
-    "slack_sdk", "talaria.testing.screen", "talaria.testing.synapse", "talaria.testing.postgres",
+    "slack_sdk", "talaria.testing.homeserver", "talaria.testing.local_slack", "talaria.testing.postgres",
+    "talaria.testing.screen",
 }  # fmt: skip
 SLOW_CALLS = {"create_subprocess_exec", "create_subprocess_shell", "fork", "posix_spawn"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec"}

@@ -1,10 +1,9 @@
 """One person with several ids."""
 
-from talaria.access.people import People
+from talaria.access.policy import People
 from talaria.contracts.store import Database
 from talaria.core.addresses import Address
-from talaria.sessions.keys import build_session_key
-from talaria.sessions.user_aliases import canonical_address, link_user_ids, list_user_ids
+from talaria.sessions.keys import build_session_key, canonical_address, link_user_ids, list_user_ids
 from talaria.settings.sections.chats import PersonSettings
 
 PHONE, LID = "491701234567", "881122@lid"

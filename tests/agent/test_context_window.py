@@ -326,6 +326,7 @@ def conversations(draw: st.DrawFn) -> list[StoredMessage]:
     return stored(messages)
 
 
+@pytest.mark.slow
 @given(conversations(), st.data())
 async def test_no_call_is_ever_parted_from_its_result(transcript: list[StoredMessage], data: st.DataObject) -> None:
     kept = Kept()

@@ -62,7 +62,9 @@ class Chain:
         """Let a worker be killed some time behind the beginning of a call; tell whether that was soon enough."""
         worker = await self.start()
         for _ in range(calls):
-            if (await _line(worker)).startswith("Turn"):
+            if (await _line(worker)).startswith(
+                ("Turn", "None")
+            ):  # none: the one before ended the turn, then was killed
                 break
         await asyncio.sleep(moment)  # real time: the kill comes at a random moment
         if worker.returncode is None:

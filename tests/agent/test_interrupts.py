@@ -160,6 +160,7 @@ async def test_of_several_calls_those_that_were_done_keep_their_results(shop: Wo
     assert quick == "QUICK"
 
 
+@pytest.mark.slow
 async def test_a_tree_of_processes_is_gone_before_the_turn_is(shop: Workshop) -> None:
     processes = Processes()
     terminal = Terminal(processes, FullOutputs(shop.folder / "outputs"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agent.agent_fixture import QUICK, Allow, Echo, Nobody
@@ -201,6 +202,7 @@ class History:
         return ModelCalls([ModelChoice(OpenAIChat(account, self._http), model)], QUICK)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.one_of(TURNS, OTHERS), max_size=14).map(lambda deeds: [Turn(5), *deeds, Turn(5, steps=1)]))
 def test_each_request_begins_as_the_one_before_or_one_reason_says_why_not(deeds: list[Deed]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from tests.app.program_with_model import scripted_program
 
-from talaria.access.api_key_file import read_key_file
+from talaria.access.api_keys import read_key_file
 from talaria.app.api import open_api
 from talaria.app.application import TalariaApplication, open_application
 from talaria.core.aio import SupervisedTaskGroup

@@ -12,7 +12,7 @@ from typing import Any, Self
 import httpx
 from tests.app.program import TALARIA, Program
 
-from talaria.access.api_key_file import read_key_file
+from talaria.access.api_keys import read_key_file
 from talaria.settings.profiles import Profiles
 
 PATIENCE = 60.0

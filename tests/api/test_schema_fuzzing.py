@@ -24,6 +24,7 @@ async def model() -> AsyncIterator[ModelServer]:
         yield one
 
 
+@pytest.mark.one_engine
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing", "stateful"])
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])

@@ -65,6 +65,7 @@ def _refused_or_taken(response: httpx.Response) -> None:
         assert error["message"]
 
 
+@pytest.mark.one_engine
 async def test_in_bodies(http: httpx.AsyncClient) -> None:
     run = (await http.post("/v1/runs", json={"input": "Go."})).json()
     there = [(path.replace("nowhere", run["session_id"]), body) for path, body in _BODIES if "nowhere" in path]
@@ -73,12 +74,14 @@ async def test_in_bodies(http: httpx.AsyncClient) -> None:
             _refused_or_taken(await http.post(path, content=body.replace("%s", strange)))
 
 
+@pytest.mark.one_engine
 async def test_in_paths_and_queries(http: httpx.AsyncClient) -> None:
     for path in _PATHS:
         for strange in ("%00", "a%00b", "%ff%fe", "%F0%9F%98%80", "%27%22%3B", "x" * 5000):
             _refused_or_taken(await http.get(path.replace("{}", strange)))
 
 
+@pytest.mark.one_engine
 async def test_in_headers(http: httpx.AsyncClient) -> None:
     for path in ("/v1/runs", "/v1/responses"):
         for name in ("x-talaria-session-id", "idempotency-key", "last-event-id"):

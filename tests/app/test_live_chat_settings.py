@@ -282,6 +282,7 @@ EFFECTS: dict[str, tuple[str, str, Callable[[Gateway], Awaitable[object]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(EFFECTS))
 async def test_the_next_turn_follows_the_new_value(tmp_path: Path, key: str) -> None:
     value, settings, look = EFFECTS[key]

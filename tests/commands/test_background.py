@@ -4,6 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
 from tests.commands.command_fixture import Desk, open_desk
 from tests.runtime.delegation.delegating_model import Company, hand_on, until_stored, woken
 
@@ -72,6 +73,7 @@ async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
 
 
+@pytest.mark.slow
 async def test_what_was_cut_off_goes_on_when_the_conversation_is_opened_again(tmp_path: Path) -> None:
     async with ModelServer() as server:
         async with open_desk(tmp_path, server) as desk:

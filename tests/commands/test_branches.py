@@ -239,6 +239,7 @@ async def test_where_the_branch_cannot_be_opened_everything_stays(tmp_path: Path
         assert len(await desk.application.store.read(lambda tx: tx.sessions.find(SessionFilter()))) == 1
 
 
+@pytest.mark.slow
 async def test_outputs_of_the_shared_past_can_still_be_read(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "seq 20000"})]), Say("counted"))

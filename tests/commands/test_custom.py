@@ -87,6 +87,7 @@ async def test_they_appear_like_all_others(desk: Desk, folder: Folder) -> None:
         assert found.name == "review"
 
 
+@pytest.mark.slow
 async def test_a_line_is_run_in_the_folder_of_the_conversation_and_not_sent_to_the_model(
     desk: Desk, folder: Folder, server: ModelServer
 ) -> None:
@@ -98,6 +99,7 @@ async def test_a_line_is_run_in_the_folder_of_the_conversation_and_not_sent_to_t
     assert (server.received, await desk.transcript()) == ([], [])
 
 
+@pytest.mark.slow
 async def test_words_reach_the_shell_as_parameters_and_never_as_commands(desk: Desk, folder: Folder) -> None:
     folder.write("show.md", """---\nrun: printf '<%s>' "$#" "$1" "$@"\n---\n""")
     take_up(desk, folder)
@@ -106,6 +108,7 @@ async def test_words_reach_the_shell_as_parameters_and_never_as_commands(desk: D
     assert not (desk.active_session.chat.workspace.folder / "owned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
@@ -122,12 +125,14 @@ async def test_what_a_line_prints_and_how_it_ends_is_shown(desk: Desk, folder: F
     assert await desk.use("/own") == shown
 
 
+@pytest.mark.slow
 async def test_several_lines_are_one_script(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: |\n  for one in a b\n  do echo $one\n  done\n---\n")
     take_up(desk, folder)
     assert await desk.use("/own") == "```\na\nb\n```"
 
 
+@pytest.mark.slow
 async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo $$ > pid; sleep 600\n---\n")
     take_up(desk, folder)
@@ -139,6 +144,7 @@ async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder:
     assert is_dead(pid)
 
 
+@pytest.mark.slow
 async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo begun; touch here; sleep 600\n---\n")
     take_up(desk, folder)
@@ -150,6 +156,7 @@ async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder)
     assert await desk.use("/stop") == "Nothing is running."
 
 
+@pytest.mark.slow
 async def test_a_line_runs_beside_a_turn_and_a_prompt_behind_it(
     desk: Desk, folder: Folder, server: ModelServer
 ) -> None:

@@ -135,6 +135,7 @@ async def test_criteria_are_added_listed_and_removed(desk: Desk, models: Models)
     assert "remove the rust" in models.judged[-1]
 
 
+@pytest.mark.slow
 async def test_a_command_proves_a_goal_in_the_folder_of_the_conversation(
     desk: Desk, models: Models, tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ async def test_budgets_come_from_the_settings(tmp_path: Path, server: ModelServe
         assert "- Budget: 7 turns, 200,000 tokens, $1.50, 1.5 h" in await desk.use("/goal")
 
 
+@pytest.mark.slow
 async def test_a_verification_that_takes_too_long_is_ended_with_all_it_started(
     tmp_path: Path, server: ModelServer, models: Models
 ) -> None:
@@ -190,6 +192,7 @@ async def test_a_verification_that_takes_too_long_is_ended_with_all_it_started(
         await until(lambda: not _is_running(pid))
 
 
+@pytest.mark.slow
 async def test_pause_ends_a_verification_that_is_running(tmp_path: Path, server: ModelServer, models: Models) -> None:
     async with open_desk(tmp_path, server) as desk:
         await desk.use("/goal Win | verify: sleep 60 & echo $! > pid.new; mv pid.new pid; wait")

@@ -280,7 +280,7 @@ async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
 
 async def test_sethome_keeps_the_address_of_the_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=HOME.address) as desk:
-        assert "home chat on telegram" in await desk.use("/sethome Family")
+        assert "home chat on Telegram" in await desk.use("/sethome Family")
         assert await desk.application.store.read(lambda tx: read_home(tx, "telegram")) == HOME
         await desk.use("/sethome")
         unnamed = await desk.application.store.read(lambda tx: read_home(tx, "telegram"))

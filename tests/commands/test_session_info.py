@@ -143,6 +143,7 @@ async def test_save_is_for_the_owner(tmp_path: Path) -> None:
         assert "Saved 2 messages to" in await desk.use("/save")
 
 
+@pytest.mark.slow
 async def test_compress_says_what_was_gained_or_that_there_is_nothing(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("hi")
@@ -181,7 +182,7 @@ async def test_status_tells_where_one_is_and_what_goes_on(tmp_path: Path) -> Non
         shown = await desk.use("/status")
         assert f"- Branch of: *Trip*, `{before}`, from message 2" in shown
         assert "about " in shown
-        assert "- Gateway: alive" in shown
+        assert "- Gateway: running" in shown
         assert "Folder" not in await desk.use("/status", author=STRANGER)
 
 

@@ -36,6 +36,7 @@ async def test_what_is_queued_waits_for_the_running_turn(desk: Desk, server: Mod
     assert await desk.use("/queue") == "The queue is empty."
 
 
+@pytest.mark.slow
 async def test_what_is_steered_joins_the_running_turn(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("In French then."))
     await desk.use("/queue go")
@@ -54,6 +55,7 @@ async def test_with_nothing_running_steering_is_saying(desk: Desk, server: Model
     assert "Add the text for the running turn" in await desk.use("/steer")
 
 
+@pytest.mark.slow
 async def test_approve_lets_it_happen_once(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("Gone."))
     await desk.use("/queue clean up")
@@ -64,6 +66,7 @@ async def test_approve_lets_it_happen_once(desk: Desk, server: ModelServer) -> N
     assert await desk.use("/approve") == "Nothing is waiting for approval."
 
 
+@pytest.mark.slow
 async def test_what_is_approved_for_the_session_is_not_asked_again(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("Gone."), Say(calls=[DANGEROUS]), Say("Still gone."))
     await desk.use("/queue clean up")

@@ -11,6 +11,7 @@ from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.background_work import DelegatedTaskRow, ProcessRow
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.jobs import Job
+from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.outbox import Outgoing
 from talaria.contracts.stores.responses import ApiRun, StoredResponse
 from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter, Viewer
@@ -181,6 +182,7 @@ def _fill_every_table(tx: Transaction, session: SessionId) -> None:
     tx.events.append("run:run", [("a", "")])
     for subject in ("session", "goal", "live"):
         tx.events.append(f"{subject}:{session}", [("a", "")])
+    tx.ledger.reserve([Cap(f"session:{session}", 100)], 5, MINUTE)
     job = Job(id=JobId("j"), name="J", schedule="", payload="", next_at=datetime(2026, 1, 1, tzinfo=UTC))
     tx.jobs.put(job)
     run = tx.jobs.begin_run(job, next_at=None)

@@ -115,7 +115,7 @@ def test_a_deleted_named_value_begins_again_at_version_one(mine: Transaction) ->
 
 def test_named_values_are_listed_by_prefix_in_the_order_of_bytes(mine: Transaction) -> None:
     for key in ("goal:b", "goal:a", "goal:ä", "goal:B", "goals", "goal", "home", "日本:1", "a%b", "axb", "a_b"):
-        FLAG.write(mine, key, True)
+        FLAG.write(mine, key, value=True)
     COUNT.write(mine, "goal:c", 1)
     assert FLAG.keys(mine, "goal:") == ["goal:B", "goal:a", "goal:b", "goal:ä"]
     assert FLAG.items(mine, "goal:a") == {"goal:a": True}
@@ -126,7 +126,7 @@ def test_named_values_are_listed_by_prefix_in_the_order_of_bytes(mine: Transacti
 @pytest.mark.parametrize("last", ["\U0010ffff", "\ud7ff", "z"])
 def test_a_prefix_may_end_with_any_character(mine: Transaction, last: str) -> None:
     for key in (last, f"{last}a", f"{last}\U0010ffff", "b", "\ue000"):
-        FLAG.write(mine, key, True)
+        FLAG.write(mine, key, value=True)
     assert FLAG.keys(mine, last) == [last, f"{last}a", f"{last}\U0010ffff"]
 
 

@@ -40,7 +40,7 @@ _LEASE = timedelta(seconds=15)
 @dataclass(frozen=True)
 class SmallGateway:
     application: TalariaApplication
-    rooms: ChatRegistry
+    chats: ChatRegistry
     dispatcher: Dispatcher
     network: Receiver
     spec_checks: list[SessionId]
@@ -73,25 +73,25 @@ async def served(
         application.processes.attend(jobs, stack, always=True)
         delivery = Delivery(application.store, platform)
         worker = new_worker_id()
-        stage = PreviewOptions(store=application.store, platform=platform, throttle=delivery.throttle, worker=worker)
+        preview = PreviewOptions(store=application.store, platform=platform, throttle=delivery.throttle, worker=worker)
         media = open_media(application, {platform.name: platform}, stack)
-        door = NetworkContext(
+        network_context = NetworkContext(
             application=application,
             abilities=platform.abilities,
-            stage=stage,
+            preview=preview,
             settings=application.settings_admin,
             voice=media.spoken,
         )
-        maker = _Maker(door, home, jobs, follower, media)
-        rooms = ChatRegistry(application.store, worker, maker, maker.agent_spec, jobs, application.settings_admin)
-        stack.push_async_callback(rooms.close)
+        maker = _Maker(network_context, home, jobs, follower, media)
+        chats = ChatRegistry(application.store, worker, maker, maker.agent_spec, jobs, application.settings_admin)
+        stack.push_async_callback(chats.close)
         commands = select_usable_commands(REGISTRY, terminal=False)
         dispatcher = Dispatcher(
             application.store,
             platform.name,
             application.settings_admin,
             commands,
-            rooms,
+            chats,
             end_workspace=application.end_workspace,
             hooks=application.hooks,
         )
@@ -103,24 +103,24 @@ async def served(
             reply_during_outage=dispatcher.reply_during_outage,
         )
         serving = [jobs.create_task(network.serve()), jobs.create_task(delivery.serve())]
-        yield SmallGateway(application, rooms, dispatcher, network, maker.spec_checks)
+        yield SmallGateway(application, chats, dispatcher, network, maker.spec_checks)
         for task in serving:
             task.cancel()
         await asyncio.wait(serving)
 
 
 class _Maker:
-    """Makes rooms."""
+    """Makes chats."""
 
     def __init__(
         self,
-        door: NetworkContext,
+        network_context: NetworkContext,
         folder: Path,
         jobs: asyncio.TaskGroup,
         follower: TurnFollowUp | None,
         media: MediaServices,
     ) -> None:
-        self._door = door
+        self._network = network_context
         self._folder = folder
         self._jobs = jobs
         self._unpack = media.attachment_fetcher.unpack
@@ -129,14 +129,16 @@ class _Maker:
 
     async def agent_spec(self, address: Address, session_id: SessionId) -> AgentSpec:
         self.spec_checks.append(session_id)
-        return await self._door.application.agent_spec(structs.replace(self._wish(address.platform), resume=session_id))
+        return await self._network.application.agent_spec(
+            structs.replace(self._make_request(address.platform), resume=session_id)
+        )
 
     def __call__(self, key: str, address: Address) -> Chat:
-        shared = find_chat_owner(address, self._door.options)
-        request = structs.replace(self._wish(address.platform), owner=shared, audience=audience_of(address))
-        return Chat(key, address, request, self._door, self._jobs)
+        shared = find_chat_owner(address, self._network.options)
+        request = structs.replace(self._make_request(address.platform), owner=shared, audience=audience_of(address))
+        return Chat(key, address, request, self._network, self._jobs)
 
-    def _wish(self, platform: str) -> OpenRequest:
+    def _make_request(self, platform: str) -> OpenRequest:
         follow_ups = self._more
         return OpenRequest(
             source=platform,
@@ -145,5 +147,5 @@ class _Maker:
             lasting=True,
             follow_ups=follow_ups,
             unpack=self._unpack,
-            file_limit=self._door.abilities.file_limit,
+            file_limit=self._network.abilities.file_limit,
         )

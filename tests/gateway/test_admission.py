@@ -29,7 +29,7 @@ from talaria.gateway.admission import (
 )
 from talaria.gateway.session_reset import find_due_reset
 from talaria.sessions.chat_directory import list_channels
-from talaria.sessions.user_aliases import link_user_ids
+from talaria.sessions.keys import link_user_ids
 from talaria.settings.model import CliSettings, Settings
 from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings, PersonSettings
 from talaria.testing.clock import NOON, SettableClock

@@ -133,6 +133,7 @@ def pair(tx: Transaction) -> None:
     assert tx.pairing.approve("telegram", "hash", PairingRules())
 
 
+@pytest.mark.slow
 def test_access_and_pairing_decide_as_documented(database: Database) -> None:
     wrong = []
     for case in map(Case._make, product(STANDINGS, OPENINGS, (True, False), KINDS, (True, False), FORMS)):

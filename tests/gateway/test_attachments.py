@@ -95,7 +95,7 @@ async def test_a_stop_ends_the_fetching_and_the_turn_with_it(tmp_path: Path, ser
         async with served(tmp_path, network.platform(patience=60), server.url) as gateway:
             network.say_with_file("ann", NOTES, b"buy milk", text="look")
             await network.until(lambda: not network.faults)
-            room = gateway.rooms.find(build_session_key(Address("loopback", "ann", user_id="ann")))
+            room = gateway.chats.find(build_session_key(Address("loopback", "ann", user_id="ann")))
             assert room is not None
             assert room.active_session.chat.conversation.stop()
             await network.until(lambda: network.shown("ann") == ["Stopped."])
@@ -197,7 +197,7 @@ def keep_secret(home: Path, line: str) -> None:
 
 
 def room_of(gateway: SmallGateway, chat: str) -> str:
-    room = gateway.rooms.find(build_session_key(Address("loopback", chat, user_id=chat)))
+    room = gateway.chats.find(build_session_key(Address("loopback", chat, user_id=chat)))
     assert room is not None
     return room.active_session.session_id
 

@@ -51,10 +51,10 @@ async def test_a_button_that_nobody_waits_for_is_no_message(tmp_path: Path) -> N
 async def spoil(gateway: SmallGateway, chat: str) -> None:
     """Let the room of a chat go, and have its conversation wish for a provider that there is none."""
     key = build_session_key(Address("loopback", chat))
-    room = gateway.rooms.find(key)
+    room = gateway.chats.find(key)
     assert room is not None
     session_id = room.active_session.session_id
-    gateway.rooms.let_go(key)
+    gateway.chats.release(key)
     choice = Preferences(model="nobody:nothing")
     await gateway.application.store.write(lambda tx: write_preferences(tx, session_id, choice))
 
@@ -88,7 +88,7 @@ async def test_a_conversation_that_begins_anew_in_a_room_of_another_worker_leave
         network.say("ann", "first")
         await network.posted(1)
         key, store = build_session_key(Address("loopback", "ann")), gateway.application.store
-        room = gateway.rooms.find(key)
+        room = gateway.chats.find(key)
         assert room is not None
         left, now = room.active_session.session_id, datetime.now(UTC)
         other = WorkerStatus(

@@ -37,6 +37,7 @@ def presence(store: Store, worker: str) -> WorkerHeartbeat:
     return WorkerHeartbeat(store, status.worker, lambda: status, LEASE, lapsed)
 
 
+@pytest.mark.slow
 async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store]) -> None:
     first, second = presence(stores[0], "one"), presence(stores[1], "two")
     await first.claim(as_worker=False)
@@ -52,6 +53,7 @@ async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store]) -
     await second.claim(as_worker=False)
 
 
+@pytest.mark.slow
 async def test_a_worker_beside_it_becomes_the_gateway_when_it_ends(stores: list[Store]) -> None:
     first, second = presence(stores[0], "one"), presence(stores[1], "two")
     await first.claim(as_worker=False)

@@ -8,7 +8,7 @@ from tests.gateway.in_process_gateway import SmallGateway, served
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.core.addresses import Address
 from talaria.core.aio import SupervisedTaskGroup
-from talaria.gateway.memory_flush import MemoryFlusher
+from talaria.gateway.session_reset import MemoryFlusher
 from talaria.sessions.keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -30,7 +30,7 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
     async with SupervisedTaskGroup() as jobs:
         farewells = MemoryFlusher(
             application,
-            gateway.rooms.worker,
+            gateway.chats.worker,
             home,
             lambda: application.settings.platforms,
             lambda: application.zone,
@@ -41,7 +41,7 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
 
 async def settled(gateway: SmallGateway) -> None:
     """Wait until Ann's turn has ended: a streamed reply is shown before that."""
-    room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+    room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
     assert room is not None
     await room.active_session.chat.conversation.settled()
 
@@ -100,7 +100,7 @@ async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> No
         network.say("ann", "My ship is called Nanny.")
         await network.posted(1)
         await settled(gateway)
-        room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+        room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
         assert room is not None
         old = room.active_session.session_id
         later = datetime.now(UTC) + timedelta(hours=2)

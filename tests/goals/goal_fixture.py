@@ -16,7 +16,7 @@ from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.contracts.clock import Clock
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.messages import Message, Text
-from talaria.goals.follower import GoalFollower
+from talaria.goals.follower import GoalFollower, GoalRecorder
 from talaria.goals.goal import GoalState
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.judge import CommandRunner, Judge
@@ -144,9 +144,11 @@ async def pursue(
             pursuit.hear(event)
 
     judge = judge_of(shop, seconds=seconds, verify=verify, budget=budget)
-    follower = GoalFollower(shop.session_id, store=shop.store, judge=judge, emit=emit, lasting=lasting, clock=clock)
+    follower = GoalFollower(shop.session_id, store=shop.store, make_judge=lambda: judge, emit=emit, clock=clock)
     environment = shop.around(publish=emit, budget=budget or UnlimitedBudget())
-    options = RunnerOptions(follow_ups=(follower,), titled=False)
+    options = RunnerOptions(
+        follow_ups=(follower,) if lasting else (), listeners=() if lasting else (GoalRecorder(),), titled=False
+    )
     async with asyncio.TaskGroup() as jobs:
         talk = SessionRunner(
             shop.store,

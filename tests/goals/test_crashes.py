@@ -128,7 +128,7 @@ def worked(received: Received, steps: int = STEPS) -> Answer:
 
 def follower_of(shop: Workshop, store: Store, ask: JudgeModel) -> GoalFollower:
     judge = Judge(shop.session_id, store, ask)
-    return GoalFollower(shop.session_id, store=store, judge=judge, emit=shop.events.append)
+    return GoalFollower(shop.session_id, store=store, make_judge=lambda: judge, emit=shop.events.append)
 
 
 @pytest.mark.parametrize("when_done", [False, True])

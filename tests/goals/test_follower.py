@@ -262,7 +262,7 @@ async def test_a_place_that_does_not_stay_open_leaves_the_judgement_to_one_that_
     async with pursue(shop, lasting=False) as pursuit:
         await pursuit.set("Win")
         await pursuit.talk.settled()
-        assert not await pursuit.follower.follow_up()
+        assert not pursuit.talk.has_running_work
         assert (await pursuit.state()).pending is not None
     assert court.judged == []
     async with pursue(shop) as pursuit:

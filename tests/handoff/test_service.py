@@ -13,8 +13,15 @@ from talaria.contracts.stores.handoffs import HandoffState
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
-from talaria.handoff.handoff import HandoffRefused, HandoffRequest, RefusalCode
-from talaria.handoff.service import cancel_handoff, request_handoff, wait_for_handoff, wait_for_handoff_blocking
+from talaria.handoff.service import (
+    HandoffRefused,
+    HandoffRequest,
+    RefusalCode,
+    cancel_handoff,
+    request_handoff,
+    wait_for_handoff,
+    wait_for_handoff_blocking,
+)
 from talaria.sessions.chat_directory import GATEWAY, HomeChat, write_home
 
 NETWORKS = {"telegram": True, "discord": False}

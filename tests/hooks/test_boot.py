@@ -55,6 +55,7 @@ async def test_a_turn_that_fails_is_told_to_nobody(desk: Desk, server: ModelServ
     assert await queued(desk) == []
 
 
+@pytest.mark.slow
 async def test_what_needs_a_yes_gets_a_no_at_once(desk: Desk, server: ModelServer, tmp_path: Path) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("I may not."))
     assert await boot(desk).run("Clean up.")

@@ -50,11 +50,21 @@ def test_everything_that_may_stand_in_a_manifest_is_read(tmp_path: Path) -> None
         "events:\n- agent:end\n- command:new\n",
         "events:\n\n  # first\n  - agent:end\n  - command:new\n\n",
         "\ufeffevents:\r\n  - agent:end\r\n  - command:new\r\n",
+        "events: [\n  agent:end,\n  command:new,\n]",
+        "events: &all [agent:end, command:new]",
     ],
 )
 def test_a_list_may_be_written_in_several_ways(tmp_path: Path, text: str) -> None:
     write_hook(tmp_path, "one", text)
     assert manifest(tmp_path) == HookManifest(name="one", events=("agent:end", "command:new"))
+
+
+@pytest.mark.parametrize(
+    "text", ["Tells me of it", "'Tells me\n  of it'", "Tells me\n  of it", ">\n  Tells me\n  of it\n"]
+)
+def test_text_may_have_several_lines(tmp_path: Path, text: str) -> None:
+    write_hook(tmp_path, "one", f"description: {text}\nevents:\n  agent:end\n")
+    assert manifest(tmp_path) == HookManifest(name="one", description="Tells me of it", events=("agent:end",))
 
 
 def test_patterns_say_which_events_are_heard() -> None:
@@ -78,12 +88,15 @@ def test_patterns_say_which_events_are_heard() -> None:
         ("events: agent:end\nevents: agent:end\n", 2, "appears twice"),
         ("events: agent:end\nname: two words\n", 2, "`two words` isn't a valid name"),
         ("events: agent:end\nname: boot\n", 1, "the name `boot` is already used by the built-in hook"),
-        ("events: agent:end\n{what: is this}\n", 2, "neither `name: value` nor"),
-        ("events: agent:end\ndescription: 'open\n", 2, "starts with ' must end with it"),
-        ("events: [agent:end\n", 1, "must end with `]`"),
-        ("events: agent:end\ndescription: one\n  two\n", 3, "belongs to no field"),
+        ("events: agent:end\n{what: is this}\n", 2, "this isn't YAML: "),
+        ("events: agent:end\ndescription: 'open\n", 2, "this isn't YAML: "),
+        ("events: [agent:end\n", 1, "this isn't YAML: "),
+        ("events: agent:end\nrun: a: b\n", 2, "this isn't YAML: "),
+        ("events: agent:end\nrun: {a: b}\n", 2, "this must be text"),
+        ("- events\n", 1, "this isn't a list of fields"),
+        ("events: " + "[" * 9000, 1, "nested too deeply"),
+        ('events: agent:end\nname: "a\x07b"\n', 1, "this isn't YAML: "),
         ("events: agent:end\ndescription:\n  - one\n", 2, "this must be text, not a list"),
-        ("events:\n  agent:end\n", 2, "isn't a list item"),
     ],
 )
 def test_a_fault_in_a_manifest_names_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from tests.hooks.hook_folders import Watched, write_hook
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-hooks.md"
@@ -21,6 +22,7 @@ def test_the_example_keeps_a_list_of_slow_turns(tmp_path: Path) -> None:
     assert [line.split(" ", 2)[2] for line in lines] == ["failed after 3 s in s2", "answered after 90 s in s3"]
 
 
+@pytest.mark.slow
 def test_the_example_of_a_command_is_understood(tmp_path: Path) -> None:
     manifest = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
     bin_folder = tmp_path / "bin"

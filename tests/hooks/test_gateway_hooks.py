@@ -26,7 +26,7 @@ def handle(event, facts):
     with (here / "done").open("a") as done:
         done.write(event + "\\n")
 """
-HOME = "This chat is now my home chat on loopback. Reports go here, and so does `/handoff loopback`"
+HOME = "This chat is now my home chat on Loopback. Reports go here, and so does `/handoff loopback`"
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from tests.hooks.hook_folders import ALL, Watched, notes, write_hook
 
 QUICK = "events: ['*']\ntimeout_seconds: 0.2\n"
@@ -145,6 +146,7 @@ def test_the_session_context_is_bound_while_a_handler_runs(tmp_path: Path) -> No
     assert (folder / "done").read_text() == "s1 telegram 7 "
 
 
+@pytest.mark.slow
 def test_a_command_gets_the_event_as_json_and_the_session_in_its_environment(tmp_path: Path) -> None:
     run = 'cat > "$OUT"; echo "$TALARIA_HOOK_EVENT $TALARIA_SESSION_ID $TALARIA_SESSION_CHAT_ID ${PWD##*/}"'
     write_hook(tmp_path, "one", f"{ALL}run: {run}\n", handler="")
@@ -158,16 +160,19 @@ def test_a_command_gets_the_event_as_json_and_the_session_in_its_environment(tmp
     }
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_told_with_what_it_said(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", f"{ALL}run: echo no such luck >&2; exit 4\n", handler="")
     assert Watched(tmp_path).handled().trouble == "the command ended with exit code 4: no such luck"
 
 
+@pytest.mark.slow
 def test_a_command_that_reads_nothing_is_none_the_worse(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", f"{ALL}run: exec true\n", handler="")
     assert Watched(tmp_path).handled(text="x" * 1_000_000).trouble == ""
 
 
+@pytest.mark.slow
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     run = "sleep 300 & echo $! > child; wait"
     folder = write_hook(tmp_path, "one", f"{QUICK}run: {run}\n", handler="")
@@ -178,6 +183,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
         assert time.monotonic() < deadline
 
 
+@pytest.mark.slow
 def test_a_command_that_floods_its_output_costs_no_memory(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", f"{ALL}run: head -c 50000000 /dev/zero | tr '\\0' x; echo end\n", handler="")
     report = Watched(tmp_path, environment={"PATH": "/usr/bin:/bin"}).handled()
@@ -185,6 +191,7 @@ def test_a_command_that_floods_its_output_costs_no_memory(tmp_path: Path) -> Non
     assert len(report.output) <= 4000
 
 
+@pytest.mark.slow
 def test_what_runs_at_the_end_is_ended(tmp_path: Path) -> None:
     folder = write_hook(tmp_path, "one", f"{ALL}run: echo $$ > pid; exec sleep 300\n", handler="")
     hook = Watched(tmp_path, environment={"PATH": "/usr/bin:/bin"})

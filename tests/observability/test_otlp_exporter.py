@@ -1,6 +1,8 @@
 """Finished turns on their way to a collector: what is sent, what is not, and what a bad collector cannot do."""
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,22 @@ from talaria.core.events import TurnFailed
 from talaria.core.messages import Usage
 from talaria.observability.otlp import OtlpSpan, OtlpValue
 from talaria.observability.otlp_exporter import ExportRetryPolicy, TurnExporter, run_exporter
+from talaria.providers.http.client import HttpPool
 
 NOON = 1_767_355_200_000_000_000
 QUICK = ExportRetryPolicy(first_wait=timedelta(milliseconds=1), longest_wait=timedelta(milliseconds=5))
 USAGE = Usage(calls=1, input_tokens=1200, output_tokens=80, cache_read_tokens=1000, cost_microdollars=4_000)
 Finished = tuple[Session, Turn, list[Step]]
+
+
+@asynccontextmanager
+async def exporting(
+    endpoint: str, headers: Mapping[str, str], patience: ExportRetryPolicy | None = None
+) -> AsyncIterator[TurnExporter]:
+    pool = HttpPool()
+    async with run_exporter(endpoint, headers, pool.send, patience) as exporter:
+        yield exporter
+    await pool.close()
 
 
 @pytest.fixture
@@ -45,7 +58,7 @@ async def finished(tmp_path: Path) -> Finished:
 async def test_a_turn_arrives_as_spans_with_the_usual_names(finished: Finished) -> None:
     session, turn, _ = finished
     async with listening(Collector()) as collector:
-        async with run_exporter(collector.url, {"X-Key": "k"}) as exporter:
+        async with exporting(collector.url, {"X-Key": "k"}) as exporter:
             exporter.finished(*finished)
         (request,) = collector.requests
     assert (request.content_type, request.headers["X-Key"]) == ("application/json", "k")
@@ -70,7 +83,7 @@ async def test_a_turn_arrives_as_spans_with_the_usual_names(finished: Finished) 
 
 
 async def test_spans_hang_together_and_have_their_times(finished: Finished) -> None:
-    async with listening(Collector()) as collector, run_exporter(collector.url, {}) as exporter:
+    async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
         exporter.finished(*finished)
         exporter.finished(*finished)
     first, again = collector.spans[:5], collector.spans[5:]
@@ -90,7 +103,7 @@ async def test_spans_hang_together_and_have_their_times(finished: Finished) -> N
 
 
 async def test_the_json_is_that_of_otlp(finished: Finished) -> None:
-    async with listening(Collector()) as collector, run_exporter(f"{collector.url}/v1/traces", {}) as exporter:
+    async with listening(Collector()) as collector, exporting(f"{collector.url}/v1/traces", {}) as exporter:
         exporter.finished(*finished)
     sent = msgspec.json.decode(collector.bodies[0])
     (resource,) = sent["resourceSpans"]
@@ -103,7 +116,7 @@ async def test_the_json_is_that_of_otlp(finished: Finished) -> None:
 
 
 async def test_nothing_that_was_said_leaves_the_house(finished: Finished) -> None:
-    async with listening(Collector()) as collector, run_exporter(collector.url, {}) as exporter:
+    async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
         exporter.finished(*finished)
     assert b"secret" not in collector.bodies[0]
 
@@ -111,7 +124,7 @@ async def test_nothing_that_was_said_leaves_the_house(finished: Finished) -> Non
 async def test_a_collector_in_trouble_is_tried_again(finished: Finished) -> None:
     async with (
         listening(Collector(503, hang_up, 429)) as collector,
-        run_exporter(collector.url, {}, QUICK) as exporter,
+        exporting(collector.url, {}, QUICK) as exporter,
     ):
         exporter.finished(*finished)
     assert len(collector.requests) == 4
@@ -124,7 +137,7 @@ async def test_attempts_are_bounded_and_a_loss_is_logged(
 ) -> None:
     async with (
         listening(Collector(*[status] * 4)) as collector,
-        run_exporter(collector.url, {"Authorization": "Bearer hush"}, QUICK) as exporter,
+        exporting(collector.url, {"Authorization": "Bearer hush"}, QUICK) as exporter,
     ):
         exporter.finished(*finished)
     assert len(collector.requests) == attempts
@@ -139,7 +152,7 @@ async def test_attempts_are_bounded_and_a_loss_is_logged(
 async def test_what_cannot_work_is_logged_and_breaks_nothing(
     finished: Finished, endpoint: str, headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with run_exporter(endpoint, headers, QUICK) as exporter:
+    async with exporting(endpoint, headers, QUICK) as exporter:
         exporter.finished(*finished)
     assert "dropping a trace" in caplog.text
 
@@ -154,7 +167,7 @@ async def test_a_silent_collector_holds_nobody_up(finished: Finished, caplog: py
 
     patience = ExportRetryPolicy(closing=timedelta(milliseconds=10))
     async with listening(Collector(hang)) as collector:
-        async with run_exporter(collector.url, {}, patience) as exporter:
+        async with exporting(collector.url, {}, patience) as exporter:
             exporter.finished(*finished)
             await asked.wait()
             for _ in range(300):
@@ -170,7 +183,7 @@ async def test_turns_that_wait_leave_together(finished: Finished) -> None:
         await going.wait()
         return web.Response(text="{}")
 
-    async with listening(Collector(slow)) as collector, run_exporter(collector.url, {}) as exporter:
+    async with listening(Collector(slow)) as collector, exporting(collector.url, {}) as exporter:
         for _ in range(50):
             exporter.finished(*finished)
         going.set()
@@ -183,7 +196,7 @@ async def test_steps_that_cannot_be_read_do_not_keep_others_back(
 ) -> None:
     session, turn, steps = finished
     broken = msgspec.structs.replace(steps[0], result="{")
-    async with listening(Collector()) as collector, run_exporter(collector.url, {}) as exporter:
+    async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
         exporter.finished(session, turn, [broken])
         exporter.finished(*finished)
     assert len(collector.spans) == 5
@@ -192,7 +205,7 @@ async def test_steps_that_cannot_be_read_do_not_keep_others_back(
 
 async def test_what_comes_after_the_end_is_ignored(finished: Finished) -> None:
     async with listening(Collector()) as collector:
-        async with run_exporter(collector.url, {}) as exporter:
+        async with exporting(collector.url, {}) as exporter:
             assert isinstance(exporter, TurnExporter)
         exporter.finished(*finished)
     assert collector.requests == []

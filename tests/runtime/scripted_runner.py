@@ -16,7 +16,7 @@ from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import ModelEvent, ModelRequest
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import TurnLog
 from talaria.core.aio import first_error
 from talaria.core.events import TurnEnd
@@ -30,7 +30,7 @@ from talaria.tools.workspace import LocalWorkspace
 
 INFO = ModelInfo(name="none", context_limit=8_000)
 TakeTurn = Callable[[TurnRecorder], Awaitable[TurnEnd]]
-Ended = Callable[[Transaction, TurnResult], None]
+Ended = Callable[[Transaction, TurnResult], AfterCommit | None]
 
 
 class NoModel:

@@ -55,6 +55,7 @@ async def test_a_report_that_a_call_has_answered_with_is_not_told_and_the_next_o
     assert not await queue_pending_reports(store, session_id)
 
 
+@pytest.mark.slow
 async def test_who_has_waited_for_a_process_in_a_turn_is_not_woken_behind_it(tmp_path: Path) -> None:
     def waits(received: Received) -> Say:
         results = [one["content"] for one in received.json["messages"] if one["role"] == "tool"]

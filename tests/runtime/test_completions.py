@@ -19,7 +19,7 @@ from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import deliver_completions
 from talaria.runtime.completions import (
-    CompletionFollowUp,
+    CompletionListener,
     queue_pending_reports,
     queue_reports,
     queue_reports_if_idle,
@@ -126,7 +126,7 @@ async def test_what_is_reported_in_a_turn_waits_behind_it_and_is_one_turn(store:
         return TurnAnswered("ok")
 
     await add_to_inbox(store, session_id, "test", "1", said("start it"))
-    await run_pending_turns(store, session_id, agree, ended=CompletionFollowUp().turn_ended)
+    await run_pending_turns(store, session_id, agree, ended=CompletionListener().turn_ended)
     assert len(questions) == 2
     assert questions[1].endswith("one\n\n---\n\ntwo")
 
@@ -148,7 +148,7 @@ async def test_what_is_about_to_be_told_is_told_before_the_next_is_put_behind_it
         await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
         return TurnAnswered("ok")
 
-    await run_pending_turns(store, session_id, agree, ended=CompletionFollowUp().turn_ended)
+    await run_pending_turns(store, session_id, agree, ended=CompletionListener().turn_ended)
     assert [text.partition("\n\n")[2] for text in asked] == ["one", "two\n\n---\n\nthree"]
 
 

@@ -18,9 +18,8 @@ from talaria.core.messages import File, Message, Text
 from talaria.runtime.cross_posts import CrossPost, claim_ownerless_session, copy_mirrored_messages, send_cross_post
 from talaria.runtime.inbox import add_to_inbox, list_pending_messages, list_pending_sessions
 from talaria.runtime.outbox import read_content
-from talaria.sessions.keys import build_session_key
+from talaria.sessions.keys import build_session_key, link_user_ids
 from talaria.sessions.transcript_export import is_mirrored
-from talaria.sessions.user_aliases import link_user_ids
 from talaria.testing.clock import NOON, SettableClock
 
 ANN = Address("loopback", "ann", "private")

@@ -47,6 +47,7 @@ async def test_an_idle_day_costs_no_model_call(office: Office, server: ModelServ
     assert await office.posted() == []
 
 
+@pytest.mark.slow
 async def test_what_the_file_asks_for_is_looked_at_in_waking_hours(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 19, Say("The parcel is there."), *[Say("[SILENT]")] * 50)

@@ -81,6 +81,7 @@ async def killed(office: Office, at: int, *, when_done: bool) -> bool:
     return store.killed.is_set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when_done", [False, True])
 async def test_killed_at_any_step_a_run_is_told_exactly_once(
     tmp_path: Path, sqlite_place: Place, server: ModelServer, clock: SettableClock, *, when_done: bool

@@ -198,6 +198,7 @@ async def test_a_run_makes_no_jobs(office: Office, server: ModelServer) -> None:
     assert len(await office.application.store.read(lambda tx: tx.jobs.find())) == 1
 
 
+@pytest.mark.slow
 async def test_a_run_is_told_where_it_is_and_cannot_be_woken(office: Office, server: ModelServer) -> None:
     await office.add("30m")
     command = "echo $TALARIA_SESSION_SOURCE $TALARIA_CRON_AUTO_DELIVER_PLATFORM $TALARIA_CRON_AUTO_DELIVER_CHAT_ID"
@@ -207,6 +208,7 @@ async def test_a_run_is_told_where_it_is_and_cannot_be_woken(office: Office, ser
     assert "nobody is there to answer" in server.received[0].body.decode()
 
 
+@pytest.mark.slow
 async def test_runs_side_by_side_know_each_its_own_place_and_others_know_none(
     office: Office, server: ModelServer
 ) -> None:

@@ -81,6 +81,7 @@ def _walls(first: datetime, last: datetime) -> Iterator[datetime]:
         first += MINUTE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 @pytest.mark.parametrize(("zone", "forward", "back"), CHANGES)
 def test_the_changes_of_the_clocks_are_gone_through_right(

@@ -108,10 +108,10 @@ def test_a_name_of_several_chats_is_not_guessed(chats: Transaction) -> None:
     ("text", "sentence"),
     [
         ("telegram:Famly", "There is no chat named `Famly` on telegram; the closest match is `Family`."),
-        ("telegram:Fam", "the closest match is `Family`|there are `Ann`, `Family`"),
+        ("telegram:Fam", "the closest match is `Family`|available: `Ann`, `Family`"),
         ("slack:general", "There is no chat named `general` on slack; none is known yet."),
         ("telegarm:Family", "I'm not connected to a chat network named `telegarm`; the closest match is `telegram`."),
-        ("Family", "there are `telegram`, `discord`, `matrix`, `slack`."),
+        ("Family", "available: `telegram`, `discord`, `matrix`, `slack`."),
         ("", "not connected to a chat network"),
     ],
 )

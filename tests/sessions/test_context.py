@@ -180,6 +180,7 @@ def _one_call(received: Received) -> Say:
     return Say(calls=[Ask("echo", {})]) if received.json["messages"][-1]["role"] == "user" else Say("ok")
 
 
+@pytest.mark.slow
 async def test_turns_of_many_conversations_at_once_are_told_apart(shop: Workshop) -> None:
     told: dict[str, list[dict[str, str]]] = {}
 
@@ -240,6 +241,7 @@ async def test_a_turn_within_another_turn_inherits_nothing_of_it(shop: Workshop)
     assert outer_saw == [outer.session_id]
 
 
+@pytest.mark.slow
 async def test_commands_are_told_in_which_conversation_they_run(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7") as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "env | grep ^TALARIA_ | sort"})]))

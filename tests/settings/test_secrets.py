@@ -103,6 +103,7 @@ def test_storing_makes_the_folder_of_the_profile(tmp_path: Path) -> None:
     assert read_secrets(profile, {}).get("A") == "1"
 
 
+@pytest.mark.slow
 @given(value=st.text(st.characters(codec="utf-8"), min_size=1))
 def test_whatever_is_stored_is_read_back(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
     profile = Profile("default", tmp_path_factory.mktemp("profile"))

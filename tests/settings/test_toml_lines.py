@@ -1,6 +1,7 @@
 import tomllib
 from typing import Any
 
+import pytest
 import tomlkit
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -87,13 +88,14 @@ nested = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(any_keys, nested, max_size=5))
 def test_the_keys_are_those_of_tomllib_in_whatever_tomlkit_writes(data: dict[str, Any]) -> None:
     text = tomlkit.dumps(data)
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        assume(False)
+        assume(condition=False)
     assert set(key_lines(text)) == every_path(table)
 
 

@@ -8,8 +8,12 @@ import pytest
 
 from talaria.core.ids import SessionId, WorkerId
 from talaria.storage.sqlite.open import open_sqlite
-from talaria.storage.tables.handoffs import HandoffsTable
+from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
+from talaria.storage.tables.bindings import HandoffsTable
+from talaria.storage.tables.queues import ForwardedUpdatesTable
+from talaria.storage.tables.sessions import DEPENDENTS
 from talaria.storage.tables.sql import Row, Value
+from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 
 class Planner:
@@ -56,3 +60,31 @@ def test_looking_for_handoffs_reads_no_conversation_that_stays(tmp_path: Path, c
     planner.close()
     assert planner.plans
     assert [plan for plan in planner.plans if plan in ("SCAN sessions", "SCAN handoffs")] == []
+
+
+def test_values_and_background_work_are_found_by_an_index(tmp_path: Path) -> None:
+    open_sqlite(tmp_path / "talaria.db").close()
+    planner = Planner(tmp_path / "talaria.db")
+    session_id = SessionId("s")
+    values, named = SessionValuesTable(planner), NamedValuesTable(planner)
+    values.get(session_id, "goal", "")
+    values.of_session(session_id, "goal")
+    values.with_item("history_digest", "d")
+    values.of_all("active_goal")
+    values.copy(session_id, SessionId("t"), ["goal", "todo"])
+    named.get("home_chat", "telegram")
+    named.find("known_chat", "telegram:")
+    ProcessesTable(planner).find(session_id)
+    ProcessesTable(planner).find(alive=True)
+    DelegatedTasksTable(planner).of_session(session_id, background=False)
+    DelegatedTasksTable(planner).in_background()
+    ForwardedUpdatesTable(planner).take(WorkerId("w"))
+    for statement in DEPENDENTS:
+        planner.run(statement, (session_id,))
+    planner.close()
+    own = ("session_values", "named_values", "background_processes", "delegated_tasks", "forwarded_updates",
+           "conversation_names", "accounts", "holds")  # fmt: skip
+    scans = [plan for plan in planner.plans if plan.startswith("SCAN") and plan.split()[1] in own]
+    assert [plan for plan in scans if "USING INDEX" not in plan] == []
+    assert scans == ["SCAN background_processes USING INDEX background_processes_alive",
+                     "SCAN delegated_tasks USING INDEX delegated_tasks_in_background"]  # fmt: skip

@@ -17,7 +17,7 @@ from talaria.storage.sqlite.file_lock import StoreLock
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.recovery import find_damage, recover
 
-SESSIONS, MESSAGES, PAGE = 12, 60, 4096
+SESSIONS, MESSAGES, PAGE = 12, 120, 4096
 Damage = Callable[[BinaryIO, int], object]
 
 

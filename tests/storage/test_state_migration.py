@@ -22,8 +22,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.values import SINGLE, Stored
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, WorkerId, new_id
-from talaria.gateway.chats.assignment import is_assigned
-from talaria.gateway.forwarding import take_forwarded_updates
+from talaria.gateway.chats.assignment import is_assigned, take_forwarded_updates
 from talaria.gateway.outbound.message_writer import POSTED_MESSAGES
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY
 from talaria.gateway.session_reset import FLUSHED
@@ -35,17 +34,18 @@ from talaria.runtime.completions import PENDING_ANSWERS
 from talaria.runtime.delegation.task_store import list_background, read_delegation
 from talaria.runtime.live.control import CONTROL_MESSAGE, LIVE_WATCH
 from talaria.runtime.open_session import WORKSPACE
-from talaria.runtime.rebind import OWN_THREAD, REDIRECTED_REPLY
+from talaria.runtime.rebind import OWN_THREAD
+from talaria.runtime.turns import REDIRECTED_REPLY
 from talaria.schedule.due_runs import list_unfinished_runs
 from talaria.schedule.heartbeat import LAST_HEARTBEAT
 from talaria.schedule.job_store import changes
 from talaria.sessions.chat_directory import list_channels, read_home
+from talaria.sessions.keys import list_user_ids
 from talaria.sessions.preferences import Preferences, make_session_version, read_preferences
 from talaria.sessions.prompt_prefix import read_prefix
 from talaria.sessions.summaries import StoredSummary, read_summary
-from talaria.sessions.user_aliases import list_user_ids
 from talaria.storage.sqlite.recovery import recover
-from talaria.tools.todo import TODO, Step
+from talaria.tools.todo import PLAN, Step
 
 S, GONE = SessionId(new_id()), SessionId(new_id())
 WORKER = WorkerId("host/1:22:3-abc")
@@ -137,7 +137,7 @@ def test_values_of_a_session_keep_value_and_version(migrated: Transaction) -> No
     assert prefix is not None
     assert (prefix.instructions, prefix.tools) == ("i", "t")
     assert WORKSPACE.get(migrated, S) == "not JSON"
-    assert TODO.read(migrated, S) == Stored((Step("one", "1"),), 3)
+    assert PLAN.read(migrated, S) == Stored((Step("one", "1"),), 3)
     assert len(SESSION_GRANTS.get(migrated, S) or ()) == 1
     goal = read_goal(migrated, S)
     assert goal.state is not None

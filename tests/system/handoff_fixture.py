@@ -21,7 +21,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolCall, ToolResult
-from talaria.handoff.handoff import HANDOFFS
+from talaria.handoff.service import HANDOFFS
 from talaria.runtime.leases import STORE_UNREACHABLE
 from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.clock import NOON
@@ -144,6 +144,7 @@ async def leave_for(screen: Screen, platform: str) -> None:
     """Hand the conversation over, and wait for the end of the program."""
     await say_until(screen, f"/handoff {platform}", lambda: screen.process.exit_code is not None)
     assert screen.process.exit_code == 0
+    assert "Resume this conversation with" not in screen.text
 
 
 def _answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:

@@ -29,6 +29,7 @@ class Talk:
     """People who write their next message about when the turn for the last one ends; implements `Follower`."""
 
     resumable: ClassVar = True
+    has_follow_up: ClassVar = False
 
     def __init__(self, network: LoopbackNetwork, each: int, chance: random.Random) -> None:
         self.asked: list[str] = []

@@ -250,7 +250,7 @@ async def test_waiting_texts_of_several_people_are_not_merged_after_a_restart(tm
         for person, word in ((GUEST, "one"), (BOSS, "two"), (GUEST, "three")):
             here.say(person, f"RUN {word}")
             await here.pending(f"RUN {word}")
-        turn = here.gateway.rooms.find(next(iter(await _keys(here))))
+        turn = here.gateway.chats.find(next(iter(await _keys(here))))
         assert turn is not None
         await turn.active_session.release()  # cut off in the middle of the turn, as by a crash
         await turn.active_session.open()

@@ -126,6 +126,7 @@ async def reached_once(here: Scene, session_id: SessionId) -> None:
     assert await here.terminal.store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("moment", "due"), [one[1:] for one in MOMENTS], ids=[one[0] for one in MOMENTS])
 async def test_goal_resumes_after_the_gateway_was_killed(
     tmp_path: Path, server: ModelServer, engine: Place, moment: Moment, due: timedelta | None

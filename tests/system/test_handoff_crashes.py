@@ -97,6 +97,7 @@ STEPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 async def test_killed_at_any_step_it_ends_in_one_place_with_one_reply(
     tmp_path: Path, server: ModelServer, engine: Place, step: Callable[[Moment], Awaitable[None]]

@@ -109,6 +109,7 @@ async def telling(program: Program) -> AsyncIterator[Screen]:
         yield screen
 
 
+@pytest.mark.one_engine
 @BOTH
 async def test_the_answer_goes_on_in_the_thread_and_is_given_once(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
@@ -128,6 +129,7 @@ async def test_the_answer_goes_on_in_the_thread_and_is_given_once(
     assert any(record.kind == "edit" for record in network.records)
 
 
+@pytest.mark.one_engine
 @BOTH
 @pytest.mark.parametrize("leaving", ["killed", "ctrl-c"])
 async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
@@ -166,6 +168,7 @@ async def test_where_nothing_is_running_a_notice_is_all_there_is(
     assert "hello" in server.received[-1].body.decode()
 
 
+@pytest.mark.one_engine
 @BOTH
 @pytest.mark.parametrize("word", ["1", "/approve"])
 async def test_what_the_turn_asks_then_is_asked_and_answered_there(

@@ -44,6 +44,7 @@ async def test_pauses_that_a_network_asks_for_are_no_refusals(
         await here.shown(binding.address, GREETING)
 
 
+@pytest.mark.one_engine
 async def test_a_slow_one_delays_no_other(tmp_path: Path, server: ModelServer, engine: Place) -> None:
     async with scene(tmp_path, server, engine) as here, worker(here.program):
         await here.served()

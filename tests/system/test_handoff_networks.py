@@ -79,7 +79,7 @@ async def test_on_telegram_it_is_a_topic_or_the_chat(
     chat, shared = chat_on_telegram(telegram, ann, kind), kind != "private"
     async with running(program):
         await chat.says(ann, "/sethome", mention=shared)
-        await chat.wait_for(lambda one: "my home chat on telegram" in one.text)
+        await chat.wait_for(lambda one: "my home chat on Telegram" in one.text)
         place = await handed_over(program, "telegram")
         greeting = await chat.wait_for(lambda one: one.text == GREETING)
         thread = greeting.thread if threaded else None
@@ -116,7 +116,7 @@ async def test_on_discord_it_is_a_thread_one_on_a_message_or_the_channel(
     async with running(program):
         await discord.world.until(lambda: len(discord.gateway.logins) >= 1)
         await home.uses(ann, "sethome")
-        await home.wait_for(lambda post: "my home chat on discord" in post.text)
+        await home.wait_for(lambda post: "my home chat on Discord" in post.text)
         place = await handed_over(program, "discord")
         room = discord.room(place.thread_id) if threaded else home
         await room.wait_for(lambda post: post.text == GREETING)

@@ -72,6 +72,7 @@ async def texts(here: Scene, session_id: SessionId) -> list[str]:
     return await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
 
 
+@pytest.mark.one_engine
 async def test_message_written_while_pending_is_answered_once_in_the_chat(
     tmp_path: Path, server: ModelServer, engine: Place
 ) -> None:
@@ -93,6 +94,7 @@ async def test_message_written_while_pending_is_answered_once_in_the_chat(
         assert not any("re: and the oars?" in line for line in screen.scrollback)
 
 
+@pytest.mark.one_engine
 async def test_ctrl_c_cancels_the_handoff_and_the_message_is_answered_here(
     tmp_path: Path, server: ModelServer, engine: Place
 ) -> None:

@@ -80,7 +80,7 @@ async def moved(
     """Say things in a terminal, each until the screen shows something, hand over, and yield the thread."""
     async with running(program):
         network.say("ann", "/sethome", sender="ann")
-        await network.until(lambda: any("my home chat on loopback" in text for text in network.shown("ann")))
+        await network.until(lambda: any("my home chat on Loopback" in text for text in network.shown("ann")))
         async with opened(program) as screen:
             await ready(screen)
             for text, shown in packed:

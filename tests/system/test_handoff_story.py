@@ -49,9 +49,9 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
         forum, channel = telegram.forum("Workshop", ann, admin=True), slack.channel("workshop", same)
         async with running(program):
             await forum.says(ann, "/sethome", mention=True)
-            await forum.wait_for(lambda message: "my home chat on telegram" in message.text)
+            await forum.wait_for(lambda message: "my home chat on Telegram" in message.text)
             await channel.runs(same, "/talaria", "sethome")
-            await channel.wait_for(lambda one: "my home chat on slack" in one.text)
+            await channel.wait_for(lambda one: "my home chat on Slack" in one.text)
             async with opened(program) as screen:
                 await ready(screen)
                 await say(screen, "Build a boat.")

@@ -45,6 +45,7 @@ async def test_it_goes_on_there_with_all_that_was_said(
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "user"]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
 async def test_what_is_said_while_it_still_arrives_meets_the_same_conversation(
     tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities

@@ -74,7 +74,7 @@ async def test_server_survives_eviction_and_another_model_and_ends_with_the_sess
         assert await counted(network, "ann") == (3, process)
         await said(network, "ann", "/model other")
         assert await counted(network, "ann") == (4, process)
-        assert len(gateway.rooms) == 1
+        assert len(gateway.chats) == 1
         await said(network, "ann", "/new")
         await until(lambda: not is_running(process))
         assert (await counted(network, "ann"))[0] == 1

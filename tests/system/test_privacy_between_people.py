@@ -208,6 +208,7 @@ async def _sessions(village: Village) -> dict[str, Plant]:
     return {one: village.garden.plants[words[0]] for one, words in titles.items() if words}
 
 
+@pytest.mark.one_engine
 @pytest.mark.timeout(300)  # 6 s alone, but about 110 s where twenty processes share two cores
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_no_secret_of_one_appears_for_another(

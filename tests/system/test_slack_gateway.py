@@ -109,7 +109,7 @@ async def test_a_conversation_is_handed_over_to_a_thread(
     server.answering(lambda received: Say(f"re: {received.question[:40]}"))
     async with running(program):
         await home.runs(ann, "/talaria", "sethome")
-        await home.wait_for(lambda one: "my home chat on slack" in one.text)
+        await home.wait_for(lambda one: "my home chat on Slack" in one.text)
         async with opened(program) as screen:
             await ready(screen)
             await say(screen, "Build a boat.")

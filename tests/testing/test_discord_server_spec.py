@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.platforms.discord.far_side import settings_for
 from tests.platforms.discord.test_sending import opus
-from tests.testing.discord_spec import misfits, needs_spec
+from tests.testing.discord_spec import misfits, require_spec
 
 from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
@@ -14,10 +14,10 @@ from talaria.testing.discord_server import DiscordServer
 from talaria.testing.discord_server.methods import create_message
 from talaria.testing.platform_suite import next_incoming
 
+require_spec()
 _METHODS = 17
 
 
-@needs_spec
 async def test_what_is_asked_and_answered_fits_the_description(tmp_path: Path) -> None:
     async with DiscordServer() as server:
         discord = Discord(settings_for(server), [("status", "How things are")])
@@ -27,7 +27,6 @@ async def test_what_is_asked_and_answered_fits_the_description(tmp_path: Path) -
         assert misfits(server) == []
 
 
-@needs_spec
 async def test_what_does_not_fit_is_found() -> None:
     async with DiscordServer() as server:
         discord = Discord(settings_for(server))

@@ -6,12 +6,12 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from tests.testing.telegram_spec import misfits, needs_spec, read_spec
+from tests.testing.telegram_spec import misfits, read_spec, require_spec
 
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice, parts, picture
 from talaria.testing.telegram_server.methods import METHODS, Method
 
-pytestmark = needs_spec
+require_spec()
 
 OBJECTS = [
     parts.MessageEntity,

@@ -1,6 +1,7 @@
-"""API keys with names and scopes, stored as digests."""
+"""API keys with names and scopes, stored as digests, and the file with the first key."""
 
 import hashlib
+import os
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -8,9 +9,11 @@ from typing import Literal, get_args
 
 from msgspec import Struct, structs
 
-from talaria.contracts.store import Transaction
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.api_keys import StoredApiKey
 from talaria.core.errors import NotFound, Refused
+from talaria.settings.atomic_files import read_file, write_file
+from talaria.settings.profiles import Profile
 
 KeyScope = Literal["chat", "agent", "read", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
@@ -20,6 +23,7 @@ _BYTES = 32
 _LONGEST_NAME = 64
 _SHORTEST_KEY = 16
 _FEWEST_CHARACTERS = 8  # distinct characters
+NAME = "first"
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -84,3 +88,42 @@ def check_strength(token: str) -> None:
             f" them different. `openssl rand -hex 24` makes a good one; `talaria config set {ENVIRONMENT_KEY} -` stores"
             " it."
         )
+
+
+async def create_first_key(store: Store, profile: Profile) -> bool:
+    """Create a key with the scope ``admin`` and write it to `api_key_file`, if the store has no key.
+
+    Returns whether a key was created. If several servers start at once, only one creates it. The file has mode 0600.
+    """
+    if await store.read(list_keys):
+        return False
+    token = new_token()
+    draft = profile.folder / f".{profile.api_key_file.name}.{os.getpid()}"
+    write_file(draft, f"{token}\n")
+    try:
+        created = await store.write(lambda tx: _create(tx, token))
+        if created:
+            draft.replace(profile.api_key_file)
+    finally:
+        draft.unlink(missing_ok=True)
+    return created
+
+
+def read_key_file(profile: Profile) -> str:
+    """Return the key from the profile's key file, or an empty string if there is no file."""
+    return (read_file(profile.api_key_file) or b"").decode(errors="replace").strip()
+
+
+def remove_key_file(profile: Profile, digest: str) -> bool:
+    """Remove the key file if it contains the key with this digest; return whether it did."""
+    if digest_of(read_key_file(profile)) != digest:
+        return False
+    profile.api_key_file.unlink(missing_ok=True)
+    return True
+
+
+def _create(tx: Transaction, token: str) -> bool:
+    if list_keys(tx):
+        return False
+    create_key(tx, NAME, ("admin",), token)
+    return True

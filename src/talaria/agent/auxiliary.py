@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from talaria.agent.context_window import estimate_tokens
-from talaria.agent.environment import Budget, estimate_max_cost
-from talaria.agent.model_calls import ModelAnswer, ModelCalls
+from talaria.agent.environment import Budget
+from talaria.agent.model_calls import ModelAnswer, ModelCalls, estimate_max_cost
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import ModelReply, ModelRequest, Provider

@@ -221,7 +221,7 @@ class ContextWindow:
 
 
 class ContextView:
-    """What a model sees during a turn: the session so far, and the messages of the turn."""
+    """The context of a model during a turn: the session so far, and the messages of the turn."""
 
     def __init__(self, messages: list[Message], size: int) -> None:
         self.messages = messages

@@ -5,19 +5,12 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from talaria.contracts.models import ModelInfo
-from talaria.contracts.provider import ModelRequest
 from talaria.contracts.stores.ledger import Hold
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Effect, ProposedAction, Questioner, Workspace
 from talaria.core.events import TurnEvent
 from talaria.core.messages import Message
 from talaria.core.session_context import SessionContext
-
-_BYTES_PER_TOKEN = 3
-
-
-_MILLION = 1_000_000
 
 
 class Budget(Protocol):
@@ -39,13 +32,6 @@ class UnlimitedBudget:
 
     async def settle(self, hold: Hold | None, spent: int) -> None:
         """Record nothing."""
-
-
-def estimate_max_cost(request: ModelRequest, info: ModelInfo, shown: int) -> int:
-    """Return the maximum cost of a call with ``shown`` input tokens."""
-    fixed = (len(request.system) + sum(len(bytes(tool.parameters)) for tool in request.tools)) // _BYTES_PER_TOKEN
-    output = info.output_limit if request.max_output_tokens is None else request.max_output_tokens
-    return ((shown + fixed) * info.input_price + output * info.output_price) // _MILLION + 1
 
 
 Verdict = Literal["allow", "deny"]
@@ -73,7 +59,7 @@ class Limits(Struct, frozen=True):
 
 
 class TurnEnvironment(Struct, frozen=True, kw_only=True):
-    """What every turn of a session gets; made once when the session is opened.
+    """The environment that every turn of a session gets; made once when the session is opened.
 
     ``publish`` takes the events of the turn, ``person`` answers questions, ``workspace`` is where tools run. ``limits``
     returns those of the next turn. ``viewer`` is the person and the audience for whom tools look things up. Secrets are

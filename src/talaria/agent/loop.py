@@ -15,9 +15,9 @@ from talaria.agent.context_window import (
     make_pictures_message,
     make_results_message,
 )
-from talaria.agent.environment import Limits, TurnControl, TurnEnvironment, estimate_max_cost
-from talaria.agent.model_calls import ModelAnswer, ModelCalls
-from talaria.agent.tool_dispatch import STOPPED, RepetitionGuard, ToolDispatcher
+from talaria.agent.environment import Limits, TurnControl, TurnEnvironment
+from talaria.agent.model_calls import ModelAnswer, ModelCalls, estimate_max_cost
+from talaria.agent.tool_dispatch import STOPPED, ToolDispatcher
 from talaria.agent.toolbox import Toolbox
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.models import ModelInfo
@@ -126,8 +126,7 @@ class _Turn:
         self._environment = environment
         self._control = control
         self._limits = limits
-        self._dispatch = ToolDispatcher(agent.toolbox, turn, environment, control.context)
-        self._repetition = RepetitionGuard()
+        self._dispatch: ToolDispatcher | None = None
         self._view = ContextView([], 0)
         self._partial = ""
         self._calls: list[ToolCall] = []
@@ -150,8 +149,8 @@ class _Turn:
             if not self._calls:
                 return await self._end(TurnAnswered(reply.text), reply, step)
             await self._save([reply], step)
-            await self._run_calls()
-            if self._repetition.is_hopeless:
+            dispatch = await self._run_calls()
+            if dispatch.is_hopeless:
                 return await self._end(TurnFailed(_REPEATED_FAILURE), None, None)
             spent = self._find_spent_limit()
             if spent is not None:
@@ -162,7 +161,7 @@ class _Turn:
     async def interrupt(self, end: TurnEnd) -> TurnEnd:
         """Store text and results so far in valid form, and end the turn, unless it has ended already."""
         if self._calls:
-            done = self._dispatch.results
+            done = self._dispatch.results if self._dispatch is not None else {}
             results = [done.get(call.id, ToolResult(call.id, STOPPED, failed=True)) for call in self._calls]
             await self._save([make_results_message(results, self._agent.clock.now())])
         partial = self._make_message(self._partial) if self._partial else None
@@ -191,7 +190,8 @@ class _Turn:
             spent = estimate_max_cost(said, info, shown) if self._partial else 0
             await asyncio.shield(self._environment.budget.settle(hold, spent))
             raise
-        await self._environment.budget.settle(hold, step.usage.cost_microdollars)
+        if hold is not None:
+            await self._environment.budget.settle(hold, step.usage.cost_microdollars)
         return answered, step
 
     async def _stream_reply(self, request: ModelRequest) -> tuple[ModelAnswer, ModelStep]:
@@ -228,16 +228,20 @@ class _Turn:
             model=answered.choice.model, usage=usage, seconds=seconds, first_text_seconds=first, context=context
         )
 
-    async def _run_calls(self, *, resumed: bool = False) -> None:
+    async def _run_calls(self, *, resumed: bool = False) -> ToolDispatcher:
+        dispatch = self._dispatch or ToolDispatcher(
+            self._agent.toolbox, self._turn, self._environment, self._control.context
+        )
+        self._dispatch = dispatch
         begun = await self._turn.started_calls() if resumed else None
-        results = self._repetition.watch(self._calls, await self._dispatch.run(self._calls, begun))
+        results = await dispatch.run(self._calls, begun)
         now = self._agent.clock.now()
         said = [make_results_message(results, now)]
-        if self._dispatch.images:
-            said.append(make_pictures_message(self._dispatch.images, now))
-            self._dispatch.images = []
+        if images := dispatch.take_images():
+            said.append(make_pictures_message(images, now))
         self._calls = []
         await self._save(said)
+        return dispatch
 
     async def _add_joined_messages(self) -> None:
         joined = await self._control.joined()

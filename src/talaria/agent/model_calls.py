@@ -36,6 +36,8 @@ CONTINUE = (
 )
 
 
+_BYTES_PER_TOKEN = 3
+_MILLION = 1_000_000
 DEADLINE_EXCEEDED = "the model took too long over all attempts"
 
 
@@ -71,7 +73,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 
 
 class Reaction(Enum):
-    """How to react to an error."""
+    """Reaction to an error."""
 
     RETRY = "retry"
     NEXT = "next"
@@ -91,6 +93,13 @@ REACTIONS: Mapping[type[ProviderError], Reaction] = {
     ModelRefused: Reaction.END,
     ProviderError: Reaction.NEXT,
 }
+
+
+def estimate_max_cost(request: ModelRequest, info: ModelInfo, shown: int) -> int:
+    """Return the maximum cost of a call with ``shown`` input tokens."""
+    fixed = (len(request.system) + sum(len(bytes(tool.parameters)) for tool in request.tools)) // _BYTES_PER_TOKEN
+    output = info.output_limit if request.max_output_tokens is None else request.max_output_tokens
+    return ((shown + fixed) * info.input_price + output * info.output_price) // _MILLION + 1
 
 
 class ModelCalls:

@@ -49,9 +49,20 @@ class ToolDispatcher:
         self._turn = turn
         self._environment = environment
         self._context = context
-        self.images: list[Image] = []
         self.results: dict[str, ToolResult] = {}
+        self._images: list[Image] = []
         self._repeating = False
+        self._repetition = RepetitionGuard()
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the same call has failed too often."""
+        return self._repetition.is_hopeless
+
+    def take_images(self) -> list[Image]:
+        """Return the images of the calls so far, each once."""
+        images, self._images = self._images, []
+        return images
 
     async def run(self, calls: Sequence[ToolCall], begun: Sequence[StartedCall] | None = None) -> list[ToolResult]:
         """Return a result for every call, in order.
@@ -75,7 +86,7 @@ class ToolDispatcher:
                 await self._run_all(serial, results)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
-        return [results[call.id] for call in calls]
+        return self._repetition.watch(calls, [results[call.id] for call in calls])
 
     def _prepare(
         self, call: ToolCall, begun: StartedCall | None, results: dict[str, ToolResult]
@@ -128,7 +139,7 @@ class ToolDispatcher:
             log.exception("tool %s failed", invocation.tool.name)
             message = f"The tool crashed: {type(error).__name__}: {error}"
             return ToolResult(invocation.call.id, self._sanitize(message), failed=True), ""
-        self.images += output.images
+        self._images += output.images
         text = self._sanitize(output.text)
         result = ToolResult(invocation.call.id, text if nested else mark_untrusted(text, output.source))
         return result, self._environment.mask(output.diff)

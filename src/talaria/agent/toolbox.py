@@ -117,7 +117,7 @@ class ToolInvocation(Struct, frozen=True):
 
 
 class Toolbox:
-    """The tools of one agent, sorted by name and fixed for its life, so that the prefix of its requests is stable."""
+    """The tools of one agent, sorted by name and fixed for its life: the prefix of requests is stable."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}

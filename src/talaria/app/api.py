@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
-from talaria.access.api_key_file import create_first_key
-from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength
+from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength, create_first_key
 from talaria.access.web_servers import announced_server
 from talaria.api.completions.routes import CompletionRoutes
 from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier

@@ -17,10 +17,9 @@ from talaria.app.models import Models
 from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
 from talaria.app.session.background_processes import BackgroundProcesses
-from talaria.app.session.build import open_session
+from talaria.app.session.build import build_caps, open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
 from talaria.app.session.goals import build_goal_allowance
-from talaria.app.session.limits import build_caps
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.user_shell import LocalShell
 from talaria.app.session.workspaces import WorkspaceRegistry

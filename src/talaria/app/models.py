@@ -381,7 +381,7 @@ class ConfiguredProvider(Struct, frozen=True):
 
     @property
     def local(self) -> bool:
-        """Whether it is a server on this machine, found by its port."""
+        """Return whether it is a server on this machine, found by its port."""
         return self.preset.port is not None
 
     def keys(self, secrets: Secrets) -> tuple[str, ...]:

@@ -41,17 +41,17 @@ class BuiltInPlatform(Struct, frozen=True):
 
 
 BUILT_IN_PLATFORMS = {
-    "telegram": BuiltInPlatform("talaria.platforms.telegram.factory", (("TELEGRAM_BOT_TOKEN",),), "telegram"),
-    "discord": BuiltInPlatform("talaria.platforms.discord.factory", (("DISCORD_BOT_TOKEN",),), "discord"),
+    "telegram": BuiltInPlatform("talaria.platforms.telegram.adapter", (("TELEGRAM_BOT_TOKEN",),), "telegram"),
+    "discord": BuiltInPlatform("talaria.platforms.discord.adapter", (("DISCORD_BOT_TOKEN",),), "discord"),
     "matrix": BuiltInPlatform(
-        "talaria.platforms.matrix.factory",
+        "talaria.platforms.matrix.adapter",
         (("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")),
         "matrix",
     ),
     "slack": BuiltInPlatform(
-        "talaria.platforms.slack.factory", (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack", "/talaria {name}"
+        "talaria.platforms.slack.adapter", (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack", "/talaria {name}"
     ),
-    "webhook": BuiltInPlatform("talaria.platforms.webhook.factory"),
+    "webhook": BuiltInPlatform("talaria.platforms.webhook.adapter"),
 }
 
 

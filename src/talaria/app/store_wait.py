@@ -66,5 +66,5 @@ def _find_problem(settings: Settings, profile: Profile) -> StoreError | None:
 
 
 def _probe(tx: Transaction) -> None:
-    STORE_PROBE.write(tx, SINGLE, True)
+    STORE_PROBE.write(tx, SINGLE, value=True)
     STORE_PROBE.delete(tx, SINGLE)

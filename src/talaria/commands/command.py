@@ -169,10 +169,10 @@ class Command(Struct, frozen=True, kw_only=True):
 
     @property
     def cli_only(self) -> bool:
-        """Whether it works only in the terminal."""
+        """Return whether it works only in the terminal."""
         return self.where == "terminal"
 
     @property
     def gateway_only(self) -> bool:
-        """Whether it works only in chats."""
+        """Return whether it works only in chats."""
         return self.where == "chat"

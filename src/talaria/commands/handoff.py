@@ -11,9 +11,16 @@ from talaria.contracts.stores.handoffs import REQUEST_LIFE, HandoffState, Handof
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId
-from talaria.handoff.handoff import HandoffRefused, HandoffRequest, RefusalCode
-from talaria.handoff.prompts import HERE_NOW
-from talaria.handoff.service import POLL_SECONDS, cancel_handoff, request_handoff, wait_for_handoff
+from talaria.handoff.service import (
+    HERE_NOW,
+    POLL_SECONDS,
+    HandoffRefused,
+    HandoffRequest,
+    RefusalCode,
+    cancel_handoff,
+    request_handoff,
+    wait_for_handoff,
+)
 from talaria.sessions.chat_directory import address_label
 
 _NOW = "--now"

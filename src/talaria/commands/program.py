@@ -5,6 +5,7 @@ from msgspec import structs
 from talaria.commands.arguments import escape_markdown, require_terminal
 from talaria.commands.command import Command, CommandContext
 from talaria.core.errors import Refused
+from talaria.core.formatting import platform_label
 from talaria.sessions.chat_directory import HomeChat, write_home
 
 
@@ -62,8 +63,8 @@ async def run_sethome(context: CommandContext) -> None:
     await context.active_session.store.write(lambda tx: write_home(tx, home))
     label = f", *{escape_markdown(context.words)}*," if context.words else ""
     context.place.show(
-        f"This chat{label} is now my home chat on {address.platform}. Reports go here, and so does `/handoff "
-        f"{address.platform}` from the terminal."
+        f"This chat{label} is now my home chat on {platform_label(address.platform)}. Reports go here, and so does"
+        f" `/handoff {address.platform}` from the terminal."
     )
 
 

@@ -48,7 +48,7 @@ def _collect_facts(tx: Transaction, context: CommandContext) -> Iterator[tuple[s
     yield "Handoff: ", _describe_handoff(tx, session.id, chat=context.place.address is not None)
     goal = read_goal(tx, session.id).state
     yield "", escape_markdown(format_goal_status(goal)) if goal else ""
-    yield "Gateway: ", "alive" if is_gateway_alive(tx) else "not running"
+    yield "Gateway: ", "running" if is_gateway_alive(tx) else "not running"
     if context.author.owner:
         yield "Folder: ", format_inline_code(str(chat.workspace.folder))
 

@@ -1,1 +1,1 @@
-"""What adapters implement and callers rely on: protocols and the data they exchange."""
+"""Contracts that adapters implement and callers rely on: protocols and the data they exchange."""

@@ -101,7 +101,7 @@ class BackgroundWork(Protocol):
         """Return the processes of a session, oldest first."""
 
     async def wait(self, process: BackgroundProcess, seconds: float, call_id: str) -> BackgroundProcess:
-        """Wait for its end, at most this long, and return its current state, which a tool call is about to report."""
+        """Wait for its end, at most this long, and return its state, which a tool call will report."""
 
     async def write(self, process: BackgroundProcess, text: str, call_id: str) -> None:
         """Write to its input, once per call."""

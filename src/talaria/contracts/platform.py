@@ -193,7 +193,7 @@ class ListingPlatform(Platform, Protocol):
 
 
 class PlatformAccount(Struct, frozen=True, kw_only=True):
-    """What an adapter is created from: options, secrets, a small store, a folder, the commands of a menu.
+    """Everything an adapter is created from: options, secrets, a small store, a folder, the commands of a menu.
 
     Resources that the adapter opens are registered with ``closing``, which ends with the gateway. ``may_join`` returns
     whether a person may speak in a chat under the current settings, for networks where we have to accept invitations.

@@ -91,7 +91,7 @@ class Subscription(Protocol):
 
     @property
     def is_pending(self) -> bool:
-        """Whether the next `wait` returns at once."""
+        """Return whether the next `wait` returns at once."""
 
     async def wait(self) -> bool:
         """Wait for the next notification since the last call; the first call returns at once.

@@ -14,7 +14,7 @@ from talaria.core.session_context import SessionContext, child_environment
 
 
 class Effect(Enum):
-    """What repeating a tool call would mean; decides about approval and about interrupted calls."""
+    """Effect of repeating a tool call; decides about approval and about interrupted calls."""
 
     READS = "reads"
     IDEMPOTENT = "idempotent"
@@ -29,7 +29,7 @@ class FileChange(Protocol):
 
 
 class ProposedAction(Struct, frozen=True):
-    """What a call is about to do, for the policy to judge and a person to read.
+    """The action of a call, for the policy to judge and a person to read before it runs.
 
     ``place`` is the chat that something is sent to; empty if only the person sees it. ``change`` is the proposed change
     of a file, where it can be shown.

@@ -1,5 +1,6 @@
 """Turn listeners: notified when a turn ends, for example goals and exports."""
 
+from collections.abc import Callable
 from typing import ClassVar, Protocol
 
 from msgspec import Struct
@@ -21,11 +22,18 @@ class TurnResult(Struct, frozen=True):
     route: ReplyRoute | None = None
 
 
+AfterCommit = Callable[[], None]
+
+
 class TurnListener(Protocol):
     """A listener for the turns of one session."""
 
-    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
-        """Handle the end of a turn, in the transaction that ends it: all of it happens or nothing."""
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> AfterCommit | None:
+        """Handle the end of a turn, in the transaction that ends it: all of it happens or nothing.
+
+        The transaction may run again, so this changes nothing but the store. It returns what is to be done in this
+        process after the commit, if anything.
+        """
 
 
 class TurnFollowUp(TurnListener, Protocol):
@@ -36,8 +44,12 @@ class TurnFollowUp(TurnListener, Protocol):
 
     resumable: ClassVar[bool]
 
+    @property
+    def has_follow_up(self) -> bool:
+        """Whether the turn that has just ended leaves work for `follow_up`; without any, it is not called."""
+
     async def follow_up(self) -> bool:
         """Do the work after the reply; return ``True`` if the inbox has a new message.
 
-        It is also called when a session is opened; a resumable one is cancelled when it is called again.
+        It is always called when a session is opened; a resumable one is cancelled when it is called again.
         """

@@ -8,7 +8,7 @@ _LITERAL, _FOLDED = {"|", "|-", "|+"}, {">", ">-", ">+"}
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Return the named lines, names in lower case, and the text after them; no names if there is no front matter.
+    """Return the named lines, names in lower case, and the text after them; without front matter no names.
 
     Indented lines belong to the name before them, as in YAML: after a ``|`` they stay lines, otherwise they are joined.
     """

@@ -1,4 +1,4 @@
-"""Identity of the person who wrote a text: it decides which rights the text has and which turn it may join."""
+"""Identity of the writer of a text, which decides its rights and which turn it may join."""
 
 KEYLESS_OWNER = "api"  # all callers without a key together; these never get tools that run programs
 

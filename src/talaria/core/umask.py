@@ -28,7 +28,7 @@ def restore_umask() -> None:
 
 
 def share_like(path: "os.PathLike[str] | str", folder: "os.PathLike[str] | str", usual: int) -> None:
-    """Give a new file or folder of the user the mode it would have without us; in a private folder it is private.
+    """Give a new file or folder of the user its usual mode; in a private folder it is private.
 
     ``usual`` is the mode without a mask: 0o666 for a file, 0o777 for a folder.
     """

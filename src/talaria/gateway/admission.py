@@ -9,6 +9,7 @@ from talaria.access.policy import Access, AccessAllowed, AccessDenied, NeedsPair
 from talaria.commands.dispatch import is_command
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.stores.pairing import PairedPerson
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter
 from talaria.core.addresses import Address, ReplyRoute, audience_of
@@ -17,8 +18,7 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Text
 from talaria.core.senders import chat_sender
 from talaria.gateway.chat_migration import migrate_chat
-from talaria.gateway.chats.assignment import assign_worker
-from talaria.gateway.forwarding import ForwardedUpdate, forward_update
+from talaria.gateway.chats.assignment import ForwardedUpdate, assign_worker, forward_update
 from talaria.gateway.session_reset import ResetPolicy, build_reset_policy, find_due_reset, format_reset_notice
 from talaria.runtime.cross_posts import claim_ownerless_session, copy_mirrored_messages
 from talaria.runtime.delegation.task_store import end_background
@@ -27,9 +27,8 @@ from talaria.runtime.outbox import queue_notice
 from talaria.runtime.rebind import is_own_thread
 from talaria.runtime.turn_log import STEERING
 from talaria.sessions.chat_directory import record_channel
-from talaria.sessions.keys import build_session_key, is_shared, resolve_ownership, sender_address
+from talaria.sessions.keys import identify_session, is_shared, list_user_ids
 from talaria.sessions.preferences import SessionVersion, make_session_version
-from talaria.sessions.user_aliases import canonical_address, list_user_ids
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings
 
@@ -61,7 +60,7 @@ class Participant(Struct, frozen=True):
 
     @property
     def is_session_shared(self) -> bool:
-        """Whether several participants share the session."""
+        """Return whether several participants share the session."""
         return bool(self.audience) and self.owner == self.audience
 
 
@@ -69,8 +68,8 @@ class Admitted(Struct, frozen=True, kw_only=True):
     """Admitted update, for the worker that the chat is assigned to.
 
     A message is stored in the inbox of its session as ``item``; ``version`` is that of the session at that moment.
-    Buttons and reactions are not stored: their ``item`` is 0. ``ended_session`` is the session that a reset has ended,
-    ``notice`` the message about that for the chat.
+    Buttons and reactions are not stored: their ``item`` is 0. A command is settled there and runs outside turns.
+    ``ended_session`` is the session that a reset has ended, ``notice`` the message about that for the chat.
     """
 
     participant: Participant
@@ -78,6 +77,7 @@ class Admitted(Struct, frozen=True, kw_only=True):
     session_id: SessionId = _NO_SESSION
     version: SessionVersion | None = None
     item: int = 0
+    is_command: bool = False
     is_new_session: bool = False
     ended_session: SessionId = _NO_SESSION
     notice: str = ""
@@ -145,7 +145,8 @@ def admit(tx: Transaction, update: Incoming, rules: AdmissionRules) -> Outcome:
             worker=worker,
             session_id=found.session.id,
             version=make_session_version(tx, found.session),
-            item=item,
+            item=item.id,
+            is_command=item.kind == COMMAND,
             is_new_session=found.is_new,
             ended_session=found.ended_session,
             notice=found.notice,
@@ -195,13 +196,14 @@ def _offer_pairing(tx: Transaction, update: Incoming, platform: str) -> Refusal 
 
 
 def _make_participant(update: Incoming, ids: tuple[str, ...], rules: AdmissionRules, *, is_owner: bool) -> Participant:
-    address = canonical_address(sender_address(update), ids)
-    groups, threads = rules.network.group_sessions_per_user, rules.network.thread_sessions_per_user
-    key = build_session_key(address, group_sessions_per_user=groups, thread_sessions_per_user=threads)
-    shared = is_shared(address, group_sessions_per_user=groups, thread_sessions_per_user=threads)
-    # A sender without an id could be anyone: they own only the session shared by the chat.
     person = "" if is_owner else rules.access.people.person(rules.platform, ids)
-    ownership = resolve_ownership(address, person, shared=shared or not update.sender.id)
+    key, ownership = identify_session(
+        update,
+        ids,
+        person,
+        group_sessions_per_user=rules.network.group_sessions_per_user,
+        thread_sessions_per_user=rules.network.thread_sessions_per_user,
+    )
     return Participant(key, ownership.owner, ownership.audience, is_owner, ids)
 
 
@@ -271,8 +273,8 @@ def _start_session(
     return _ResolvedSession(session, is_new=True, ended_session=reset.session_id, notice=reset.notice)
 
 
-def _add_to_inbox(tx: Transaction, session_id: SessionId, update: Incoming, rules: AdmissionRules) -> int | None:
-    """Store a message in the inbox and return its number; ``None`` for a duplicate.
+def _add_to_inbox(tx: Transaction, session_id: SessionId, update: Incoming, rules: AdmissionRules) -> InboxItem | None:
+    """Store a message in the inbox; ``None`` for a duplicate.
 
     A command is settled at once, because it runs outside turns.
     """
@@ -287,13 +289,11 @@ def _add_to_inbox(tx: Transaction, session_id: SessionId, update: Incoming, rule
         sender=chat_sender(rules.platform, update.sender.id),
     )
     waiting = STEERING if rules.busy == "steer" else "message"
-    kind = COMMAND if is_command(update.text) else waiting
+    kind = COMMAND if update.text.startswith("/") and is_command(update.text) else waiting
     item = tx.inbox.add(make_inbox_arrival(session_id, rules.platform, update.external_id, message, kind=kind))
-    if item is None:
-        return None
-    if item.kind == COMMAND:
+    if item is not None and item.kind == COMMAND:
         tx.inbox.settle([item.id])
-    return item.id
+    return item
 
 
 def _make_parts(update: Incoming) -> tuple[Text, ...]:

@@ -1,29 +1,45 @@
-"""Attachments: files of a message are fetched before its turn, and voice notes are transcribed."""
+"""Attachments: files are fetched before their turn, voice notes transcribed, stickers described."""
 
 import asyncio
 import logging
 import mimetypes
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.agent.auxiliary import VisionModel, describe_image
 from talaria.contracts.platform import Attachment, Platform
+from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
 from talaria.contracts.voice import Transcriber
 from talaria.core.errors import PlatformError, ProviderError, Rejected, StoreError, TalariaError
 from talaria.core.image_types import image_type
 from talaria.core.messages import File, Image, Message, Part, Text
-from talaria.gateway.stickers import StickerDescriber
 from talaria.runtime.inbox import PendingAttachments, attachment_label, to_transcript_message, without_files
 
+STICKER = NamedValue("sticker", str)  # the description, by network and id
+_QUESTION = "This is a sticker from a chat. Say in one short sentence what it shows and what the sender means by it."
+_MAX_CHARACTERS = 300
+_SECONDS = 60.0
 _NOT_CONFIGURED = (
     "(This voice note has no transcript: transcription isn't set up. The owner of this agent can set it up with the"
     " setting voice.transcribe.)"
 )
-
+_MAX_PARALLEL = 4
+_MAX_FILES = 20
+_PICTURE_LIMIT = 5_000_000  # bytes; accepted by the common providers
+_DEFAULT_TYPE = "application/octet-stream"
 
 log = logging.getLogger(__name__)
+
+
+class FetchLimits(Struct, frozen=True):
+    """Limits for one file: time in seconds, size in bytes."""
+
+    seconds: float
+    size: int
 
 
 class VoiceNoteTranscriber:
@@ -59,28 +75,52 @@ class VoiceNoteTranscriber:
         return Text(f"[voice note] {text}" if text else "[voice note without speech]")
 
 
-def _describe_failure(why: str) -> Text:
-    log.warning("couldn't transcribe a voice note: %s", why)
-    return Text(f"(This voice note couldn't be transcribed: {why.rstrip('.')}.)")
+class StickerDescriber:
+    """Describer of stickers by their unique ids; ``find`` returns a vision model, if there is one."""
 
+    def __init__(
+        self, store: Store, find: Callable[[], Awaitable[VisionModel | None]], seconds: float = _SECONDS
+    ) -> None:
+        self._store = store
+        self._find_model = find
+        self._seconds = seconds
+        self._locks: dict[str, asyncio.Lock] = {}
 
-_MAX_PARALLEL = 4
+    async def known(self, platform: str, attachment: Attachment) -> Text | None:
+        """Return the stored description of a sticker; ``None`` if it should be described first.
 
+        For a sticker that cannot be described, the hint of the network is returned.
+        """
+        if not attachment.unique_id or not attachment.media_type.startswith("image/"):
+            return _make_text(attachment, "")
+        stored = await self._store.read(lambda tx: STICKER.get(tx, _key(platform, attachment)))
+        return _make_text(attachment, stored) if stored is not None else None
 
-_MAX_FILES = 20
+    async def described(self, platform: str, attachment: Attachment, file: Path) -> Text:
+        """Return and store the description of a sticker; without one, return the hint of the network."""
+        key = _key(platform, attachment)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            known = await self.known(platform, attachment)
+            if known is None:
+                description = await self._describe_image(file)
+                if description:
+                    await self._store.write(lambda tx: STICKER.write(tx, key, description))
+                known = _make_text(attachment, description)
+        self._locks.pop(key, None)
+        return known
 
-
-_PICTURE_LIMIT = 5_000_000  # bytes; accepted by the common providers
-
-
-_DEFAULT_TYPE = "application/octet-stream"
-
-
-class FetchLimits(Struct, frozen=True):
-    """Limits for one file: time in seconds, size in bytes."""
-
-    seconds: float
-    size: int
+    async def _describe_image(self, file: Path) -> str:
+        try:
+            media_type = await asyncio.to_thread(_media_type, file)
+            vision_model = await self._find_model() if media_type else None
+            if media_type is None or vision_model is None:
+                return ""
+            async with asyncio.timeout(self._seconds):
+                description = await describe_image(vision_model, Image(str(file), media_type), _QUESTION)
+        except (TalariaError, TimeoutError) as error:
+            log.warning("couldn't describe a sticker: %s", str(error) or "it took too long")
+            return ""
+        return " ".join(description.split())[:_MAX_CHARACTERS]
 
 
 class AttachmentFetcher:
@@ -203,3 +243,22 @@ def _make_part(file: Path, attachment: Attachment) -> Image | File:
         return Image(str(file), picture)
     name = attachment.name or file.name
     return File(str(file), name, attachment.media_type or mimetypes.guess_type(name)[0] or _DEFAULT_TYPE)
+
+
+def _describe_failure(why: str) -> Text:
+    log.warning("couldn't transcribe a voice note: %s", why)
+    return Text(f"(This voice note couldn't be transcribed: {why.rstrip('.')}.)")
+
+
+def _key(platform: str, attachment: Attachment) -> str:
+    return f"{platform}:{attachment.unique_id}"
+
+
+def _make_text(attachment: Attachment, description: str) -> Text:
+    sticker = f"sticker {attachment.hint}".rstrip()
+    return Text(f"[{sticker}: {description}]" if description else f"[{sticker}]")
+
+
+def _media_type(file: Path) -> str | None:
+    with file.open("rb") as opened:
+        return image_type(opened.read(16))

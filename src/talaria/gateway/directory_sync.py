@@ -9,7 +9,7 @@ from typing import cast
 from talaria.contracts.platform import KnownChat, ListingPlatform
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import TalariaError
-from talaria.gateway.outbound.rate_limit import call_with_timeout
+from talaria.gateway.outbound.message_writer import call_with_timeout
 from talaria.gateway.receiver import Receiver
 from talaria.sessions.chat_directory import record_channel
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import structs
 
@@ -26,9 +26,15 @@ from talaria.gateway.admission import (
     authorize,
     make_admission_rules,
 )
+from talaria.gateway.chats.assignment import (
+    ForwardedUpdate,
+    forwarding_topic,
+    has_forwarded_updates,
+    take_forwarded_updates,
+    take_orphaned_updates,
+)
 from talaria.gateway.chats.chat import Chat
 from talaria.gateway.chats.registry import ChatRegistry
-from talaria.gateway.forwarding import ForwardedUpdate
 from talaria.runtime.outbox import queue_notice
 from talaria.sessions.context import surface_context
 from talaria.settings.live import LiveSettings
@@ -98,7 +104,11 @@ class Dispatcher:
         participant = await self._store.write(lambda tx: authorize(tx, forwarded.incoming, rules))
         if isinstance(participant, Participant):
             admitted = Admitted(
-                participant=participant, worker=rules.worker, session_id=forwarded.session_id, item=forwarded.item
+                participant=participant,
+                worker=rules.worker,
+                session_id=forwarded.session_id,
+                item=forwarded.item,
+                is_command=is_command(forwarded.incoming.text),
             )
             await self._process(forwarded.incoming, admitted)
 
@@ -144,7 +154,7 @@ class Dispatcher:
                 await self._dispatch(chat, update, admitted)
         except StoreError as error:
             self._log_delay(admitted, error)
-            if is_command(update.text):  # it is settled in the inbox, so nothing else retries it
+            if admitted.is_command:  # it is settled in the inbox, so nothing else retries it
                 await asyncio.sleep(_STORE_PAUSE)
                 self._chats.start(self._process(update, admitted))
         except TalariaError as error:
@@ -161,18 +171,10 @@ class Dispatcher:
         """Run a command, answer an open question, or let the session process the new message in its inbox."""
         if admitted.notice:
             chat.show(admitted.notice)
-        if is_command(update.text):
+        if admitted.is_command:
             self._run_command(chat, update, admitted.participant)
-            return
-        if await self._is_answer(chat, update, admitted):
-            return
-        await chat.used()
-        conversation, busy = chat.active_session.chat.conversation, self.rules.busy
-        if busy == "interrupt":
-            conversation.interrupt(admitted.item)
-        conversation.wake(steered=busy == "steer")
-        if chat.elsewhere is not None:
-            await chat.elsewhere(busy)
+        elif not await self._is_answer(chat, update, admitted):
+            await chat.process_message(admitted.item, self.rules.busy)
 
     def _run_command(self, chat: Chat, update: Incoming, participant: Participant) -> None:
         chat.active_session.request = structs.replace(
@@ -188,10 +190,12 @@ class Dispatcher:
     async def _is_answer(self, chat: Chat, update: Incoming, admitted: Admitted) -> bool:
         """Return whether a message answered an open question; it is removed from the inbox then."""
         by, owner = update.sender.id, admitted.participant.is_owner
-        if update.vouched or not chat.asking.fits(update.text, by, owner=owner):
+        if update.vouched or not chat.prompts.asked.is_set():
             return False  # a program sends events, not answers
+        if not chat.prompts.fits(update.text, by, owner=owner):
+            return False
         withdrawn = await self._store.write(lambda tx: _withdraw(tx, admitted))
-        return withdrawn and chat.asking.write(update.text, by, owner=owner)
+        return withdrawn and chat.prompts.write(update.text, by, owner=owner)
 
     async def _answer_prompt(self, update: Incoming, participant: Participant) -> None:
         """Answer a question by a button or a reaction, which have no other use."""
@@ -201,8 +205,8 @@ class Dispatcher:
                 await chat.marked(update.message_id, update.reaction, update.sender.id, owner=participant.is_owner)
         elif chat is None:
             await self._notify(update, participant, _PROMPT_CLOSED)
-        elif not chat.asking.press(update.button, update.sender.id, owner=participant.is_owner):
-            text = _NOT_ALLOWED if chat.asking.is_open(update.button) else _PROMPT_CLOSED
+        elif not chat.prompts.press(update.button, update.sender.id, owner=participant.is_owner):
+            text = _NOT_ALLOWED if chat.prompts.is_open(update.button) else _PROMPT_CLOSED
             await self._notify(update, participant, text)
 
     async def _notify(self, update: Incoming, participant: Participant, text: str) -> None:
@@ -267,3 +271,36 @@ def _withdraw(tx: Transaction, admitted: Admitted) -> bool:
         return False
     tx.inbox.settle([admitted.item])
     return True
+
+
+class ForwardingWorker:
+    """Worker for the updates forwarded to this process; ``dispatchers`` are those of its networks by name."""
+
+    def __init__(self, store: Store, chats: ChatRegistry, dispatchers: Mapping[str, Dispatcher]) -> None:
+        self._store = store
+        self._chats = chats
+        self._dispatchers = dispatchers
+
+    async def serve(self) -> None:
+        """Process forwarded updates as they arrive, until cancelled."""
+        async with self._store.subscribe(forwarding_topic(self._chats.worker)) as subscription:
+            while True:
+                await subscription.wait()
+                try:
+                    await self.look()
+                except StoreError as error:
+                    log.warning("forwarded updates will be processed later: %s", error)
+
+    async def look(self) -> int:
+        """Start processing the stored updates, including those for dead workers, and return their number."""
+        if not await self._store.read(has_forwarded_updates):
+            return 0
+        updates = await self._store.write(self._take_updates)
+        for update in updates:
+            dispatcher = self._dispatchers.get(update.incoming.address.platform)
+            if dispatcher is not None:
+                self._chats.start(dispatcher.receive_forwarded(update))
+        return len(updates)
+
+    def _take_updates(self, tx: Transaction) -> list[ForwardedUpdate]:
+        return [*take_orphaned_updates(tx), *take_forwarded_updates(tx, self._chats.worker)]

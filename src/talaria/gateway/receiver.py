@@ -13,7 +13,6 @@ from talaria.core.addresses import Address
 from talaria.core.aio import run_with, sleep_while_running
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
 from talaria.core.ids import new_id
-from talaria.gateway.chats.outage_notices import OutageNotices
 from talaria.runtime.leases import STORE_UNREACHABLE, release_lease, renew_lease, take
 from talaria.runtime.workers import NetworkState, NetworkStatus
 
@@ -25,6 +24,25 @@ _BATCH_SIZE = 63
 _OUTAGE_CHECK_SECONDS, _OUTAGE_NOTICE_SECONDS = 0.5, 5.0
 
 log = logging.getLogger(__name__)
+
+
+class OutageNotices:
+    """Chats of one network that were ``notified`` of the current outage."""
+
+    def __init__(self) -> None:
+        self.notified: set[tuple[str, str]] = set()
+
+    def claim(self, address: Address) -> bool:
+        """Return whether to notify this chat: ``True`` the first time in an outage."""
+        chat = (address.chat_id, address.thread_id)
+        if chat in self.notified:
+            return False
+        self.notified.add(chat)
+        return True
+
+    def end(self) -> None:
+        """End the outage, because the store has accepted a write."""
+        self.notified.clear()
 
 
 class Receiver:

@@ -1,4 +1,4 @@
-"""Supervisor of the gateway process: runs receivers, chats, deliveries and background services."""
+"""Supervisor of the gateway process: runs its services, drains turns at shutdown, restarts on request."""
 
 import asyncio
 import logging
@@ -10,14 +10,21 @@ from typing import Any
 from msgspec import Struct, structs
 
 from talaria.agent.model_calls import ModelHealth, ModelState
-from talaria.contracts.store import Store
+from talaria.contracts.platform import Content
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.values import SINGLE, NamedValue
+from talaria.core.addresses import Address
+from talaria.core.aio import StopSignal
 from talaria.core.errors import StoreError
+from talaria.core.formatting import pluralize
 from talaria.core.ids import SessionId
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.dispatcher import Dispatcher
 from talaria.gateway.heartbeat import WorkerHeartbeat
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.receiver import Receiver
+from talaria.runtime.inbox import list_pending_sessions
+from talaria.runtime.outbox import queue_notice
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
 
 _POLL_INTERVAL = 0.05
@@ -47,14 +54,14 @@ class GatewaySupervisor:
         store: Store,
         version: str,
         lines: Sequence[NetworkPipeline],
-        rooms: ChatRegistry,
+        chats: ChatRegistry,
         *,
         services: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         lease: timedelta,
         patience: timedelta,
     ) -> None:
         self.lines = lines
-        self._chats = rooms
+        self._chats = chats
         self._services = services
         self.missing: Sequence[NetworkStatus] = ()
         self._patience = patience.total_seconds()
@@ -68,7 +75,7 @@ class GatewaySupervisor:
         self.turns_at_stop = 0
         self._interrupted: tuple[SessionId, ...] = ()
         self._lease = lease
-        self.presence = WorkerHeartbeat(store, rooms.worker, self.status, lease, rooms.release_lost)
+        self.presence = WorkerHeartbeat(store, chats.worker, self.status, lease, chats.release_lost)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set."""
@@ -135,3 +142,45 @@ class GatewaySupervisor:
 
     def _model_status(self, state: ModelState) -> ModelStatus:
         return ModelStatus(name=state.model, error=self.mask(state.error), since=state.since, failures=state.failures)
+
+
+class _RestartRequest(Struct, frozen=True):
+    session_id: SessionId
+    address: Address
+    at: datetime
+
+
+RESTART_REQUEST = NamedValue("restart_request", _RestartRequest)
+
+
+class RestartControl:
+    """Restart control for chats; implements `GatewayControl`.
+
+    ``stop`` ends the process, and its service starts it again. ``patience`` is the drain time in seconds.
+    """
+
+    def __init__(self, store: Store, stop: StopSignal, patience: float) -> None:
+        self._store = store
+        self._stop = stop
+        self._patience = patience
+
+    async def restart(self, session_id: SessionId, requested: Address) -> float:
+        """Request a restart and notify the chat afterwards; return the seconds that running turns have to finish."""
+        request = _RestartRequest(session_id, requested, datetime.now(UTC))
+        await self._store.write(lambda tx: RESTART_REQUEST.write(tx, SINGLE, request))
+        self._stop.request_restart("`/restart` in a chat")
+        return self._patience
+
+
+def announce_restart(tx: Transaction, version: str) -> None:
+    """Notify the chat that asked for a restart, once, that it is done."""
+    requested = RESTART_REQUEST.get(tx, SINGLE)
+    if requested is None:
+        return
+    RESTART_REQUEST.delete(tx, SINGLE)
+    resumed = len(list_pending_sessions(tx))
+    rest = f" {pluralize(resumed, 'interrupted conversation')} resumes." if resumed == 1 else ""
+    rest = f" {resumed} interrupted conversations resume." if resumed > 1 else rest
+    queue_notice(
+        tx, requested.session_id, requested.address, Content(text=f"The gateway is back, version {version}.{rest}")
+    )

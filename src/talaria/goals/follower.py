@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId
@@ -26,11 +28,22 @@ _POLL_INTERVAL = 1.0
 log = logging.getLogger(__name__)
 
 
+class GoalRecorder:
+    """Turn listener that records how turns end, for a surface that does not stay open; implements `TurnListener`.
+
+    A surface that stays open drives the goal from there.
+    """
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+        """Apply the end of a turn to the goal, in its transaction."""
+        record_turn_end(tx, ending, datetime.now(UTC))
+
+
 class GoalFollower:
     """Driver of the goal of one session; implements `TurnFollowUp`.
 
-    Each action is read from the store, so it may be interrupted anywhere and started again. A surface that is not
-    ``lasting`` only records how turns end, and leaves the rest to one that is.
+    Each action is read from the store, so it may be interrupted anywhere and started again. ``make_judge`` is called
+    for the first verdict.
     """
 
     resumable: ClassVar = True
@@ -40,29 +53,45 @@ class GoalFollower:
         session_id: SessionId,
         *,
         store: Store,
-        judge: Judge,
+        make_judge: Callable[[], Judge],
         emit: Callable[[TurnEvent], None],
-        lasting: bool = True,
         clock: Clock | None = None,
     ) -> None:
         self._session_id = session_id
         self._store = store
-        self._judge = judge
+        self._make_judge = make_judge
+        self._judge: Judge | None = None
         self._emit = emit
-        self._lasting = lasting
         self._clock = clock or SystemClock()
+        self._has_goal = False
+        self._following = 0  # calls of `follow_up` in progress: for a moment two, when one replaces another
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit:
         """Apply the end of a turn to the goal, in its transaction."""
-        record_turn_end(tx, ending, self._clock.now())
+        return partial(self._set_has_goal, record_turn_end(tx, ending, self._clock.now()))
+
+    def _set_has_goal(self, has_goal: bool) -> None:
+        self._has_goal = has_goal
+
+    @property
+    def has_follow_up(self) -> bool:
+        """Whether there was a goal when the turn ended, or one is being followed, which may be over."""
+        return self._has_goal or self._following > 0
 
     async def follow_up(self) -> bool:
         """Judge, wait and continue until nothing is left to do; return whether a step is queued.
 
         While the store cannot be reached this retries with growing pauses: nothing else would continue the goal.
         """
+        self._following += 1
+        try:
+            return await self._follow()
+        finally:
+            self._following -= 1
+
+    async def _follow(self) -> bool:
         pause = _FIRST_PAUSE
-        while self._lasting:
+        while True:
             try:
                 has_step = await self._take_step()
             except StoreError as error:
@@ -73,7 +102,6 @@ class GoalFollower:
                 pause = _FIRST_PAUSE
                 if has_step is not None:
                     return has_step
-        return False
 
     async def _take_step(self) -> bool | None:
         """Run the next action; return whether a step is queued, or ``None`` if there may be more to do."""
@@ -95,7 +123,8 @@ class GoalFollower:
         self._show(await self._store.write(lambda tx: take_notice(tx, self._session_id)))
 
     async def _judge_turn(self, judged: JudgeTurn) -> bool | None:
-        opinion = await self._judge.opinion(judged.state, judged.pending.reply)
+        judge = self._judge = self._judge or self._make_judge()
+        opinion = await judge.opinion(judged.state, judged.pending.reply)
         opinion, watched = resolve_process(opinion)
         now = self._clock.now()
         conclusion = await self._store.write(

@@ -184,16 +184,18 @@ def _needs_follower(tx: Transaction, session_id: SessionId, now: datetime) -> bo
             return False
 
 
-def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> None:
-    """Apply the end of a turn to an active goal, in the transaction of the turn.
+def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
+    """Apply the end of a turn to an active goal, in the transaction of the turn; return whether there is a goal.
 
     A pending step in the inbox is withdrawn: this turn is judged first.
     """
     stored = read_goal(tx, result.session_id)
-    if stored.state is None or stored.state.status != "active":
-        return
-    withdraw_steps(tx, result.session_id, kick_off=False)
-    _apply(tx, result.session_id, stored, turn_ended(stored.state, result, now), now)
+    if stored.state is None:
+        return False
+    if stored.state.status == "active":
+        withdraw_steps(tx, result.session_id, kick_off=False)
+        _apply(tx, result.session_id, stored, turn_ended(stored.state, result, now), now)
+    return True
 
 
 class Conclusion(Struct, frozen=True):
@@ -259,7 +261,7 @@ def _index(tx: Transaction, session_id: SessionId, state: GoalState | None) -> N
     With it a gateway finds these goals without reading every session.
     """
     if state is not None and (state.status == "active" or state.untold):
-        ACTIVE_GOAL.write(tx, session_id, True)
+        ACTIVE_GOAL.write(tx, session_id, value=True)
     else:
         ACTIVE_GOAL.delete(tx, session_id)
 

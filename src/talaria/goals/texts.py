@@ -37,7 +37,7 @@ class Evidence(Struct, frozen=True):
 
     @property
     def passed(self) -> bool:
-        """Whether the command succeeded."""
+        """Return whether the command succeeded."""
         return self.exit_code == 0
 
 

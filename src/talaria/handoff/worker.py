@@ -14,8 +14,16 @@ from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import Rejected, StoreError, TalariaError
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, Text
-from talaria.handoff.handoff import HANDOFFS, HandoffDestination, HandoffLost, handoff_topic
-from talaria.handoff.prompts import ARRIVAL_PROMPT, ARRIVED, ARRIVED_MID_TURN, UNTITLED
+from talaria.handoff.service import (
+    ARRIVAL_PROMPT,
+    ARRIVED,
+    ARRIVED_MID_TURN,
+    HANDOFFS,
+    UNTITLED,
+    HandoffDestination,
+    HandoffLost,
+    handoff_topic,
+)
 from talaria.runtime.inbox import make_arrival
 from talaria.runtime.live.control import redirect_running_turn
 from talaria.runtime.outbox import queue_notice

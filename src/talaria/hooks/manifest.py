@@ -1,4 +1,4 @@
-"""Parser for HOOK.yaml: scalars and lists in a subset of YAML; errors name the line."""
+"""Parser for HOOK.yaml: fields with text or lists of text; errors name the line."""
 
 import difflib
 import re
@@ -26,12 +26,11 @@ EVENTS = (GATEWAY_START, SESSION_START, SESSION_END, SESSION_RESET, AGENT_START,
 DEFAULT_TIMEOUT = 30.0
 _MAX_SECONDS = 3600.0
 
-_FIELD = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
-_ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
-_BLOCK = re.compile(r"[|>][+-]?[ \t]*(#.*)?")
-_COMMENT = re.compile(r"(?:^|(?<![ \t])[ \t]+)#.*$")
 _TRUE_WORDS, _FALSE_WORDS = {"true", "yes", "on"}, {"false", "no", "off"}
+
+
+_Node = Any  # a node of a YAML document; PyYAML has no types
 
 
 class BrokenHook(TalariaError):
@@ -84,84 +83,60 @@ class _ManifestError(Exception):
 
 
 def _parse(text: str) -> dict[str, Any]:
-    read = {name: _PARSERS[name](field) for name, field in _iterate_fields(text)}
+    read = {name: _PARSERS[name](field) for name, field in _iterate_fields(_compose(text))}
     if "events" not in read:
         raise _ManifestError(1, "`events:` is missing: list the events it listens for.")
     return read
 
 
-def _iterate_fields(text: str) -> Iterator[tuple[str, _Field]]:
-    """Yield each field name with its parsed value."""
+def _compose(text: str) -> list[tuple[_Node, _Node]]:
+    """Return the fields of a document as nodes, which know their lines."""
+    import yaml  # noqa: PLC0415 (loaded with the first hook)
+
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        is_open = error.context is not None and ("scanning" in error.context or "flow" in error.context)
+        mark = error.context_mark if is_open else error.problem_mark  # where it starts, not the end of the file
+        raise _ManifestError(mark.line + 1 if mark else 1, f"this isn't YAML: {error.problem}.") from error
+    except yaml.YAMLError as error:
+        raise _ManifestError(1, f"this isn't YAML: {str(error).splitlines()[0]}.") from error
+    except RecursionError as error:
+        raise _ManifestError(1, "it is nested too deeply.") from error
+    if root is None:
+        return []
+    if root.id != "mapping":
+        raise _ManifestError(_line(root), "this isn't a list of fields (`name: value`).")
+    return list(root.value)
+
+
+def _iterate_fields(nodes: list[tuple[_Node, _Node]]) -> Iterator[tuple[str, _Field]]:
+    """Yield each field name with its value."""
     seen: set[str] = set()
-    for name, line, value, block_lines in _split_sections(text):
+    for key, value in nodes:
+        name, line = str(key.value), _line(key)
         if name not in _PARSERS:
             suggestions = difflib.get_close_matches(name, _PARSERS, n=1)
-            raise _ManifestError(
-                line,
-                f"unknown field `{name}`; " + (f"did you mean `{suggestions[0]}`?" if suggestions else _KNOWN_FIELDS),
-            )
+            hint = f"did you mean `{suggestions[0]}`?" if suggestions else _KNOWN_FIELDS
+            raise _ManifestError(line, f"unknown field `{name}`; {hint}")
         if name in seen:
             raise _ManifestError(line, f"`{name}` appears twice.")
         seen.add(name)
-        yield name, _parse_field(line, value, block_lines)
+        if value.id == "sequence":
+            yield name, _Field(line, [_read_scalar(item) for item in value.value], is_list=True)
+        else:
+            yield name, _Field(line, [_read_scalar(value)])
 
 
-def _split_sections(text: str) -> Iterator[tuple[str, int, str, list[tuple[int, str]]]]:
-    """Yield each field name with its line number, the value on that line, and the lines below it."""
-    name, start_line, value, block_lines = "", 0, "", list[tuple[int, str]]()
-    for number, line in enumerate(text.splitlines(), 1):
-        found = _FIELD.fullmatch(line.rstrip())
-        if found:
-            if name:
-                yield name, start_line, value, block_lines
-            name, start_line, value, block_lines = found[1], number, found[2] or "", []
-        elif name and (line[:1].isspace() or _ITEM.fullmatch(line) or not line.strip()):
-            block_lines.append((number, line))
-        elif line.strip() not in {"", "---"} and not line.startswith("#"):
-            raise _ManifestError(number, "this is neither `name: value` nor a list item (`- item`).")
-    if name:
-        yield name, start_line, value, block_lines
+def _read_scalar(node: _Node) -> tuple[int, str]:
+    """Return line and text of a node; text of several lines has no line break at its ends."""
+    if node.id != "scalar":
+        raise _ManifestError(_line(node), "this must be text.")
+    return _line(node), node.value.strip() if node.style in {"|", ">"} else node.value
 
 
-def _parse_field(line: int, value: str, block_lines: list[tuple[int, str]]) -> _Field:
-    if _BLOCK.fullmatch(value):
-        return _Field(line, [(line, _join_block(value[0], [text for _, text in block_lines]))])
-    value = _unquote(line, value)
-    if value.startswith("["):
-        if not value.endswith("]"):
-            raise _ManifestError(line, "a list that starts with `[` must end with `]` on the same line.")
-        items = [(line, _unquote(line, item.strip())) for item in value[1:-1].split(",")]
-        return _Field(line, [item for item in items if item[1]], is_list=True)
-    rest = [(number, text) for number, text in block_lines if _COMMENT.sub("", text).strip()]
-    if not value and rest:
-        return _Field(line, [(number, _parse_item(number, text)) for number, text in rest], is_list=True)
-    if rest:
-        raise _ManifestError(rest[0][0], "this line belongs to no field; start text of several lines with `|`.")
-    return _Field(line, [(line, value)])
-
-
-def _parse_item(line: int, text: str) -> str:
-    found = _ITEM.fullmatch(text.rstrip())
-    if found is None:
-        raise _ManifestError(line, "this isn't a list item (`- item`).")
-    return _unquote(line, found[1])
-
-
-def _join_block(mark: str, lines: list[str]) -> str:
-    """Join the lines of a block scalar (``|`` or ``>``), without their common indentation."""
-    depth = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return ("\n" if mark == "|" else " ").join(line[depth:].rstrip() for line in lines).strip()
-
-
-def _unquote(line: int, value: str) -> str:
-    """Return a value without its quotes or its trailing comment."""
-    quote = value[:1]
-    if quote not in {'"', "'"}:
-        return _COMMENT.sub("", value).strip()
-    inside, closed, rest = value[1:].partition(quote)
-    if not closed or _COMMENT.sub("", rest).strip():
-        raise _ManifestError(line, f"text that starts with {quote} must end with it and contain no other.")
-    return inside
+def _line(node: _Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def _parse_text(field: _Field) -> str:

@@ -39,13 +39,13 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
 
 class FrontDoor(Protocol[CallerT]):
-    """What sets one front end apart from others on the same server: its callers, and the format of its errors."""
+    """One front end of a server: its callers, and the format of its errors."""
 
     async def authenticate(self, request: Request[CallerT], scope: str) -> CallerT:
         """Return the caller of a request; raises a `Problem` for one that is unknown or lacks the scope."""
 
     async def check_again(self, request: Request[CallerT], scope: str) -> None:
-        """Raise a `Problem` if the caller of a running request has lost its permission; called again and again."""
+        """Raise a `Problem` if the caller of a running request has lost its permission; called periodically."""
 
     def render_problem(self, problem: Problem) -> Reply:
         """Return an error as a complete reply."""

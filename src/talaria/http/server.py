@@ -99,7 +99,7 @@ def _open_listener(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen(_BACKLOG)
-        listener.setblocking(False)
+        listener.setblocking(False)  # noqa: FBT003 (takes no keyword)
     except OSError as error:
         listener.close()
         reason = error.strerror or str(error)

@@ -1,1 +1,1 @@
-"""How the process is doing: traces, OTLP export, Prometheus text, loop lag, shutdown reports."""
+"""State of the process: traces, OTLP export, Prometheus text, loop lag, shutdown reports."""

@@ -101,7 +101,7 @@ def encode_spans(spans: Iterable[OtlpSpan]) -> bytes:
 
 
 def build_spans(session: Session, trace: TurnTrace) -> list[OtlpSpan]:
-    """Return the span of a turn and those of its steps below it; the same turn always gets the same ids."""
+    """Return the span of a turn and those of its steps; the same turn gets the same ids."""
     steps = [
         _model(trace.turn, span) if isinstance(span, ModelSpan) else _tool(trace.turn, span) for span in trace.spans
     ]

@@ -2,20 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import ClassVar
+from functools import partial
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.store import Store, Transaction
+from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.stores.turns import Step, Turn
-from talaria.contracts.turn_listener import TurnResult
-from talaria.core.ids import TurnId
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
+from talaria.core.errors import ProviderError
 from talaria.observability.otlp import OtlpSpan, build_spans, encode_spans
 from talaria.observability.trace import read_turn
 
@@ -23,6 +22,9 @@ _PATH = "/v1/traces"
 _REDIRECTED = 300
 _RETRYABLE_STATUSES = {429, 502, 503, 504}
 _TURNS_WAITING, _TURNS_AT_ONCE = 256, 32
+
+# Post a body to a URL, once, and return the status and headers of the response; headers are in lower case.
+HttpPost = Callable[[str, bytes, Mapping[str, str]], Awaitable[tuple[int, Mapping[str, str]]]]
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +57,13 @@ class TurnExporter:
         self,
         endpoint: str,
         headers: Mapping[str, str],
-        http: aiohttp.ClientSession,
+        post: HttpPost,
         patience: ExportRetryPolicy | None = None,
     ) -> None:
         base = endpoint.rstrip("/")
         self._url = base if base.endswith(_PATH) else base + _PATH
         self._headers = {**headers, "Content-Type": "application/json"}
-        self._http = http
+        self._http_post = post
         self._patience = patience or ExportRetryPolicy()
         self._queue: asyncio.Queue[FinishedTurn] = asyncio.Queue(_TURNS_WAITING)
         self._open = True
@@ -107,35 +109,32 @@ class TurnExporter:
 
     async def _post(self, body: bytes) -> tuple[str, timedelta | None]:
         """Return the error, if any, and the minimum wait if another attempt makes sense."""
-        timeout = aiohttp.ClientTimeout(total=self._patience.answer.total_seconds())
         try:
-            async with self._http.post(
-                self._url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
-            ) as answer:
-                if answer.status < _REDIRECTED:
-                    return "", None
-                retry_after = _retry_after(answer.headers) if answer.status in _RETRYABLE_STATUSES else None
-                return f"the collector answered {answer.status}", retry_after
-        except ValueError:  # how aiohttp refuses an address or a header
+            async with asyncio.timeout(self._patience.answer.total_seconds()):
+                status, headers = await self._http_post(self._url, body, self._headers)
+        except ValueError:
             return "the collector's URL or one of its headers is invalid", None
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (ProviderError, TimeoutError) as error:
             return f"the collector doesn't answer ({type(error).__name__})", timedelta()
+        if status < _REDIRECTED:
+            return "", None
+        retry_after = _retry_after(headers) if status in _RETRYABLE_STATUSES else None
+        return f"the collector answered {status}", retry_after
 
 
 @asynccontextmanager
 async def run_exporter(
-    endpoint: str, headers: Mapping[str, str], patience: ExportRetryPolicy | None = None
+    endpoint: str, headers: Mapping[str, str], post: HttpPost, patience: ExportRetryPolicy | None = None
 ) -> AsyncIterator[TurnExporter]:
     """Run an exporter within the block; at its end queued turns have a few seconds to be sent."""
-    async with aiohttp.ClientSession(trust_env=True, cookie_jar=aiohttp.DummyCookieJar()) as http:
-        exporter = TurnExporter(endpoint, headers, http, patience)
-        async with asyncio.TaskGroup() as group:
-            serving = group.create_task(exporter.serve())
-            try:
-                yield exporter
-            finally:
-                await exporter.close()
-                serving.cancel()
+    exporter = TurnExporter(endpoint, headers, post, patience)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(exporter.serve())
+        try:
+            yield exporter
+        finally:
+            await exporter.close()
+            serving.cancel()
 
 
 def _spans(finished: FinishedTurn) -> list[OtlpSpan]:
@@ -148,33 +147,20 @@ def _spans(finished: FinishedTurn) -> list[OtlpSpan]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> timedelta:
-    asked = headers.get("Retry-After", "")
+    asked = headers.get("retry-after", "")
     return timedelta(seconds=int(asked)) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else timedelta()
 
 
-class TurnExportFollowUp:
-    """The turn listener that passes each finished turn of a session to an exporter."""
+class TurnExportListener:
+    """The turn listener that passes each finished turn of a session to an exporter; implements `TurnListener`."""
 
-    resumable: ClassVar = False
-
-    def __init__(self, store: Store, session: Session, exporter: TurnExporter) -> None:
-        self._store = store
+    def __init__(self, session: Session, exporter: TurnExporter) -> None:
         self._session = session
         self._exporter = exporter
-        self._ended: TurnId | None = None
 
-    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
-        """Record which turn it was."""
-        self._ended = result.turn_id
-
-    async def follow_up(self) -> bool:
-        """Queue the turn."""
-        ended, self._ended = self._ended, None
-
-        def last(tx: Transaction) -> list[tuple[Turn, list[Step]]]:
-            turns = tx.turns.find(self._session.id, limit=2)
-            return [(turn, tx.turns.steps(turn.id)) for turn in turns if turn.id == ended]
-
-        for turn, steps in await self._store.read(last):
-            self._exporter.finished(self._session, turn, steps)
-        return False
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> AfterCommit | None:
+        """Queue the turn for export after the commit."""
+        for turn in tx.turns.find(self._session.id, limit=1):
+            if turn.id == result.turn_id:
+                return partial(self._exporter.finished, self._session, turn, tx.turns.steps(turn.id))
+        return None

@@ -1,4 +1,4 @@
-"""Received files, stored in our folder under safe and unused names."""
+"""Received files, stored in our folder under safe and unused names, and text that networks accept."""
 
 import mimetypes
 import os
@@ -6,11 +6,17 @@ import re
 from itertools import count
 from pathlib import Path
 
-from talaria.platforms.text import sanitize_text
-
+_LINE_ENDS = re.compile(r"\r\n?")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _UNSAFE = re.compile(r"[^\w .()+,=@-]+")
 _MAX_NAME_BYTES = 120  # bytes
 _OWNER_ONLY_FILE, _OWNER_ONLY_FOLDER = 0o600, 0o700
+
+
+def sanitize_text(text: str) -> str:
+    """Return a text without untransmittable or invisible characters."""
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _LINE_ENDS.sub("\n", text)))
 
 
 def safe_file_name(name: str, media_type: str = "") -> str:

@@ -3,114 +3,86 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Generic, TypeVar
+from email.utils import formatdate
+from functools import partial
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
 
-from aiohttp import web
-from aiohttp.http import HttpProcessingError
+import uvicorn
 from msgspec import Struct
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
+from talaria.core.decompression import decode_content
 from talaria.core.errors import Unreachable
 
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class HeaderTimer:
-    """Limits the time for request headers of an aiohttp server to ``seconds``, from the connection on."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._connections: dict[asyncio.BaseTransport, _Connection] = {}
-
-    def wrap(self, server: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
-        """Return a factory of timed connections, for ``loop.create_server``."""
-        return lambda: _Connection(server(), self._seconds, self._connections)
-
-    @web.middleware
-    async def stop_timer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Stop the timer when the headers of a request have arrived; a middleware of the application."""
-        connection = self._connections.get(request.transport) if request.transport else None
-        if connection is None:
-            return await handler(request)
-        with connection:
-            return await handler(request)
-
-
-class _Connection(asyncio.Protocol):
-    """Passes everything to the server's protocol, and closes the connection if headers take too long.
-
-    Within the block a request is being answered.
-    """
-
-    def __init__(
-        self, inner: asyncio.Protocol, seconds: float, connections: dict[asyncio.BaseTransport, "_Connection"]
-    ) -> None:
-        self._inner = inner
-        self._seconds = seconds
-        self._connections = connections
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_answering = False
-        self._transport: asyncio.BaseTransport | None = None
-
-    def __enter__(self) -> None:
-        self._is_answering = True
-        self._stop()
-
-    def __exit__(self, *error: object) -> None:
-        self._is_answering = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        self._connections[transport] = self
-        self._start()
-        self._inner.connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        if not self._is_answering and self._timer is None:
-            self._start()
-        self._inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        if self._transport is not None:
-            self._connections.pop(self._transport, None)
-        self._inner.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._inner.resume_writing()
-
-    def _start(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._close)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _close(self) -> None:
-        self._timer = None
-        if self._transport is not None:
-            self._transport.close()
-
-
 T = TypeVar("T")
-
-
-_ACCEPT_STEPS = 5
-
+_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _HEADER_TIMEOUT = timedelta(seconds=10)
+_MAX_HEAD = 64 * 1024  # bytes without progress of the parser: headers, trailers, chunk extensions
+_CLOSE_SECONDS = 1.0
+_ACCEPT_STEPS = 5
+
+# Of uvicorn: invalid HTTP is answered as such and not worth a warning, an error is a bug of ours.
+_server_log = logging.getLogger(f"{__name__}.server")
+_server_log.setLevel(logging.ERROR)
 
 
-log = logging.getLogger(__name__)
+class BodyTooLarge(Exception):
+    """Error of a body with more bytes than are accepted."""
+
+
+class BodyBroken(Exception):
+    """Error of a body that ended too early, or whose encoding is wrong."""
+
+
+class PushResponse(Struct, frozen=True):
+    """The answer to a post."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = {}
+
+
+class PushRequest:
+    """A post whose headers have arrived; their names are in lower case. ``name`` is the last part of the path."""
+
+    def __init__(self, scope: MutableMapping[str, Any], receive: _Receive, largest: int) -> None:
+        self.headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            self.headers[name.decode("latin-1")] = value.decode(errors="surrogateescape")
+        self.name = unquote(scope["raw_path"].decode("latin-1").rpartition("/")[2])
+        self.remote: str = (scope.get("client") or ("",))[0]
+        self._receive = receive
+        self._largest = largest
+
+    async def read(self) -> bytes:
+        """Return the body, decompressed; raises `BodyTooLarge` or `BodyBroken`."""
+        body, more = bytearray(), True
+        while more:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise BodyBroken("the sender closed the connection")
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._largest:
+                raise BodyTooLarge
+        try:
+            decoded = decode_content(bytes(body), self.headers.get("content-encoding", ""), self._largest)
+        except ValueError as error:
+            raise BodyBroken(str(error)) from error
+        if len(decoded) > self._largest:
+            raise BodyTooLarge
+        return decoded
+
+
+PushHandler = Callable[[PushRequest], Awaitable[PushResponse]]
 
 
 class PushedItem(Struct, Generic[T], frozen=True):
@@ -142,23 +114,21 @@ class PushReceiver(Generic[T]):
         return self._queue.empty()
 
     @asynccontextmanager
-    async def serve(
-        self, path: str, receive: Callable[[web.Request], Awaitable[web.StreamResponse]], *, largest: int
-    ) -> AsyncIterator[None]:
-        """Listen, and let ``receive`` answer posts to a path; raises `Unreachable` if that is impossible."""
-        timer = HeaderTimer(self._header_timeout.total_seconds())
-        app = web.Application(client_max_size=largest, middlewares=[timer.stop_timer])
-        app.router.add_post(path, receive)
-        log.addFilter(_is_own_error)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=log)
+    async def serve(self, path: str, receive: PushHandler, *, largest: int) -> AsyncIterator[None]:
+        """Listen, and let ``receive`` answer posts to a path; raises `Unreachable` if that is impossible.
+
+        A path that ends in ``/{…}`` matches any name there.
+        """
+        application = partial(_answer, path=path, handler=receive, largest=largest)
+        config = uvicorn.Config(
+            application, interface="asgi3", ws="none", lifespan="off", log_config=None, access_log=False
+        )
+        state, seconds = ServerState(), self._header_timeout.total_seconds()
         listener = self._open_listener()
-        await runner.setup()
+        loop = asyncio.get_running_loop()
         listening: asyncio.Server | None = None
         try:
-            if runner.server is None:
-                raise Unreachable("couldn't set up the server")
-            loop = asyncio.get_running_loop()
-            listening = await loop.create_server(timer.wrap(runner.server), sock=listener)
+            listening = await loop.create_server(lambda: _TimedProtocol(config, state, {}, seconds), sock=listener)
             yield
         finally:
             self._is_closing = True
@@ -166,12 +136,12 @@ class PushReceiver(Generic[T]):
                 self._queue.get_nowait().acknowledge(accepted=False)
             # Accept nothing more, and let connections being accepted arrive: closed in between, such a connection would
             # be lost, and its sender would wait for an answer in vain.
-            asyncio.get_running_loop().remove_reader(listener)
+            loop.remove_reader(listener)
             for _ in range(_ACCEPT_STEPS):
                 await asyncio.sleep(0)
             if listening is not None:
                 listening.close()
-            await runner.cleanup()
+            await _end_connections(state)
             listener.close()
 
     async def push(self, item: T) -> bool:
@@ -204,6 +174,104 @@ class PushReceiver(Generic[T]):
             raise Unreachable(f"can't listen on {self._host}:{self._port}: {error}") from error
 
 
-def _is_own_error(record: logging.LogRecord) -> bool:
-    """Return whether a log line is about our code: invalid HTTP is answered as such, and is not a bug."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | web.RequestPayloadError))
+class _TimedProtocol(HttpToolsProtocol):
+    """A connection that is closed if headers are too large or late, or an answered body is late."""
+
+    def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], seconds: float) -> None:
+        super().__init__(config, state, app_state)
+        self.logger = _server_log
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._unparsed = 0  # bytes since the parser last made progress
+        self._in_request = False  # its headers are here, and it is not answered
+        self._is_sent = True  # the last request, with its body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._in_request and self._timer is None:
+            self._start_timer()
+        self._unparsed += len(data)
+        super().data_received(data)
+        if self._unparsed > _MAX_HEAD:
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._unparsed = 0
+        self._in_request, self._is_sent = True, False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unparsed, self._is_sent = 0, True
+        if not self._in_request:
+            self._stop_timer()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if is_last and not self.transport.is_closing():
+            self._in_request = False
+            if not self._is_sent:
+                self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self._seconds, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+async def _answer(
+    scope: MutableMapping[str, Any], receive: _Receive, send: _Send, *, path: str, handler: PushHandler, largest: int
+) -> None:
+    """Answer a request: the ASGI application."""
+    if not _matches(path, scope["raw_path"].decode("latin-1")):
+        response = PushResponse(404, b"404: Not Found")
+    elif scope["method"] != "POST":
+        response = PushResponse(405, b"405: Method Not Allowed", headers={"allow": "POST"})
+    else:
+        response = await handler(PushRequest(scope, receive, largest))
+    headers = {
+        "content-type": response.content_type,
+        "content-length": str(len(response.body)),
+        "date": formatdate(usegmt=True),
+        **response.headers,
+    }
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": response.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+def _matches(pattern: str, path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    wanted_folder, _, wanted = pattern.rpartition("/")
+    return path == pattern or (wanted.startswith("{") and folder == wanted_folder and bool(name))
+
+
+async def _end_connections(state: ServerState) -> None:
+    """Let requests that are being answered end, and close the other connections."""
+    for connection in list(state.connections):
+        connection.shutdown()
+    if state.tasks:
+        _, late = await asyncio.wait(state.tasks, timeout=_CLOSE_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+    for connection in list(state.connections):
+        connection.transport.close()

@@ -93,7 +93,7 @@ class ActiveSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether a session is open; false for a moment during a switch."""
+        """Return whether a session is open; false for a moment during a switch."""
         return self._chat is not None
 
     @property
@@ -108,7 +108,7 @@ class ActiveSession:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn of the open session is running."""
+        """Return whether a turn of the open session is running."""
         return self._chat is not None and self._chat.conversation.busy
 
     async def open(self) -> OpenSession:

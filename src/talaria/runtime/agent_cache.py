@@ -35,7 +35,7 @@ class CachedAgent(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn is running."""
+        """Return whether a turn is running."""
 
     @property
     def active_at(self) -> datetime | None:
@@ -165,7 +165,7 @@ class AgentCache(Generic[T]):
         with self._track_build(key) as pending:
             async with pending.lock:
                 entry = self._entries.get(key)
-                if entry is not None and signature in (None, entry.agent.signature):
+                if entry is not None and (signature is None or signature == entry.agent.signature):
                     self._entries.move_to_end(key)
                     entry.users += 1
                     return entry

@@ -44,7 +44,7 @@ def revoke_standing_grant(tx: Transaction, id_prefix: str) -> list[Grant]:
     grants = list_standing_grants(tx)
     revoked = [grant for grant in grants if grant_id(grant).startswith(id_prefix.lower())]
     if id_prefix and len(revoked) != 1:
-        raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` lists them.")
+        raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` shows them.")
     STANDING_GRANTS.write(tx, SINGLE, [grant for grant in grants if grant not in revoked])
     return revoked
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import ClassVar
 
 import msgspec
 from msgspec import Struct, structs
@@ -169,23 +168,18 @@ async def queue_pending_reports(store: Store, session_id: SessionId, key: str = 
     return await store.write(work)
 
 
-class CompletionFollowUp(Struct, frozen=True):
-    """Follow-up that queues reports of background work together when a turn ends; implements `TurnFollowUp`.
+class CompletionListener(Struct, frozen=True):
+    """Turn listener that queues reports of background work together when a turn ends; implements `TurnListener`.
 
     ``key`` is the session key at which the session is open.
     """
 
-    resumable: ClassVar = True
     key: str = ""
 
     def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
         """Queue pending reports in the transaction that ends the turn."""
         if is_delivery_target(tx, result.session_id, self.key):
             queue_reports(tx, result.session_id)
-
-    async def follow_up(self) -> bool:
-        """Return ``False``: there is nothing left to do."""
-        return False
 
 
 def _drop_answered(tx: Transaction, session_id: SessionId, found: Sequence[Completion]) -> list[Completion]:

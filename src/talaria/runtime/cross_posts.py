@@ -22,9 +22,8 @@ from talaria.runtime.inbox import MIRROR, make_arrival, record_mirrored
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.chat_directory import KnownChannel, find_target, list_channels, read_home
-from talaria.sessions.keys import build_session_key, resolve_ownership
+from talaria.sessions.keys import build_session_key, list_user_ids, resolve_ownership
 from talaria.sessions.transcript_export import is_mirrored
-from talaria.sessions.user_aliases import list_user_ids
 
 _LOCK_DURATION = timedelta(seconds=5)
 

@@ -1,22 +1,18 @@
-"""Session bindings: bind a session to another chat, redirect a running turn, hold turns during a handoff."""
+"""Session bindings: bind a session to another chat, hold its turns during a handoff."""
 
-from contextlib import suppress
 from typing import Protocol
-
-from msgspec import Struct
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.sessions import SessionChanges
-from talaria.contracts.values import NamedValue, SessionValue
-from talaria.core.addresses import Address, ReplyRoute
-from talaria.core.errors import LeaseLost
+from talaria.contracts.values import NamedValue
+from talaria.core.addresses import Address
 from talaria.core.formatting import platform_label
-from talaria.core.ids import SessionId, TurnId, new_id
+from talaria.core.ids import SessionId
 from talaria.runtime.inbox import MIRROR
-from talaria.runtime.leases import session_lease_name
 from talaria.runtime.outbox import queue_notice
+from talaria.runtime.turns import handoff_notice
 
 OWN_THREAD = NamedValue("own_thread", bool)  # by the session key of the thread
 
@@ -59,7 +55,7 @@ def move_pending_messages(tx: Transaction, source_id: SessionId, session_id: Ses
 
 def mark_own_thread(tx: Transaction, key: str) -> None:
     """Record that a thread was created for a session: every message there is for the agent."""
-    OWN_THREAD.write(tx, key, True)
+    OWN_THREAD.write(tx, key, value=True)
 
 
 def is_own_thread(tx: Transaction, address: Address, key: str) -> bool:
@@ -67,39 +63,10 @@ def is_own_thread(tx: Transaction, address: Address, key: str) -> bool:
     return bool(address.thread_id) and OWN_THREAD.get(tx, key) is not None
 
 
-def find_blocking_handoff(tx: Transaction, session_id: SessionId) -> str:
-    """Return the network of a handoff that keeps turns from starting, or an empty string.
-
-    So no turn is running when the session is bound to its new chat, and each message is answered in one chat.
-    """
-    active = tx.handoffs.find_active_handoff(session_id)
-    return "" if active is None or active.immediate else active.platform
-
-
-def handoff_notice(platform: str) -> str:
-    """Return the reply to messages that are sent to a session while it is being handed over."""
-    label = platform_label(platform)
-    return f"This conversation is being handed off to {label}. I'll answer there, or here if the handoff fails."
-
-
-class TurnGate:
-    """Gate of an open session: no turn starts while it is closed; ``reason`` is empty while open."""
-
-    def __init__(self) -> None:
-        self.reason = ""
-
-    def close(self, reason: str) -> None:
-        """Keep turns from starting; a running one continues."""
-        self.reason = reason
-
-    def open(self) -> None:
-        """Allow turns to start again."""
-        self.reason = ""
-
-
 class _OpenConversation(Protocol):
     session_id: SessionId
-    gate: TurnGate
+
+    def hold(self, reason: str) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -112,61 +79,18 @@ class Departure:
         self._platform = ""
 
     def begin(self, conversation: _OpenConversation, platform: str) -> None:
-        """Close the gate of a session that is about to be handed over."""
+        """Hold the turns of a session that is about to be handed over."""
         self.session_id, self._platform = conversation.session_id, platform
         self.apply(conversation)
 
     def apply(self, conversation: _OpenConversation) -> None:
-        """Close the gate of this session if it is the one being handed over and was reopened."""
+        """Hold the turns of this session if it is the one being handed over and was reopened."""
         if self.session_id == conversation.session_id:
-            conversation.gate.close(handoff_notice(self._platform))
+            conversation.hold(handoff_notice(self._platform))
 
     def end(self, conversation: _OpenConversation | None, *, stays: bool) -> None:
         """Forget the handoff; a session that stays resumes with the messages sent meanwhile."""
         session_id, self.session_id = self.session_id, None
         if stays and conversation is not None and conversation.session_id == session_id:
-            conversation.gate.open()
+            conversation.hold("")
             conversation.wake()
-
-
-class RedirectedReply(Struct, frozen=True, omit_defaults=True):
-    """New route for the reply of a running turn; without a route only watchers see it.
-
-    ``move`` identifies the redirection, as a turn may be redirected more than once.
-    """
-
-    turn_id: TurnId
-    move: str
-    route: ReplyRoute | None = None
-
-
-REDIRECTED_REPLY = SessionValue("redirected_reply", RedirectedReply)
-
-
-def redirect_reply(tx: Transaction, session_id: SessionId, route: ReplyRoute | None) -> RedirectedReply | None:
-    """Redirect the reply of the running turn, in any process; ``None`` if no turn is running.
-
-    The process that runs it leaves the messages pending after it to the worker of the new chat.
-    """
-    lease = tx.leases.get(session_lease_name(session_id))
-    if lease is not None:
-        with suppress(LeaseLost):
-            tx.leases.check(lease)  # its owner cannot end the turn before this is committed
-    for turn in tx.turns.find(session_id, running=True, limit=1):
-        redirect = RedirectedReply(turn.id, new_id(), route)
-        REDIRECTED_REPLY.write(tx, session_id, redirect)
-        return redirect
-    return None
-
-
-def find_redirect(tx: Transaction, session_id: SessionId, turn_id: TurnId) -> RedirectedReply | None:
-    """Return the new route of a turn's reply, if it was redirected since the turn began."""
-    found = REDIRECTED_REPLY.get(tx, session_id)
-    return found if found is not None and found.turn_id == turn_id else None
-
-
-def list_redirected_turns(tx: Transaction) -> list[tuple[SessionId, RedirectedReply]]:
-    """Return the running turns whose reply was redirected, each with its session."""
-    found = [(session_id, redirect) for session_id, _, redirect in REDIRECTED_REPLY.of_all(tx)]
-    running = {turn.id for turn in tx.turns.find(running=True)} if found else set()
-    return [(session_id, redirect) for session_id, redirect in found if redirect.turn_id in running]

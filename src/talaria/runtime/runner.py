@@ -6,20 +6,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from enum import Enum
-from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct, structs
 
 from talaria.agent.auxiliary import Auxiliary
-from talaria.agent.context_window import unwrap_messages
 from talaria.agent.environment import TurnControl, TurnEnvironment
 from talaria.agent.loop import AgentLoop
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.leases import Lease
-from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.turn_listener import TurnFollowUp, TurnListener, TurnResult
 from talaria.core.aio import run_with, shield_until_done
 from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
@@ -28,6 +25,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.core.senders import OWNER, is_same_sender
 from talaria.core.session_context import SessionContext, bound
+from talaria.runtime.follow_ups import FollowUpTasks
 from talaria.runtime.inbox import (
     LEASE,
     FetchAttachments,
@@ -38,10 +36,9 @@ from talaria.runtime.inbox import (
     without_files,
 )
 from talaria.runtime.leases import release_lease, renew_lease, retry_write
-from talaria.runtime.rebind import TurnGate
-from talaria.runtime.tasks import FollowUpTasks
 from talaria.runtime.turn_log import STEERING, EndedTurn, TurnRecorder, TurnWork, turn_context
 from talaria.runtime.turns import ClaimedSession, NextWork, TurnStart, begin_next, claim_and_begin, end_turn
+from talaria.sessions.titles import generate_title
 
 T = TypeVar("T")
 
@@ -118,8 +115,7 @@ class SessionRunner:
     """Runner of one session's turns and follow-ups, as tasks of ``jobs``, which the caller owns.
 
     One task runs the turns: it starts when the runner is woken, and ends when the inbox is empty. ``turn`` is the turn
-    that this process runs now, if any. While the ``gate`` is closed no turn starts: callers that wait for one get
-    `Busy`, and their messages stay in the inbox.
+    that this process runs now, if any. `hold` keeps turns from starting.
     """
 
     def __init__(
@@ -135,7 +131,6 @@ class SessionRunner:
     ) -> None:
         self.session_id = session_id
         self.turn: TurnWork | None = None
-        self.gate = TurnGate()
         self.state = RunnerState.IDLE
         self._store = store
         self._agent = agent
@@ -145,23 +140,25 @@ class SessionRunner:
         self._jobs = jobs
         self._task: asyncio.Task[None] | None = None
         self._last: TurnEnd | TalariaError | None = None
+        self._hold_reason = ""
         self._is_woken = False
         self._is_steered = False
         self._admission: Admission | None = None
         self._interrupting_item: int | None = None
         self._fetched: dict[int, _FetchedMessage] = {}
         self._stored_effort: Effort | None = None
-        self._follow_up_tasks = FollowUpTasks(session_id, jobs)
+        self._needs_title = options.titled
         self._context = structs.replace(options.context, session_id=session_id)
+        self._follow_up_tasks = FollowUpTasks(options.follow_ups, self._context, jobs, self.wake)
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is running or about to start."""
+        """Return whether a turn is running or about to start."""
         return self._task is not None
 
     @property
     def has_running_work(self) -> bool:
-        """Whether a turn or a follow-up is running."""
+        """Return whether a turn or a follow-up is running."""
         return self.busy or self._follow_up_tasks.busy
 
     def set_effort(self, effort: Effort) -> None:
@@ -219,6 +216,13 @@ class SessionRunner:
             self._last = None
             self._task = self._jobs.create_task(self._run())
 
+    def hold(self, reason: str) -> None:
+        """Keep turns from starting until it is called with an empty reason; a running one continues.
+
+        Callers that wait for a turn get `Busy`, and their messages stay in the inbox.
+        """
+        self._hold_reason = reason
+
     def submit(self, admission: Admission) -> None:
         """Run turns like `wake`, with a message that is stored in the transaction that claims the session."""
         self._admission = admission
@@ -254,14 +258,10 @@ class SessionRunner:
     def follow(self) -> None:
         """Start the follow-ups; resumable ones that are running are restarted.
 
-        Called after a turn, after opening a session and when something that follow-ups depend on has changed.
+        Called after opening a session and when something that follow-ups depend on has changed. After a turn, they
+        start if one of them has work to do.
         """
-        for follower in self._options.follow_ups:
-            job = partial(self._follow, follower)
-            if follower.resumable:
-                self._follow_up_tasks.restart(follower, job)
-            else:
-                self._follow_up_tasks.start(job)
+        self._follow_up_tasks.start_follow_ups()
 
     async def compact(self) -> bool:
         """Summarise the older part of the session; ``False`` if there is nothing to gain."""
@@ -285,8 +285,8 @@ class SessionRunner:
         """Claim the session, run its turns and release it; return how the last turn ended, or the error."""
         if self.state is RunnerState.MOVED:
             return Refused("This conversation has moved to another chat.")
-        if self.gate.reason:
-            return Busy(self.gate.reason)
+        if self._hold_reason:
+            return Busy(self._hold_reason)
         self.state = RunnerState.CLAIMING
         try:
             with bound(self._context):
@@ -435,44 +435,29 @@ class SessionRunner:
             end = await self._agent.take_turn(turn, self._environment, self._make_control(turn, context))
         except asyncio.CancelledError:
             if self.state is RunnerState.STOPPING:
-                self.follow()
+                self._follow_turn()
             raise
-        self.follow()
-        if isinstance(end, TurnAnswered) and (self._options.titled or self._agent.window.full):
+        self._follow_turn()
+        if isinstance(end, TurnAnswered) and (self._needs_title or self._agent.window.full):
             self._follow_up_tasks.start(self._run_housekeeping)
         return end
 
     async def _end_stopped_turn(self, turn: TurnRecorder) -> TurnEnd:
         end = await turn.finish(TurnStopped(), None)
         self._environment.publish(end)
-        self.follow()
+        self._follow_turn()
         return end
 
-    async def _follow(self, follower: TurnFollowUp) -> None:
-        with bound(self._context):
-            if await follower.follow_up():
-                self.wake()
+    def _follow_turn(self) -> None:
+        if any(one.has_follow_up for one in self._options.follow_ups):
+            self.follow()
 
     async def _run_housekeeping(self) -> None:
         """Generate a title and, if the context window is full, a summary, after the reply."""
-        if self._options.titled:
-            await self._generate_title()
+        if self._needs_title:
+            self._needs_title = not await generate_title(self._store, self.session_id, self._auxiliary)
         if self._agent.window.full:
             await self._agent.window.compact(self._environment.publish)
-
-    async def _generate_title(self) -> None:
-        session = await self._store.read(lambda tx: tx.sessions.get(self.session_id))
-        if session is None or session.title:
-            return
-        first = await self._store.read(lambda tx: tx.messages.load(self.session_id, limit=4))
-        title = await self._auxiliary.title(unwrap_messages(first))
-
-        def name(tx: Transaction) -> None:
-            untitled = tx.sessions.get(self.session_id)
-            if title and untitled is not None and not untitled.title:
-                tx.sessions.update(self.session_id, SessionChanges(title=title))
-
-        await self._store.write(name)
 
     def _make_control(self, turn: TurnRecorder, context: SessionContext) -> TurnControl:
         async def joined() -> list[Message]:

@@ -15,7 +15,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import InboxItem, SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.turns import Step, TurnState
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep, StartedCall
 from talaria.core.addresses import ReplyRoute
 from talaria.core.aio import shield_until_done
@@ -70,11 +70,13 @@ class EndedTurn(Struct, frozen=True):
     """The end of a turn as committed.
 
     ``has_moved`` says that its session was moved during the turn, ``released`` that its lease was released with it.
+    ``after_commit`` is what listeners want to do next.
     """
 
     end: TurnEnd
     has_moved: bool = False
     released: bool = False
+    after_commit: tuple[AfterCommit, ...] = ()
 
 
 EndTransaction = Callable[[Transaction, TurnResult], EndedTurn]
@@ -207,19 +209,20 @@ class TurnRecorder:
         return await self._write(work) or []
 
     async def _record(self, record: _CallBegan | _CallEnded, *, may_wait: bool) -> None:
-        self._deferred.append(record)
-        if not may_wait:
-            await self._write(lambda tx: None)
+        if may_wait:
+            self._deferred.append(record)
+        else:
+            await self._write(lambda tx: None, record)
 
-    async def _write(self, work: Callable[[Transaction], T]) -> T | None:
-        """Write after the deferred records; a cancelled write still completes, so that order is kept.
+    async def _write(self, work: Callable[[Transaction], T], *own: _CallBegan | _CallEnded) -> T | None:
+        """Write after the deferred records and ``own`` ones; a cancelled write still completes, so that order is kept.
 
         Once the turn has ended nothing is written, and ``None`` is returned.
         """
         async with self._lock:
             if self.ended is not None:
                 return None
-            records, self._deferred = self._deferred, []
+            records, self._deferred = [*self._deferred, *own], []
 
             def write_all(tx: Transaction) -> tuple[Mapping[str, int], T]:
                 tx.leases.check(self._claim.lease)
@@ -234,6 +237,8 @@ class TurnRecorder:
         self._steps = {**self._steps, **steps}
         if isinstance(result, EndedTurn):
             self.ended = result
+            for call in result.after_commit:
+                call()
         return result
 
     def _store_records(self, tx: Transaction, records: Sequence[_CallBegan | _CallEnded]) -> Mapping[str, int]:

@@ -1,9 +1,10 @@
-"""The transactions of a turn: claim a session, begin or resume a turn, end it, release the session.
+"""The transactions of a turn: claim a session, begin or resume a turn, redirect its reply, end it, release.
 
 They are pure functions of a transaction, which may run again: what they decide, they return.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from msgspec import Struct, structs
@@ -11,9 +12,11 @@ from msgspec import Struct, structs
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import InboxItem, SessionClaim
 from talaria.contracts.turn_listener import TurnListener, TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.core.addresses import ReplyRoute
-from talaria.core.errors import Busy
-from talaria.core.ids import SessionId, TurnId, new_turn_id
+from talaria.core.errors import Busy, LeaseLost
+from talaria.core.formatting import platform_label
+from talaria.core.ids import SessionId, TurnId, new_id, new_turn_id
 from talaria.core.messages import Message
 from talaria.core.senders import UNKNOWN, is_in_chat
 from talaria.runtime.inbox import (
@@ -24,8 +27,8 @@ from talaria.runtime.inbox import (
     read_inbox_message,
     read_message,
 )
+from talaria.runtime.leases import session_lease_name
 from talaria.runtime.outbox import queue_turn_result
-from talaria.runtime.rebind import find_blocking_handoff, find_redirect, handoff_notice
 from talaria.runtime.turn_log import EndedTurn, TurnWork
 
 NextWork = TurnWork | PendingAttachments | None
@@ -96,8 +99,7 @@ def end_turn(
     tx.inbox.settle(work.items)
     redirect = find_redirect(tx, claim.session_id, work.turn_id)
     result = structs.replace(result, route=redirect.route if redirect else work.route)
-    for listener in listeners:
-        listener.turn_ended(tx, result)
+    after_commit = [call for listener in listeners if (call := listener.turn_ended(tx, result)) is not None]
     if redirect is not None or _is_from_its_chat(tx, claim.session_id, work):
         queue_turn_result(tx, result)  # unique by its outbox key, as a surface may queue it too
     has_moved = redirect is not None and redirect.move != work.move
@@ -106,7 +108,7 @@ def end_turn(
         tx.leases.release(claim.lease)
     if has_moved:
         tx.notify(PENDING_SESSIONS)
-    return EndedTurn(result.end, has_moved, released)
+    return EndedTurn(result.end, has_moved, released, tuple(after_commit))
 
 
 def _begin(tx: Transaction, claim: SessionClaim, ready: FetchedMessages) -> NextWork:
@@ -173,3 +175,61 @@ def _is_from_its_chat(tx: Transaction, session_id: SessionId, work: TurnWork) ->
     return any(
         (one.platform, one.chat_id, one.thread_id) == (asked.platform, asked.chat_id, asked.thread_id) for one in places
     )
+
+
+def find_blocking_handoff(tx: Transaction, session_id: SessionId) -> str:
+    """Return the network of a handoff that keeps turns from starting, or an empty string.
+
+    So no turn is running when the session is bound to its new chat, and each message is answered in one chat.
+    """
+    active = tx.handoffs.find_active_handoff(session_id)
+    return "" if active is None or active.immediate else active.platform
+
+
+def handoff_notice(platform: str) -> str:
+    """Return the reply to messages that are sent to a session while it is being handed over."""
+    label = platform_label(platform)
+    return f"This conversation is being handed off to {label}. I'll answer there, or here if the handoff fails."
+
+
+class RedirectedReply(Struct, frozen=True, omit_defaults=True):
+    """New route for the reply of a running turn; without a route only watchers see it.
+
+    ``move`` identifies the redirection, as a turn may be redirected more than once.
+    """
+
+    turn_id: TurnId
+    move: str
+    route: ReplyRoute | None = None
+
+
+REDIRECTED_REPLY = SessionValue("redirected_reply", RedirectedReply)
+
+
+def redirect_reply(tx: Transaction, session_id: SessionId, route: ReplyRoute | None) -> RedirectedReply | None:
+    """Redirect the reply of the running turn, in any process; ``None`` if no turn is running.
+
+    The process that runs it leaves the messages pending after it to the worker of the new chat.
+    """
+    lease = tx.leases.get(session_lease_name(session_id))
+    if lease is not None:
+        with suppress(LeaseLost):
+            tx.leases.check(lease)  # its owner cannot end the turn before this is committed
+    for turn in tx.turns.find(session_id, running=True, limit=1):
+        redirect = RedirectedReply(turn.id, new_id(), route)
+        REDIRECTED_REPLY.write(tx, session_id, redirect)
+        return redirect
+    return None
+
+
+def find_redirect(tx: Transaction, session_id: SessionId, turn_id: TurnId) -> RedirectedReply | None:
+    """Return the new route of a turn's reply, if it was redirected since the turn began."""
+    found = REDIRECTED_REPLY.get(tx, session_id)
+    return found if found is not None and found.turn_id == turn_id else None
+
+
+def list_redirected_turns(tx: Transaction) -> list[tuple[SessionId, RedirectedReply]]:
+    """Return the running turns whose reply was redirected, each with its session."""
+    found = [(session_id, redirect) for session_id, _, redirect in REDIRECTED_REPLY.of_all(tx)]
+    running = {turn.id for turn in tx.turns.find(running=True)} if found else set()
+    return [(session_id, redirect) for session_id, redirect in found if redirect.turn_id in running]

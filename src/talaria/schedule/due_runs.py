@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class CatchUpPolicy(Struct, frozen=True):
-    """How late a missed run may still start, and the chat networks for reports."""
+    """Policy for missed runs: how late one may still start, and the chat networks for reports."""
 
     grace: timedelta
     networks: Networks
@@ -161,7 +161,7 @@ def _start_due(tx: Transaction, due: Job, policy: CatchUpPolicy) -> None:
 
 
 def _skip_to(tx: Transaction, job: Job, started: JobRun, last: datetime, why: str) -> JobRun | None:
-    """Replace a run by a later one of the same job, and return that; ``None`` if there was one for that time."""
+    """Replace a run by a later one of the same job and return it; ``None`` if that exists."""
     _record_missed(tx, started, why)
     later = structs.replace(job, next_at=last)
     tx.jobs.put(later)

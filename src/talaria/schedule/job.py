@@ -24,7 +24,7 @@ class ReportTarget(Struct, frozen=True, omit_defaults=True):
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What to do and where to report; ``left`` is the number of remaining runs, ``None`` for no limit.
+    """The work of a job and its report targets; ``left`` is the number of remaining runs, if limited.
 
     ``session_id``, ``address`` and ``audience`` are those of the session in which it was created.
     """

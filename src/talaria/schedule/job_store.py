@@ -129,7 +129,7 @@ def resolve_targets(tx: Transaction, words: Sequence[str], networks: Collection[
 
 def note_change(tx: Transaction) -> None:
     """Notify the scheduler that a job or run was changed, and count the change for its periodic check."""
-    SCHEDULE_CHANGES.write(tx, SINGLE, True)
+    SCHEDULE_CHANGES.write(tx, SINGLE, value=True)
     tx.notify(SCHEDULES)
 
 

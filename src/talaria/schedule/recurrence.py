@@ -91,7 +91,7 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def resolve_wall_time(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return when clocks in a zone first show a time, in UTC; for a skipped time the first moment after the gap."""
+    """Return when clocks in a zone first show a time, in UTC; a skipped time counts after the gap."""
     late = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if late.astimezone(zone).replace(tzinfo=None) == wall:
         return late

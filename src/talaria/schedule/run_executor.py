@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar
 
 from msgspec import Struct, structs
 
@@ -245,7 +244,7 @@ class _RunExecution:
             attended=False,
             owner=run.owner,
             audience=run.plan.audience,
-            follow_ups=(RunFollowUp(run, self._dependencies),),
+            listeners=(RunListener(run, self._dependencies),),
             context=context,
             caps=self._dependencies.caps(run),
         )
@@ -273,10 +272,8 @@ class _RunExecution:
         await self._store.write(record_end)
 
 
-class RunFollowUp:
-    """The turn listener that ends, records and reports a run with its turn."""
-
-    resumable: ClassVar = True
+class RunListener:
+    """The turn listener that ends, records and reports a run with its turn; implements `TurnListener`."""
 
     def __init__(self, run: PendingRun, dependencies: RunDependencies) -> None:
         self._run = run
@@ -286,10 +283,6 @@ class RunFollowUp:
         """End the run as well."""
         done, text = read_outcome(ending.end)
         end_run(tx, self._run, self._dependencies, text, done=done)
-
-    async def follow_up(self) -> bool:
-        """Do nothing more."""
-        return False
 
 
 def end_run(tx: Transaction, run: PendingRun, dependencies: RunDependencies, text: str, *, done: bool) -> None:

@@ -14,7 +14,7 @@ from talaria.core.messages import Message
 from talaria.sessions.prompt_prefix import record_break
 from talaria.sessions.summaries import SUMMARY, read_summary
 
-_COPIED_VALUES = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
+COPIED_VALUES = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
 _PROGRAM_AUTHORS = ("tools", "summary")
 _NO_LIMIT = 2**62
 
@@ -35,7 +35,7 @@ def create_branch(tx: Transaction, session_id: SessionId, upto: int, title: str)
         parent_seq=upto,
     )
     created = tx.sessions.create(new)
-    copy_values(tx, session_id, created.id, _COPIED_VALUES)
+    copy_values(tx, session_id, created.id, COPIED_VALUES)
     _copy_summary(tx, session_id, created.id, upto)
     copy_spending(tx, session_account(session_id), session_account(created.id))
     return created

@@ -187,4 +187,4 @@ def _suggestion(near: str, known: Collection[str]) -> str:
     if near:
         return f"the closest match is `{near}`."
     listed = ", ".join(f"`{one}`" for one in list(dict.fromkeys(known))[:_MAX_LISTED])
-    return f"there are {listed}." if listed else "none is known yet."
+    return f"available: {listed}." if listed else "none is known yet."

@@ -1,9 +1,15 @@
-"""Session keys of chats, threads and users, and the ownership of their sessions."""
+"""Session keys of chats, threads and users, the ownership of their sessions, and user ids of one person."""
+
+from collections.abc import Collection
 
 from msgspec import Struct, structs
 
 from talaria.contracts.platform import Incoming
+from talaria.contracts.store import Transaction
+from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address, ChatType
+
+USER_IDS = NamedValue("user_ids", tuple[str, ...])
 
 
 class Ownership(Struct, frozen=True):
@@ -55,6 +61,26 @@ def is_shared(source: Address, *, group_sessions_per_user: bool = True, thread_s
     return not (per_user and place.user_id)
 
 
+def identify_session(
+    incoming: Incoming,
+    ids: Collection[str],
+    person: str,
+    *,
+    group_sessions_per_user: bool = True,
+    thread_sessions_per_user: bool = False,
+) -> tuple[str, Ownership]:
+    """Return the key of a message's session and its ownership.
+
+    ``ids`` are all ids of the sender, ``person`` is the name under which they own sessions.
+    """
+    source = canonical_address(sender_address(incoming), ids)
+    groups, threads = group_sessions_per_user, thread_sessions_per_user
+    key = build_session_key(source, group_sessions_per_user=groups, thread_sessions_per_user=threads)
+    shared = is_shared(source, group_sessions_per_user=groups, thread_sessions_per_user=threads)
+    # A sender without an id could be anyone: they own only the session shared by the chat.
+    return key, resolve_ownership(source, person, shared=shared or not incoming.sender.id)
+
+
 def resolve_ownership(source: Address, person: str, *, shared: bool) -> Ownership:
     """Return the owner and audience of a session: its owner is the person, or the chat if shared."""
     chat = f"{source.platform}/{source.chat_id}"
@@ -77,3 +103,32 @@ def _normalize(source: Address) -> Address:
 
 def _escape(part: str) -> str:
     return part.replace("%", "%25").replace(":", "%3A")
+
+
+def list_user_ids(tx: Transaction, platform: str, user_id: str) -> tuple[str, ...]:
+    """Return all known ids of the same person on a network; the first represents them all."""
+    return USER_IDS.get(tx, _key(platform, user_id)) or (user_id,)
+
+
+def link_user_ids(tx: Transaction, platform: str, known: str, other: str) -> None:
+    """Record that two ids belong to one person, for example a phone number and WhatsApp's alias for it.
+
+    The representative of ``known`` now represents both.
+    """
+    ids = list_user_ids(tx, platform, known)
+    if other in ids:
+        return
+    ids = tuple(dict.fromkeys((*ids, *list_user_ids(tx, platform, other))))
+    for one in ids:
+        USER_IDS.write(tx, _key(platform, one), ids)
+
+
+def canonical_address(address: Address, ids: Collection[str]) -> Address:
+    """Return the address with the first of a person's ids, so that all their ids give the same address."""
+    first = next(iter(ids))
+    chat_id = first if address.chat_type == "private" and address.chat_id in ids else address.chat_id
+    return structs.replace(address, chat_id=chat_id, user_id=first)
+
+
+def _key(platform: str, user_id: str) -> str:
+    return f"{platform}:{user_id}"

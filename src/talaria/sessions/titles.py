@@ -4,8 +4,11 @@ import re
 
 from msgspec import structs
 
-from talaria.contracts.store import Transaction
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.context_window import unwrap_messages
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import Session, SessionChanges, SessionFilter
+from talaria.core.ids import SessionId
 
 _MESSAGES_READ = 3
 _LONGEST_OPENING = 80
@@ -17,8 +20,25 @@ def opening(tx: Transaction, session: Session) -> str:
     if session.title or not session.message_count:
         return ""
     first = tx.messages.load(session.id, limit=_MESSAGES_READ)
-    said = next((one.message.text for one in first if one.message.role == "user"), "")
-    return " ".join(said[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
+    text = next((one.message.text for one in first if one.message.role == "user"), "")
+    return " ".join(text[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
+
+
+async def generate_title(store: Store, session_id: SessionId, auxiliary: Auxiliary) -> bool:
+    """Give a session a title that a model made from its first messages; return whether it has one now."""
+    session = await store.read(lambda tx: tx.sessions.get(session_id))
+    if session is None or session.title:
+        return True
+    first = await store.read(lambda tx: tx.messages.load(session_id, limit=_MESSAGES_READ + 1))
+    title = await auxiliary.title(unwrap_messages(first))
+    return bool(title) and await store.write(lambda tx: _set_title(tx, session_id, title))
+
+
+def _set_title(tx: Transaction, session_id: SessionId, title: str) -> bool:
+    session = tx.sessions.get(session_id)
+    if session is not None and not session.title:
+        tx.sessions.update(session_id, SessionChanges(title=title))
+    return True
 
 
 def find_by_name(tx: Transaction, wanted: SessionFilter) -> list[Session]:

@@ -30,7 +30,7 @@ class SettingEdit(Struct, frozen=True):
 
     @property
     def live(self) -> bool:
-        """Whether a running process applies the change at once."""
+        """Return whether a running process applies the change at once."""
         return self.field is not None and self.field.live
 
 

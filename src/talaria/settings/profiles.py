@@ -103,7 +103,7 @@ class Profile(Struct, frozen=True):
 
     @property
     def exists(self) -> bool:
-        """Whether anything has been written to this profile."""
+        """Return whether anything has been written to this profile."""
         return self.folder.is_dir()
 
     def prepare(self) -> None:

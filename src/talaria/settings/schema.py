@@ -95,12 +95,12 @@ class SchemaField(msgspec.Struct, frozen=True):
 
     @property
     def required(self) -> bool:
-        """Whether the key must be given if its table exists."""
+        """Return whether the key must be given if its table exists."""
         return self.default is NODEFAULT
 
     @property
     def secret(self) -> bool:
-        """Whether the value may contain a secret."""
+        """Return whether the value may contain a secret."""
         return self.mask is not None
 
     def shown(self, value: Any) -> str:

@@ -33,7 +33,7 @@ class Connection(Protocol):
 
     @property
     def is_maintained(self) -> bool:
-        """Whether nothing has been written on this connection since maintenance last finished."""
+        """Return whether nothing has been written on this connection since maintenance last finished."""
 
     def run_maintenance(self) -> bool:
         """Run one step of deferred maintenance and return whether more remains."""
@@ -115,7 +115,7 @@ class ConnectionDatabase:
 
     @property
     def is_maintained(self) -> bool:
-        """Whether nothing has been written on this connection since maintenance last finished."""
+        """Return whether nothing has been written on this connection since maintenance last finished."""
         return self.connection.is_maintained
 
     def run_maintenance(self) -> bool:

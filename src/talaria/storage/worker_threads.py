@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchPolicy(Struct, frozen=True):
-    """How worker threads run batches of queued jobs and when they run maintenance.
+    """Policy of worker threads: how they run batches of queued jobs, and when maintenance.
 
     A batch has at most ``at_once`` jobs. Maintenance runs after ``quiet`` seconds without a job, and between batches
     once it has been needed for ``patience`` seconds.

@@ -93,7 +93,7 @@ class Homeserver:
 
     @property
     def homeserver_client(self) -> HomeserverClient:
-        """Where it is."""
+        """Return its client."""
         return HomeserverClient(f"http://127.0.0.1:{self.port}")
 
     def __enter__(self) -> Self:

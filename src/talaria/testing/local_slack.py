@@ -41,7 +41,7 @@ class LocalSlack:
 
     @property
     def base_url(self) -> str:
-        """What stands before the methods."""
+        """Return what stands before the methods."""
         return f"{self.url}/api/"
 
     def __enter__(self) -> Self:

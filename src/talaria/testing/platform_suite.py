@@ -290,11 +290,11 @@ class ReactionsSuite:
             marks.append(await far_side.marks(ref.address, ref.message_id))
         assert marks == [["👀"], ["👍"], ["👍"], [], []]
 
-    @pytest.mark.parametrize("emoji", ["✅", "❌", "🚀", "❤️", "👩‍👩‍👧"])
-    async def test_every_emoji_gives_one_mark(self, far_side: FarSide, emoji: str) -> None:
+    async def test_every_emoji_gives_one_mark(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
-        await _require_reactions(far_side).react(ref, emoji)
-        assert len(await far_side.marks(ref.address, ref.message_id)) == 1
+        for emoji in ("✅", "❌", "🚀", "❤️", "👩‍👩‍👧"):
+            await _require_reactions(far_side).react(ref, emoji)
+            assert len(await far_side.marks(ref.address, ref.message_id)) == 1, emoji
 
     async def test_a_mark_on_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
@@ -343,18 +343,17 @@ class FilesSuite:
                 )
         assert await far_side.seen(far_side.private) == []
 
-    @pytest.mark.parametrize(
-        "name", ["notes.txt", "../../notes.txt", ".hidden", "a/b\\c.txt", "x" * 300 + ".txt", "…日本.txt"]
-    )
-    async def test_a_file_is_kept_under_a_safe_name(self, far_side: FarSide, tmp_path: Path, name: str) -> None:
+    async def test_a_file_is_kept_under_a_safe_name(self, far_side: FarSide, tmp_path: Path) -> None:
         if not far_side.platform.abilities.file_limit:
             pytest.skip("there are no files here")
         folder = tmp_path / "inner" / "folder"
         folder.mkdir(parents=True)
+        paths = []
         async with far_side.platform.connect() as arrivals:
-            await far_side.sends_file(far_side.private, name, b"some bytes \x00\xff")
-            (attachment,) = (await next_incoming(arrivals)).attachments
-            paths = [await far_side.platform.fetch(attachment, folder) for _ in range(2)]
+            for name in ("notes.txt", "../../notes.txt", ".hidden", "a/b\\c.txt", "x" * 300 + ".txt", "…日本.txt"):
+                await far_side.sends_file(far_side.private, name, b"some bytes \x00\xff")
+                (attachment,) = (await next_incoming(arrivals)).attachments
+                paths += [await far_side.platform.fetch(attachment, folder) for _ in range(2)]
         for path in paths:
             assert path.parent == folder
             assert path.read_bytes() == b"some bytes \x00\xff"

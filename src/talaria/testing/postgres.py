@@ -50,7 +50,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """Return where to reach it."""
         secret = f":{self._password}" if self._password else ""
         return f"postgresql://{_USER}{secret}@127.0.0.1:{self.port}/postgres"
 

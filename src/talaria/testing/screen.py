@@ -85,7 +85,7 @@ class Screen:
 
     @property
     def cursor(self) -> CursorPosition:
-        """Where the next character would appear."""
+        """Return where the next character would appear."""
         cursor = self._terminal.cursor
         return CursorPosition(cursor.y, min(cursor.x, self._terminal.columns - 1), not cursor.hidden)
 

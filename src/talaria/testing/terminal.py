@@ -189,12 +189,12 @@ class Terminal(DrawingScreen):
 
     @property
     def wants_bracketed_paste(self) -> bool:
-        """Whether the program wants to know where a paste begins and ends."""
+        """Return whether the program wants to know where a paste begins and ends."""
         return _BRACKETED_PASTE in self.mode
 
     @property
     def application_keys(self) -> bool:
-        """Whether the program wants the arrows as an application's."""
+        """Return whether the program wants the arrows as an application's."""
         return _CURSOR_KEYS in self.mode
 
     def row(self, number: int) -> str:

@@ -44,7 +44,7 @@ class _Run(Struct, frozen=True):
 
 
 def draw(rows: Sequence[Sequence[Cell]], *, title: str, cursor: CursorPosition | None = None) -> str:
-    """Return a picture of these rows in a window with a title, and of the cursor if it is given and visible."""
+    """Return a picture of these rows in a window with a title, with the cursor if visible."""
     columns = max((sum(cell.width for cell in row) for row in rows), default=0)
     width, height = columns * _WIDTH + 2 * _PADDING, _BAR + len(rows) * _HEIGHT + _PADDING
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'

@@ -25,7 +25,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     status: Status = "open"
 
 
-TODO = SessionValue("todo", tuple[Step, ...])
+PLAN = SessionValue("todo", tuple[Step, ...])
 
 
 class TodoArguments(Struct, frozen=True):
@@ -69,17 +69,17 @@ class Todo:
 
 async def steps_of(store: Store, session_id: SessionId) -> tuple[Step, ...]:
     """Return the list of a session."""
-    return await store.read(lambda tx: TODO.get(tx, session_id)) or ()
+    return await store.read(lambda tx: PLAN.get(tx, session_id)) or ()
 
 
 def _writing(
     session_id: SessionId, steps: Sequence[Step], *, merge: bool
 ) -> Callable[[Transaction], tuple[Step, ...] | None]:
     def write(tx: Transaction) -> tuple[Step, ...] | None:
-        stored = TODO.read(tx, session_id)
+        stored = PLAN.read(tx, session_id)
         before = stored.value or ()
         after = _checked(_merged(before if merge else (), steps, known=before))
-        written = TODO.replace(tx, session_id, after, version=stored.version)
+        written = PLAN.replace(tx, session_id, after, version=stored.version)
         return after if written else None
 
     return write

@@ -322,6 +322,7 @@ def test_broken_lines_are_judged_all_the_same(command: str) -> None:
     assert "deletion" in kinds("rm -rf ~/x; " + command)
 
 
+@pytest.mark.slow
 def test_no_line_breaks_the_judgement() -> None:
     chance = random.Random(3)
     pieces = [
@@ -370,6 +371,7 @@ def test_long_and_deep_lines_are_judged_to_their_end(piece: str) -> None:
     assert isinstance(judge(piece * 10_000 + "\nsudo rm -rf ../x"), Ask | Deny)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -81,6 +81,7 @@ def _messages(heard: list[Heard]) -> list[str]:
     return [one.data["text"] for one in heard if one.name == "message.completed"]
 
 
+@pytest.mark.one_engine
 async def test_a_run_goes_on_when_its_server_is_killed_while_it_speaks(server: Server, model: ModelServer) -> None:
     model.script(Say(_WORDS, pause=0.2), Say(_WORDS))
     run = await _started(server)
@@ -97,6 +98,7 @@ async def test_a_run_goes_on_when_its_server_is_killed_while_it_speaks(server: S
     assert await _heard(server, run) == heard
 
 
+@pytest.mark.one_engine
 async def test_a_call_whose_outcome_is_unknown_is_told_as_cut_off(server: Server, model: ModelServer) -> None:
     sleeping = Ask("terminal", {"command": "touch begun; sleep 60"}, id="call_1")
     model.script(Say("Wait.", calls=[sleeping]), Say("It was cut off."))
@@ -117,6 +119,7 @@ async def test_a_call_whose_outcome_is_unknown_is_told_as_cut_off(server: Server
     assert completed["failed"]
 
 
+@pytest.mark.one_engine
 async def test_what_waits_for_an_approval_asks_anew(server: Server, model: ModelServer) -> None:
     kept = server.program.home / "workspaces" / "default" / "kept"
     kept.touch()
@@ -139,6 +142,7 @@ async def test_what_waits_for_an_approval_asks_anew(server: Server, model: Model
     assert not kept.exists()
 
 
+@pytest.mark.one_engine
 async def test_a_stop_that_was_asked_for_counts_after_a_crash(server: Server, model: ModelServer) -> None:
     model.otherwise(Say("and so on " * 300, pause=0.05))
     run = await _started(server)
@@ -155,6 +159,7 @@ async def test_a_stop_that_was_asked_for_counts_after_a_crash(server: Server, mo
     await server.start()
 
 
+@pytest.mark.one_engine
 async def test_killed_again_and_again_a_run_comes_to_its_end(server: Server, model: ModelServer) -> None:
     steps = 6
     for number in range(steps):
@@ -212,6 +217,7 @@ async def test_when_one_server_dies_the_other_takes_its_runs_over(server: Server
     await server.start()
 
 
+@pytest.mark.one_engine
 async def test_a_run_that_cannot_be_gone_on_with_fails_and_says_why(server: Server, model: ModelServer) -> None:
     model.script(Say(_WORDS, pause=0.3))
     run = await _started(server)

@@ -17,6 +17,7 @@ async def _rest(channel: TurnEventQueue) -> list[TurnEvent]:
     return events
 
 
+@pytest.mark.slow
 async def test_words_that_nobody_fetched_become_one_event() -> None:
     channel = TurnEventQueue()
     for _ in range(100_000):

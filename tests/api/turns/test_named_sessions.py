@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from tests.api.server_process import client, serving
 from tests.app.program_with_model import scripted_program
 
@@ -49,6 +50,7 @@ async def test_all_who_name_a_new_conversation_at_once_are_in_the_same(
         assert f"You said {word}." in answer.text
 
 
+@pytest.mark.one_engine
 async def test_those_in_the_background_are_in_it_as_well(pair: Sequence[httpx.AsyncClient], model: ModelServer) -> None:
     model.answering(_echo)
     words = [f"w{number}" for number in range(8)]
@@ -86,6 +88,7 @@ async def test_a_long_name_is_refused(http: httpx.AsyncClient) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "conversation")
 
 
+@pytest.mark.one_engine
 async def test_what_a_server_works_on_is_not_waited_for_once_another_is_to_end(
     tmp_path: Path, model: ModelServer, store_settings: str
 ) -> None:

@@ -5,6 +5,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 
 from talaria.app.session.workspaces import WorkspaceRegistry
@@ -32,6 +33,7 @@ async def joined(
     return place.servers
 
 
+@pytest.mark.slow
 async def test_servers_stay_and_are_used_again(tmp_path: Path) -> None:
     places = WorkspaceRegistry()
     async with asyncio.TaskGroup() as jobs:
@@ -44,6 +46,7 @@ async def test_servers_stay_and_are_used_again(tmp_path: Path) -> None:
         await until(lambda: not servers.is_running)
 
 
+@pytest.mark.slow
 async def test_idle_servers_end(tmp_path: Path) -> None:
     places = WorkspaceRegistry(servers_idle=timedelta(milliseconds=10))
     async with asyncio.TaskGroup() as jobs:
@@ -52,6 +55,7 @@ async def test_idle_servers_end(tmp_path: Path) -> None:
         await until(lambda: places.find(ONE) is None)
 
 
+@pytest.mark.slow
 async def test_servers_left_longest_ago_end_first(tmp_path: Path) -> None:
     places = WorkspaceRegistry(servers_kept=1)
     async with asyncio.TaskGroup() as jobs:
@@ -64,6 +68,7 @@ async def test_servers_left_longest_ago_end_first(tmp_path: Path) -> None:
         places.close()
 
 
+@pytest.mark.slow
 async def test_server_is_replaced_when_its_settings_change(tmp_path: Path) -> None:
     servers = SessionServers()
     async with asyncio.TaskGroup() as jobs:

@@ -64,6 +64,7 @@ async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncEx
     assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
 
 
+@pytest.mark.slow
 async def test_tools_are_released_after_the_session_that_uses_them(profile: Profile, closing: AsyncExitStack) -> None:
     settings = Settings(tools=ToolSettings(toolsets=("terminal",)), sandbox=SandboxSettings(enabled=False))
     running: list[bool] = []

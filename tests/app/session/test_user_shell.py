@@ -24,11 +24,13 @@ def is_dead(file: Path) -> bool:
         return True
 
 
+@pytest.mark.slow
 async def test_a_line_has_the_folder_and_the_variables_of_the_conversation(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("pwd; echo $COLOUR $1; exit 4", ["sky"], workspace, seconds=20)
     assert (ran.code, ran.output) == (4, f"{workspace.folder}\nblue sky\n")
 
 
+@pytest.mark.slow
 async def test_long_output_keeps_its_ends(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("seq 1 100000", [], workspace, seconds=20)
     assert ran.output.startswith("1\n2\n")
@@ -37,18 +39,21 @@ async def test_long_output_keeps_its_ends(workspace: LocalWorkspace) -> None:
     assert len(ran.output) < 9_000
 
 
+@pytest.mark.slow
 async def test_a_line_that_takes_too_long_is_ended_with_all_it_started(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("sleep 600 & echo $! > pid; echo begun; wait", [], workspace, seconds=1.5)
     assert (ran.code, ran.output) == (None, "begun\n")
     assert is_dead(workspace.folder / "pid")
 
 
+@pytest.mark.slow
 async def test_what_a_line_leaves_in_the_background_ends_with_it(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("sleep 600 & echo $! > pid", [], workspace, seconds=20)
     assert ran.code == 0
     assert is_dead(workspace.folder / "pid")
 
 
+@pytest.mark.slow
 async def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path / "gone", ENVIRONMENT)
     with pytest.raises(Refused, match="couldn't be started in"):

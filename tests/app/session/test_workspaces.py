@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from talaria.app.session.workspaces import WorkspaceRegistry
 from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext
@@ -34,6 +36,7 @@ def test_variables_that_a_command_has_set_last(tmp_path: Path) -> None:
     assert again.workspace.environment["MY_TOKEN"] == "a secret, which no store gets"
 
 
+@pytest.mark.slow
 async def test_processes_that_run_last(tmp_path: Path) -> None:
     places = WorkspaceRegistry()
     _entered(places, tmp_path)

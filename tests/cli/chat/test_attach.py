@@ -64,6 +64,7 @@ def attached(program: Program) -> AbstractAsyncContextManager[Screen]:
     return opened(program, "attach", "tale", columns=100)
 
 
+@pytest.mark.one_engine
 @BOTH
 async def test_a_turn_in_a_chat_is_seen_from_what_was_said_so_far_to_its_end(
     program: Program, network: LoopbackNetwork
@@ -112,6 +113,7 @@ async def test_who_takes_it_sees_the_rest_and_goes_on(
     assert len([one for one in server.received if one.question == "Tell me." and "six" not in one.body.decode()]) == 1
 
 
+@pytest.mark.one_engine
 @BOTH
 async def test_when_the_gateway_is_killed_it_waits_and_goes_on_with_the_next(
     program: Program, network: LoopbackNetwork

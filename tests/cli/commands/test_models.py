@@ -79,7 +79,7 @@ async def test_a_model_is_chosen_after_its_provider_was_asked(program: Program) 
         listed = await _run(program, here, "models")
         assert listed.out.splitlines()[0] == "*\topenai\tgpt-5\t400,000\t$1.25\t$10\ttools, images, reasoning"
         assert "text-embedding" not in listed.out
-        assert "1 more aren't in the catalogue; --all shows them." in listed.err
+        assert "Not shown: 1 model that the catalogue doesn't know; see --all." in listed.err
         assert "text-embedding" in (await _run(program, here, "models", "--all")).out
 
 

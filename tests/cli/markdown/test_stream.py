@@ -51,6 +51,7 @@ def test_a_reply_may_come_character_by_character(text: str) -> None:
     assert fed(text, list(range(len(text)))) == render(text, DARK, 30)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["", "- ", "> ", "# ", "```\n", "a|b\n-|-\n"]), DOCUMENTS, st.sampled_from(["x", "ab ", "*a "]))
 def test_nor_does_it_matter_where_lines_are_very_long(begin: str, text: str, filling: str) -> None:
     long = f"{begin}{filling * 1500}{text}{filling * 900}\n{text}"

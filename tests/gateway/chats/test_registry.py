@@ -39,7 +39,7 @@ def key_of(chat: str) -> str:
 
 
 def room_of(gateway: SmallGateway, chat: str) -> Chat:
-    room = gateway.rooms.find(key_of(chat))
+    room = gateway.chats.find(key_of(chat))
     assert room is not None
     return room
 
@@ -62,7 +62,7 @@ async def until_ended(process: BackgroundProcess) -> None:
 
 
 async def until_let_go(gateway: SmallGateway, chat: str) -> None:
-    await until(lambda: gateway.rooms.find(key_of(chat)) is None)
+    await until(lambda: gateway.chats.find(key_of(chat)) is None)
 
 
 def prompts(server: ModelServer) -> list[str]:
@@ -239,5 +239,5 @@ async def test_a_room_in_which_a_goal_waits_is_not_let_go_of(
             while not await gateway.application.store.read(lambda tx: parked(tx, gateway)):
                 continue
         await said(network, "bob", "hello")
-        gateway.rooms.sweep()
-        assert gateway.rooms.find(key_of("ann")) is not None
+        gateway.chats.sweep()
+        assert gateway.chats.find(key_of("ann")) is not None

@@ -15,7 +15,7 @@ from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId, TurnId
 from talaria.gateway.outbound.delivery import Delivery
-from talaria.gateway.outbound.rate_limit import DeliveryPolicy
+from talaria.gateway.outbound.message_writer import DeliveryPolicy
 from talaria.runtime.outbox import queue_reply
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings

@@ -22,9 +22,8 @@ from talaria.core.addresses import ReplyRoute
 from talaria.core.events import QuestionAsked, TextAdded, ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import TurnId, WorkerId, new_worker_id
 from talaria.core.messages import ToolCall, ToolResult
-from talaria.gateway.outbound.message_writer import BLANK_TEXT, POSTED_MESSAGES, PostedMessages
+from talaria.gateway.outbound.message_writer import BLANK_TEXT, POSTED_MESSAGES, PostedMessages, Throttle
 from talaria.gateway.outbound.preview import Preview, PreviewOptions
-from talaria.gateway.outbound.rate_limit import Throttle
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
@@ -75,10 +74,10 @@ async def previewing(
         patience=patience,
         call=call,
         final_wait=final_wait,
-        telling=0.02,
+        tool_lines_interval=0.02,
         typing=0.05,
     )
-    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE, "7"), lambda: display or Display())
+    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE, "7"), display or Display())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())
         yield preview
@@ -340,7 +339,7 @@ async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, 
     stage = PreviewOptions(
         store=store, platform=network.platform(), throttle=Throttle(), worker=new_worker_id(), patience=0.01
     )
-    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE), Display)
+    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE), Display())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())
         preview.event(TextAdded("Something"))

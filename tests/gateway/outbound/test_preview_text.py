@@ -18,7 +18,7 @@ from talaria.gateway.outbound.preview_text import PreviewText
 
 
 def draft_of(*events: object, progress: Progress = "all", reasoning: bool = False) -> PreviewText:
-    draft = PreviewText(lambda: Display(progress=progress, reasoning=reasoning), limit=200_000)
+    draft = PreviewText(Display(progress=progress, reasoning=reasoning), limit=200_000)
     for event in events:
         draft.event(event)  # type: ignore[arg-type]
     return draft
@@ -59,7 +59,7 @@ def test_texts_of_two_model_calls_are_two_paragraphs() -> None:
 
 
 def test_no_more_than_the_limit_is_kept() -> None:
-    draft = PreviewText(Display, limit=10)
+    draft = PreviewText(Display(), limit=10)
     for _ in range(5):
         draft.event(TextAdded("words "))
     assert draft.text == "words word"

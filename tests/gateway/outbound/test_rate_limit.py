@@ -7,7 +7,7 @@ import pytest
 from talaria.contracts.platform import Rate, Rates
 from talaria.core.addresses import Address
 from talaria.core.errors import SlowDown
-from talaria.gateway.outbound.rate_limit import PREVIEW, TYPING, Throttle
+from talaria.gateway.outbound.message_writer import PREVIEW, TYPING, Throttle
 
 ANN, BEN = Address("telegram", "1"), Address("telegram", "2")
 GROUP = Address("telegram", "-1", "group")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from talaria.gateway.outbound.replies import ReplyFooter, add_footer, format_footer
+from talaria.gateway.chats.chat import ReplyFooter, add_footer, format_footer
 
 
 def test_the_line_tells_what_a_reply_was_made_with() -> None:

@@ -48,6 +48,7 @@ def bare(text: str) -> str:
     return re.sub(r"\s|[\x1c-\x1f\x85]", "", "".join(lines))
 
 
+@pytest.mark.slow
 @given(WORDS, st.integers(20, 200), st.sampled_from(["characters", "utf16", "bytes"]))
 @settings(max_examples=400)
 def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
@@ -56,6 +57,7 @@ def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
     assert all(piece.strip() for piece in pieces)
 
 
+@pytest.mark.slow
 @given(WORDS.filter(lambda text: "``" not in text and "~~~" not in text), st.integers(20, 200))
 @settings(max_examples=400)
 def test_pieces_together_say_the_same(text: str, limit: int) -> None:
@@ -75,6 +77,7 @@ def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[s
         )
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([FOX, "🇸🇪", "e\u0301", "❤️", "1️⃣", "각", "🏴󠁧󠁢󠁳󠁣󠁴󠁿"]), max_size=40), st.integers(30, 60))
 @settings(max_examples=200)
 def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
@@ -95,6 +98,7 @@ def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
     assert sum(piece.count(link) for piece in pieces) == len(between) + 1
 
 
+@pytest.mark.slow
 @given(WORDS, st.integers(20, 60), st.sampled_from(["characters", "utf16", "bytes"]), st.data())
 @settings(max_examples=200)
 def test_growing_text_has_the_pieces_of_the_whole(text: str, limit: int, unit: Unit, data: st.DataObject) -> None:
@@ -170,6 +174,7 @@ def test_what_is_larger_than_the_limit_is_cut_where_it_stands() -> None:
     assert all(len(piece.encode()) <= 8 for piece in split(FOX, 8, "bytes"))
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_quickly() -> None:
     text = ("[" * 50 + "word " * 200 + "\n\n") * 100
     assert "".join("".join(split(text, 4096)).split()) == "".join(text.split())

@@ -24,7 +24,7 @@ async def test_a_thread_is_opened_and_what_is_said_there_is_meant_for_us(
     thread = server.room(made)
     assert (thread.place.name, thread.place.parent, len(thread.posts)) == ("Trip to Rome", channel.place, seeds)
     place = Address("discord", channel.id, "thread", made)
-    await discord.send(place, Content(text="It goes on here."), "k")
+    await discord.send(place, Content(text="It continues here."), "k")
     async with discord.connect() as arrivals:
         await thread.says(ann, "and now?")
         told = await next_incoming(arrivals)

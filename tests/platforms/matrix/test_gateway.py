@@ -49,7 +49,7 @@ async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
     async with running(program):
         await until(lambda: desk.user_id in alice.members(room))
         alice.say(room, "/sethome")
-        await until(lambda: "my home chat on matrix" in str(alice.events(room)))
+        await until(lambda: "my home chat on Matrix" in str(alice.events(room)))
         place = await handed_over(program, "matrix")
         relation = {"rel_type": "m.thread", "event_id": place.thread_id, "is_falling_back": True}
         await until(lambda: in_thread(alice, room, place.thread_id) == [GREETING])

@@ -86,6 +86,7 @@ def to_us(body: str) -> RoomEvent:
     return text(body, **{"m.mentions": {"user_ids": [ME.user_id]}})
 
 
+@pytest.mark.slow
 @given(contents, st.sampled_from(["m.room.message", "m.reaction", "m.sticker"]), contents)
 def test_no_event_makes_us_stumble(content: dict[str, Any], kind: str, other: dict[str, Any]) -> None:
     event = said(content, kind=kind)

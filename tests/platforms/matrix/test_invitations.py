@@ -16,7 +16,7 @@ from talaria.contracts.store import Store
 from talaria.contracts.stores.pairing import PairedPerson as Paired
 from talaria.contracts.stores.pairing import PairingRules
 from talaria.core.addresses import Address
-from talaria.platforms.matrix.factory import open_platform
+from talaria.platforms.matrix.adapter import open_platform
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings
 from talaria.testing.wait import until

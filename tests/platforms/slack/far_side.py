@@ -7,7 +7,7 @@ from html import unescape
 
 from talaria.core.addresses import Address
 from talaria.platforms.slack.adapter import Slack
-from talaria.platforms.slack.emoji import emoji_for, names_for
+from talaria.platforms.slack.incoming import emoji_for, names_for
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, Channel, Message, SlackServer

@@ -12,7 +12,7 @@ from tests.platforms.slack.far_side import QUICK
 from talaria.core.addresses import Address
 from talaria.core.ids import new_id
 from talaria.platforms.slack.adapter import Slack
-from talaria.platforms.slack.emoji import emoji_for, names_for
+from talaria.platforms.slack.incoming import emoji_for, names_for
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import ALICE, APP_TOKEN, BOT, TOKEN, LocalSlack
 from talaria.testing.platform_suite import FailureKind, VisibleMessage

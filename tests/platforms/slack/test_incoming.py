@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from talaria.platforms.files import safe_file_name
-from talaria.platforms.slack.emoji import emoji_for, names_for
 from talaria.platforms.slack.events import Callback, Event, Interaction, read_payload
 from talaria.platforms.slack.incoming import (
     BotIdentity,
     EventContext,
+    emoji_for,
     escape,
     make_address,
+    names_for,
     read_event,
     read_interaction,
     read_text,

@@ -15,11 +15,12 @@ UNFIT = {
     "test_a_file_is_kept_under_a_safe_name": "its people send files in a way of its own",
 }
 
+if find_local_slack() is None:
+    pytest.skip(MISSING, allow_module_level=True)
+
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[LocalSlack]:
-    if find_local_slack() is None:
-        pytest.skip(MISSING)
     with LocalSlack() as there:
         yield there
 

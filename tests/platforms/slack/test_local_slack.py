@@ -19,11 +19,12 @@ from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import APP_TOKEN, BOT, CHANNEL, MISSING, TOKEN, LocalSlack, find_local_slack
 from talaria.testing.wait import LIMIT, until
 
+if find_local_slack() is None:
+    pytest.skip(MISSING, allow_module_level=True)
+
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[LocalSlack]:
-    if find_local_slack() is None:
-        pytest.skip(MISSING)
     with LocalSlack() as there:
         yield there
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from msgspec import structs
 from tests.platforms.dead_connection import Wire, hearing
 from tests.platforms.telegram.far_side import settings_for
@@ -13,6 +14,7 @@ from talaria.testing.telegram_server import TelegramServer
 QUICK = timedelta(seconds=2)
 
 
+@pytest.mark.slow
 async def test_telegram_that_falls_silent_is_polled_anew(store: Store) -> None:
     async with TelegramServer() as server, Wire(server.url) as wire:
         ann = server.user("Ann")

@@ -5,9 +5,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from talaria.core.errors import Rejected
-from talaria.platforms.telegram.formatting import MOST_ENTITIES, Entity, Formatted, utf16_length
-from talaria.platforms.telegram.outgoing import TEXT_LIMIT, format_text
-from talaria.platforms.text import sanitize_text
+from talaria.platforms.files import sanitize_text
+from talaria.platforms.telegram.formatting import (
+    MOST_ENTITIES,
+    TEXT_LIMIT,
+    Entity,
+    Formatted,
+    format_text,
+    utf16_length,
+)
 
 PIECES = [
     "word", "två", "😀", "👩‍👩‍👧", "日本",
@@ -37,6 +43,7 @@ def crosses(one: Entity, other: Entity) -> bool:
     return one.offset < other.offset < one.offset + one.length < other.offset + other.length
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(MARKDOWN)
 def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str) -> None:
@@ -51,6 +58,7 @@ def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str)
         assert covered(formatted.text, entity).strip()
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @example("*word[a](https://a.example/x)*[a](https://a.example/x)")
 @given(MARKDOWN)

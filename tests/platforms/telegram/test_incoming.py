@@ -14,8 +14,8 @@ from talaria.contracts.platform import Button, Content, Incoming
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.telegram.adapter import Telegram
+from talaria.platforms.telegram.formatting import format_text
 from talaria.platforms.telegram.incoming import as_markdown
-from talaria.platforms.telegram.outgoing import format_text
 from talaria.platforms.telegram.settings import GroupMode
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice
@@ -261,6 +261,7 @@ async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server:
     assert again.external_id == first.external_id
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.lists(
@@ -280,6 +281,7 @@ def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
     assert as_markdown(formatted.text, marks).replace("_soft_", "*soft*") == source
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.text(max_size=40),

@@ -260,6 +260,7 @@ async def test_the_token_is_not_written_to_the_log(
     assert server.token not in caplog.text + str(unknown.value)
 
 
+@pytest.mark.slow
 async def test_many_messages_at_once_all_arrive(server: TelegramServer, chat: Chat, place: Address) -> None:
     telegram = Telegram(structs.replace(settings_for(server), patience=timedelta(seconds=60)))
     async with asyncio.TaskGroup() as group:

@@ -54,6 +54,7 @@ async def leak_connection(pool: httpcore.AsyncConnectionPool, call: Coroutine[No
     await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["typing", "receiving"])
 async def test_calls_cancelled_at_any_await_leak_no_connection(what: str) -> None:
     async with TelegramServer() as server:
@@ -79,6 +80,7 @@ async def test_calls_cancelled_at_any_await_leak_no_connection(what: str) -> Non
         await telegram.close()
 
 
+@pytest.mark.slow
 async def test_exhausted_pool_is_replaced() -> None:
     async with TelegramServer() as server:
         chat = server.private(server.user("Ann"))

@@ -6,11 +6,18 @@ from pathlib import Path
 import pytest
 from tests.platforms.webhook.far_side import WebhookFarSide, webhook_far_side
 
-from talaria.testing.platform_suite import PlatformSuite
+from talaria.testing.platform_suite import FailuresSuite, ReceivingSuite, SendingSuite
 
 
-class TestWebhooks(PlatformSuite):
+class TestWebhooks(ReceivingSuite, SendingSuite, FailuresSuite):
+    """Webhooks have no groups, threads, reactions or files."""
+
     @pytest.fixture
     async def far_side(self, tmp_path: Path) -> AsyncIterator[WebhookFarSide]:
         async with webhook_far_side(tmp_path / "routes") as there:
             yield there
+
+    def test_parts_of_the_suite_are_left_out_for_what_webhooks_lack(self, far_side: WebhookFarSide) -> None:
+        abilities = far_side.platform.abilities
+        assert (far_side.group, far_side.thread) == (None, None)
+        assert (abilities.file_limit, abilities.reactions) == (0, False)

@@ -14,8 +14,7 @@ from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
-from talaria.platforms.webhook.adapter import Webhooks
-from talaria.platforms.webhook.factory import open_platform
+from talaria.platforms.webhook.adapter import Webhooks, open_platform
 from talaria.platforms.webhook.settings import WebhookSettings
 
 HUB = Address("webhook", "hub", thread_id="ann/harbour")

@@ -52,6 +52,7 @@ def flat(steps: list[list[Message]]) -> list[Message]:
     return [message for step in steps for message in step]
 
 
+@pytest.mark.slow
 @every_protocol
 @given(histories, histories)
 def test_what_was_sent_before_is_sent_again_byte_for_byte(
@@ -63,6 +64,7 @@ def test_what_was_sent_before_is_sent_again_byte_for_byte(
     assert later.startswith(earlier[:-tail])
 
 
+@pytest.mark.slow
 @every_protocol
 @given(history=histories)
 def test_equal_requests_are_equal_bytes(encode: Encode, tail: int, history: list[list[Message]]) -> None:
@@ -70,6 +72,7 @@ def test_equal_requests_are_equal_bytes(encode: Encode, tail: int, history: list
     assert encode(request(flat(history), tools=(TOOL,))) == encode(request(again, tools=(TOOL,)))
 
 
+@pytest.mark.slow
 @every_protocol
 @given(history=histories)
 def test_a_body_is_json_that_ends_with_the_conversation(
@@ -100,6 +103,7 @@ def test_what_was_sent_from_elsewhere_behind_a_reply_changes_only_the_end(
     assert later.startswith(earlier.rstrip(b'"}]'))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(spoken(), answered()), min_size=1, max_size=4))
 def test_marks_never_pass_what_the_server_allows(history: list[list[Message]]) -> None:
     body = anthropic.encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,)), ANTHROPIC)
@@ -115,6 +119,7 @@ ENCODERS: dict[str, tuple[Callable[[], ConversationEncoder[Any]], Encode]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "encode"), ENCODERS.values(), ids=ENCODERS)
 @given(st.lists(st.one_of(spoken(), answered()), max_size=8), st.lists(st.integers(0, 30), max_size=6))
 def test_encoding_in_steps_gives_the_bytes_of_encoding_at_once(

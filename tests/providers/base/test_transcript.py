@@ -1,5 +1,6 @@
 """Any transcript, however it was broken, reaches a provider in a form that it takes."""
 
+import pytest
 from hypothesis import given
 from tests.providers.random_histories import PIXEL, asked, histories, said
 
@@ -13,6 +14,7 @@ def call(call_id: str) -> ToolCall:
     return ToolCall(call_id, "read_file", "{}")
 
 
+@pytest.mark.slow
 @given(histories)
 def test_every_call_is_followed_by_exactly_its_results(history: list[list[Message]]) -> None:
     repaired = repair([message for step in history for message in step], MINE)
@@ -24,6 +26,7 @@ def test_every_call_is_followed_by_exactly_its_results(history: list[list[Messag
             assert any(isinstance(part, ToolCall) for part in repaired[place - 1].parts)
 
 
+@pytest.mark.slow
 @given(histories)
 def test_nothing_empty_and_no_foreign_thinking_is_left(history: list[list[Message]]) -> None:
     for message in repair([message for step in history for message in step], MINE):

@@ -53,6 +53,7 @@ def request(text: str, *, tokens: int = 12, schema: bytes = b"", stream: bool = 
     )
 
 
+@pytest.mark.slow
 @needs_weights
 async def test_a_reply_grows_word_by_word_and_ends_as_a_whole(provider: EmbeddedProvider) -> None:
     *words, reply = [event async for event in provider.reply(request("What is the capital of France?"))]
@@ -72,6 +73,7 @@ async def test_a_reply_that_is_cut_off_says_so(provider: EmbeddedProvider) -> No
     assert (reply.stop, reply.usage.output_tokens) == ("length", 3)
 
 
+@pytest.mark.slow
 @needs_weights
 async def test_structured_output_follows_its_schema(provider: EmbeddedProvider) -> None:
     asked = request("Name a city.", tokens=40, schema=CITY, stream=False)
@@ -95,6 +97,7 @@ async def test_closing_a_reply_stops_the_model(provider: EmbeddedProvider) -> No
         assert [event async for event in provider.reply(request("Hi", tokens=2))]
 
 
+@pytest.mark.slow
 @needs_weights
 async def test_cancelling_stops_the_model_while_it_still_reads(provider: EmbeddedProvider) -> None:
     begun = asyncio.Event()

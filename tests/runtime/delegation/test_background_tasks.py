@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 from tests.commands.command_fixture import Desk, open_desk
 from tests.runtime.delegation.delegating_model import Company, hand_on, result, until_stored, woken
@@ -132,6 +133,7 @@ async def test_enough_is_enough(tmp_path: Path) -> None:
         assert f"Too many background tasks are running: {one.handle}." in await result(desk)
 
 
+@pytest.mark.slow
 async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         Company(server, {}, gates=("one",))

@@ -47,6 +47,7 @@ def search(request: pytest.FixtureRequest, tmp_path: Path) -> Search:
     return Search(tmp_path, RIPGREP if request.param == "ripgrep" else None)
 
 
+@pytest.mark.slow
 async def test_lines_are_found_with_file_and_number(search: Search) -> None:
     assert await search.find("VALUE") == [
         ".github/w.yml:1:VALUE: 1", "a.py:2:VALUE = 1", "a.py:3:print(VALUE)", "sub/b.py:1:from a import VALUE",
@@ -54,32 +55,39 @@ async def test_lines_are_found_with_file_and_number(search: Search) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_files_can_be_chosen_by_a_glob(search: Search) -> None:
     assert await search.find("VALUE", glob="*.py", path="sub") == ["b.py:1:from a import VALUE"]
 
 
+@pytest.mark.slow
 async def test_lines_around_are_shown(search: Search) -> None:
     assert await search.find("= 1", context=1) == ["a.py-1-import os", "a.py:2:VALUE = 1", "a.py-3-print(VALUE)"]
 
 
+@pytest.mark.slow
 async def test_a_limit_holds_and_is_told(search: Search) -> None:
     lines = await search.find("VALUE", limit=2)
     assert lines[-1] == "[first 2 results; narrow the search, or raise limit]"
     assert len(lines) == 3
 
 
+@pytest.mark.slow
 async def test_one_file_can_be_searched_even_if_it_is_ignored(search: Search) -> None:
     assert await search.find("VALUE", path="x.log") == ["x.log:1:VALUE"]
 
 
+@pytest.mark.slow
 async def test_nothing_found_is_no_failure(search: Search) -> None:
     assert await search.find("no such text") == ["Nothing found."]
 
 
+@pytest.mark.slow
 async def test_expressions_may_ignore_case(search: Search) -> None:
     assert "sub/c.txt:1:value" in await search.find("(?i)^value$")
 
 
+@pytest.mark.slow
 async def test_a_broken_expression_and_a_missing_folder_fail(search: Search) -> None:
     with pytest.raises(ToolFailed):
         await search.find("(")
@@ -87,11 +95,13 @@ async def test_a_broken_expression_and_a_missing_folder_fail(search: Search) -> 
         await search.find("x", path="nowhere")
 
 
+@pytest.mark.slow
 async def test_a_pattern_that_looks_like_an_option_is_a_pattern(search: Search) -> None:
     assert await search.find("-5-") == ["sub/c.txt:2:VALUE-5-text"]
     assert await search.find("--files") == ["Nothing found."]
 
 
+@pytest.mark.slow
 async def test_a_very_large_output_is_stopped_early(search: Search) -> None:
     (search.folder / "big.txt").write_text("VALUE\n" * 800_000)
     assert len(await search.find("VALUE", limit=10)) == 11
@@ -111,6 +121,7 @@ async def test_files_are_found_by_name(search: Search, pattern: str, names: list
     assert await search.find(pattern, target="names") == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)+$", "(.*)*(.*)*x", "a*a*a*a*a*a*a*a*a*b"])
 async def test_no_pattern_takes_more_than_linear_time(search: Search, pattern: str) -> None:
     """Python's own expressions do not come to an end with these."""
@@ -118,6 +129,7 @@ async def test_no_pattern_takes_more_than_linear_time(search: Search, pattern: s
     assert await search.find(pattern, path="poison.txt") == ["Nothing found."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("glob", ["*a" * 60 + "b", "**/" * 60 + "b"])
 async def test_no_glob_takes_more_than_linear_time(search: Search, glob: str) -> None:
     folder = search.folder.joinpath(*["a" * 100] * 10)
@@ -129,6 +141,7 @@ async def test_no_glob_takes_more_than_linear_time(search: Search, glob: str) ->
     assert found.endswith("a:1:needle")
 
 
+@pytest.mark.slow
 async def test_a_pattern_with_lookaround_is_refused(search: Search) -> None:
     with pytest.raises(ToolFailed):
         await search.find("(?=a)")

@@ -47,6 +47,7 @@ def place() -> Iterator[Place]:
         yield Place(Path(root))
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_the_working_folder_can_be_written_and_nothing_else(place: Place) -> None:
     text = await place.run(f"echo mine >file; echo bad >{place.other}/kept; rm -rf {place.other} /usr/bin/env 2>&1")
@@ -55,6 +56,7 @@ async def test_the_working_folder_can_be_written_and_nothing_else(place: Place) 
     assert "exit code 1" in text
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_moving_out_of_the_folder_does_not_widen_it(place: Place) -> None:
     await place.run(f"cd {place.other}")
@@ -63,11 +65,13 @@ async def test_moving_out_of_the_folder_does_not_widen_it(place: Place) -> None:
     assert [(path.name, path.read_text()) for path in place.other.iterdir()] == [("kept", "as it was")]
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_secrets_are_out_of_reach(place: Place) -> None:
     assert "hush" not in await place.run(f"cat {place.profile}/.env; find {place.profile} -type f | xargs cat")
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_a_profile_inside_the_folder_is_hidden_and_a_folder_inside_the_profile_is_not(place: Place) -> None:
     inner = place.profile / "desk"
@@ -78,6 +82,7 @@ async def test_a_profile_inside_the_folder_is_hidden_and_a_folder_inside_the_pro
     assert (inner / "file").read_text() == "here\n"
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_the_temporary_folder_is_private_and_may_last(place: Place, tmp_path: Path) -> None:
     (tmp_path / "there").touch()
@@ -88,6 +93,7 @@ async def test_the_temporary_folder_is_private_and_may_last(place: Place, tmp_pa
     assert (await place.run("cat /tmp/file")).startswith("kept\n")
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_the_network_is_a_setting(place: Place) -> None:
     async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0) as server:
@@ -98,12 +104,14 @@ async def test_the_network_is_a_setting(place: Place) -> None:
         assert (await place.run(command)).startswith("(no output)")
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_folder_and_exports_last_here_too(place: Place) -> None:
     await place.run("mkdir sub; cd sub; export A=1")
     assert await place.run("pwd; echo $A") == f"{place.work / 'sub'}\n1\n[exit code 0]"
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_nothing_escapes_by_a_session_of_its_own(place: Place) -> None:
     await place.run("setsid -f sh -c 'echo begun >begun; while :; do sleep 0.01; touch alive; done' & "
@@ -111,6 +119,7 @@ async def test_nothing_escapes_by_a_session_of_its_own(place: Place) -> None:
     assert processes_with("touch alive") == []
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_a_stopped_command_leaves_nothing(place: Place) -> None:
     running = asyncio.ensure_future(place.run("touch begun; exec sleep 98765"))
@@ -121,12 +130,14 @@ async def test_a_stopped_command_leaves_nothing(place: Place) -> None:
     assert processes_with("sleep\x0098765") == []
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_mounts_cannot_be_undone_from_inside(place: Place) -> None:
     text = await place.run(f"umount {place.profile} 2>&1; mount -o remount,rw / 2>&1; ls -A {place.profile}")
     assert ".env" not in text
 
 
+@pytest.mark.slow
 @needs_sandbox
 async def test_settings_of_the_kernel_cannot_be_opened_for_writing(place: Place) -> None:
     text = await place.run(
@@ -136,6 +147,7 @@ async def test_settings_of_the_kernel_cannot_be_opened_for_writing(place: Place)
     assert text == f"{'65534' if os.geteuid() == 0 else os.geteuid()}\n[exit code 0]"
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".git/config", ".talaria/commands/x.md", "AGENTS.md"])
 async def test_what_takes_effect_outside_is_read_only(place: Place, name: str) -> None:

@@ -5,28 +5,23 @@ from collections.abc import AsyncIterator
 from ipaddress import ip_address
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
+from talaria.providers.http.happy_eyeballs import Place
 from talaria.tools.web.client import WebClient
 from talaria.tools.web.ssrf_guard import is_public
 
 
-class Names(AbstractResolver):
+class Names:
     """A name server that gives one answer after the other."""
 
     def __init__(self, *answers: str) -> None:
         self._answers = list(answers)
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
+    async def resolve(self, host: str, port: int) -> list[Place]:
         address = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        return [ResolveResult(hostname=host, host=address, port=port, family=socket.AF_INET, proto=0, flags=0)]
-
-    async def close(self) -> None:
-        pass
+        return [(socket.AF_INET, (address, port))]
 
 
 @pytest.fixture
@@ -72,7 +67,7 @@ async def test_only_the_web_is_fetched(url: str) -> None:
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(server: WebServer) -> None:
-    client = WebClient(allowed={f"public.test:{server.port}"}, resolver=Names("127.0.0.1"))
+    client = WebClient(allowed={f"public.test:{server.port}"}, resolve=Names("127.0.0.1").resolve)
     server.redirect("/away", f"http://127.0.0.1:{server.port}/secret")
     server.redirect("/file", "file:///etc/passwd")
     server.redirect("/name", f"http://other.test:{server.port}/secret")
@@ -84,7 +79,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(server: WebServer
 
 
 async def test_a_name_that_changes_its_address_between_check_and_use_gains_nothing(server: WebServer) -> None:
-    client = WebClient(resolver=Names("127.0.0.1", "93.184.215.14"))
+    client = WebClient(resolve=Names("127.0.0.1", "93.184.215.14").resolve)
     with pytest.raises(ToolFailed, match=r"rebind\.test is not a public address"):
         await client.get(f"http://rebind.test:{server.port}/secret")
     await client.close()

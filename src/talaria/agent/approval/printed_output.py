@@ -18,7 +18,7 @@ FIND_FILTERS = frozenset({
 
 
 def predict_output(command: SimpleCommand, state: ShellState) -> str:
-    """Return the output of a command: its text, a path with ``…`` for files below a folder, or a mark if unknown."""
+    """Return the output of a command: text, a path with ``…`` for files below it, or a mark if unknown."""
     plain = [text for text in command.arguments if not text.startswith("-")]
     match command.program:
         case "echo":

@@ -240,7 +240,7 @@ class ShellExamination:
             self._script_by_name(command)
 
     def _script_by_name(self, command: SimpleCommand) -> None:
-        """Examine a program that is a shell script: by its path, or in a folder of ours in the search path."""
+        """Examine a program that is a shell script, given by path or found in our search path."""
         name = command.words[0].text
         folders = [""] if "/" in name else self._walk.state.value("PATH").split(":")
         for folder in folders:

@@ -53,7 +53,7 @@ class Expansion:
         sources = tuple(source for piece in pieces for source in piece.sources)
         found: list[ShellWord] = []
         if sum(len(piece.text) for piece in pieces) > _MAX_WORD_LENGTH:
-            return [ShellWord(UNKNOWN, quoted, True, sources)]
+            return [ShellWord(UNKNOWN, quoted, loose=True, sources=sources)]
         texts = self._fields(pieces) if splits else ["".join(piece.text for piece in pieces)]
         for text in texts:
             for braced in _expand_braces(text) if splits else [text]:
@@ -67,7 +67,7 @@ class Expansion:
         """Return a node as one word, as in assignments and here-strings."""
         words = self.words(node, splits=False)
         sources = tuple(source for word in words for source in word.sources)
-        return ShellWord(" ".join(word.text for word in words), True, False, sources)
+        return ShellWord(" ".join(word.text for word in words), quoted=True, sources=sources)
 
     def document(self, text: str) -> ShellWord:
         """Return a text in which only variables and substitutions are expanded, as in a here-document."""
@@ -83,7 +83,7 @@ class Expansion:
         pieces.append(_Piece(_unescape_quoted(source[at:])))
         codes = [self._expand_substitution(code, quoted=True) for code in find_backquoted(text)]
         sources = tuple(source for piece in (*pieces, *codes) for source in piece.sources)
-        return ShellWord(UNKNOWN if codes else "".join(piece.text for piece in pieces), True, False, sources)
+        return ShellWord(UNKNOWN if codes else "".join(piece.text for piece in pieces), quoted=True, sources=sources)
 
     def scan(self, node: Node) -> None:
         """Run every substitution below a node whose value is irrelevant."""

@@ -98,7 +98,7 @@ def continue_from(tx: Transaction, response_id: str, caller: ApiCaller) -> Conti
         )
     last = tx.messages.last(session.id, 1)
     is_at_end = bool(last) and last[-1].seq == record.upto
-    if is_at_end and CONTINUED_RESPONSE.replace(tx, session.id, True, version=0, item=response_id):
+    if is_at_end and CONTINUED_RESPONSE.replace(tx, session.id, value=True, version=0, item=response_id):
         return ContinuedSession(session.id, record.instructions)
     return ContinuedSession(_branch_session(tx, session.id, record.upto, caller), record.instructions)
 

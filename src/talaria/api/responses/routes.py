@@ -58,7 +58,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponseQuery(Struct, frozen=True):
-    """Whether to stream a response, and after which number."""
+    """Query of a response: stream it or not, and after which number."""
 
     stream: bool = False
     starting_after: Annotated[int, Meta(ge=0, le=2**53)] | None = None

@@ -66,7 +66,7 @@ def request_answer(tx: Transaction, session_id: SessionId, question_id: str, ans
 
 def request_stop(tx: Transaction, session_id: SessionId, run_id: str) -> None:
     """Request the worker of a run to stop its turn."""
-    RUN_STOP.write(tx, session_id, True, run_id)
+    RUN_STOP.write(tx, session_id, value=True, item=run_id)
     tx.notify(make_control_topic(session_id))
 
 

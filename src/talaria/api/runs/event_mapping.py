@@ -32,7 +32,7 @@ _MAX_OUTPUT = 10_000
 
 
 class RunEventMapper:
-    """What was emitted of a turn so far, so that each event appears once and in order."""
+    """Record of what was emitted of a turn, so that each event appears once and in order."""
 
     def __init__(self) -> None:
         self.messages = 0

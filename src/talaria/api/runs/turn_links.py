@@ -34,7 +34,7 @@ def has_background_work(tx: Transaction, session_id: SessionId) -> bool:
 
 def lock_reports(tx: Transaction, session_id: SessionId) -> None:
     """Lock the reports of a session until this transaction ends."""
-    REPORT_LOCK.write(tx, session_id, True)
+    REPORT_LOCK.write(tx, session_id, value=True)
 
 
 _PAGE = 1000
@@ -65,7 +65,7 @@ class TurnLink(Struct, frozen=True):
 
 
 class ResumePoint(Struct, frozen=True):
-    """Where a turn was interrupted: after which of its steps, and after which message of the session."""
+    """Point at which a turn was interrupted: after which of its steps and which message of the session."""
 
     turn_id: TurnId
     step: int = 2**62
@@ -73,7 +73,7 @@ class ResumePoint(Struct, frozen=True):
 
 
 class StreamPosition(Struct, frozen=True):
-    """Where a recorder writes: after ``base`` in the stream of a run, and after the events already ``told``."""
+    """Position of a recorder: after ``base`` in the stream of a run, and after the events already ``told``."""
 
     run_id: str
     base: int

@@ -48,7 +48,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class EventsQuery(Struct, frozen=True):
-    """Where to start following a run: after this number."""
+    """Start of following a run: after this number."""
 
     after: Annotated[int, Meta(ge=0, le=2**62)] = 0
 

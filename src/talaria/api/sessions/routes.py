@@ -26,8 +26,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.ids import SessionId
-from talaria.handoff.handoff import HandoffRefused, HandoffRequest, RefusalCode
-from talaria.handoff.service import request_handoff, wait_for_handoff
+from talaria.handoff.service import HandoffRefused, HandoffRequest, RefusalCode, request_handoff, wait_for_handoff
 from talaria.http.errors import NUL_REFUSED, Problem, make_conflict, make_not_found
 from talaria.http.messages import Reply, make_json_reply
 from talaria.http.router import Route

@@ -112,7 +112,7 @@ class HitList(Struct, frozen=True):
 
 
 class ForkRequest(Struct, frozen=True):
-    """Where a branch starts: after message ``upto``, by default after the last one."""
+    """Start of a branch: after message ``upto``, by default after the last one."""
 
     upto: Annotated[int, Meta(ge=1, le=2**31)] | None = None
     title: Annotated[str, Meta(max_length=200)] = ""

@@ -14,7 +14,7 @@ from talaria.commands.application import Application
 from talaria.contracts.hooks import SESSION_START, session_facts
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId, is_id
@@ -31,7 +31,7 @@ _MAX_OPENING = 8  # each blocks the event loop for about a millisecond
 
 
 class ApiOrigin(Struct, frozen=True, omit_defaults=True):
-    """How a session of the API began: the API key that owns it, and the instructions of its client."""
+    """Origin of a session of the API: the API key that owns it, and the instructions of its client."""
 
     key: str = ""
     instructions: str = ""
@@ -96,11 +96,14 @@ class _TurnRelay:
         finally:
             self._listener = None
 
-    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> AfterCommit:
         """Relay the end of a turn, in its transaction."""
-        self.active_at = datetime.now(UTC)
         if self._listener is not None:
             self._listener.take_note(tx, result)
+        return self._touch
+
+    def _touch(self) -> None:
+        self.active_at = datetime.now(UTC)
 
 
 class PooledSession:
@@ -150,7 +153,7 @@ class PooledSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn or its follow-up work runs, or is about to."""
+        """Return whether a turn or its follow-up work runs, or is about to."""
         return self.lock.locked() or self.chat.conversation.has_running_work
 
     async def release_clients(self) -> None:

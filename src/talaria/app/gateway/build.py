@@ -31,20 +31,16 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.gateway.admission import find_chat_owner
 from talaria.gateway.chats.chat import Chat, NetworkContext
-from talaria.gateway.chats.completions import CompletionDispatcher
-from talaria.gateway.chats.outage_notices import OutageNotices
-from talaria.gateway.chats.registry import ChatRegistry
+from talaria.gateway.chats.registry import ChatRegistry, CompletionDispatcher
 from talaria.gateway.directory_sync import DirectorySync
-from talaria.gateway.dispatcher import Dispatcher
-from talaria.gateway.forwarding_worker import ForwardingWorker
+from talaria.gateway.dispatcher import Dispatcher, ForwardingWorker
 from talaria.gateway.handoff_target import GatewayHandoffTarget
-from talaria.gateway.memory_flush import MemoryFlusher
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.outbound.preview import PreviewOptions
-from talaria.gateway.receiver import Receiver
-from talaria.gateway.restart import RestartControl, announce_restart
+from talaria.gateway.receiver import OutageNotices, Receiver
+from talaria.gateway.session_reset import MemoryFlusher
 from talaria.gateway.status_server import StatusServer
-from talaria.gateway.supervisor import GatewaySupervisor, NetworkPipeline
+from talaria.gateway.supervisor import GatewaySupervisor, NetworkPipeline, RestartControl, announce_restart
 from talaria.handoff.worker import HandoffWorker
 from talaria.hooks.boot import Boot, read_boot
 from talaria.observability.shutdown_report import (
@@ -153,12 +149,12 @@ async def serve_gateway(
         patience = application.settings.gateway.drain_seconds
         builder = _Builder(application, jobs, stack, RestartControl(application.store, stop, patience))
         lines = [builder.line(platform) for platform in builder.platforms()]
-        rooms = builder.rooms
+        chats = builder.chats
         gateway = GatewaySupervisor(
             application.store,
             application.identity.version,
             lines,
-            rooms,
+            chats,
             services=[*builder.watchers(lines), *_open_schedule_services(application, jobs, stack)],
             lease=timedelta(seconds=application.settings.gateway.lease_seconds),
             patience=timedelta(seconds=patience),
@@ -167,7 +163,7 @@ async def serve_gateway(
         gateway.models, gateway.mask = application.models.health, application.mask
         first = await gateway.presence.claim(as_worker=as_worker)
         application.processes.attend(jobs, stack, always=True)
-        stack.push_async_callback(rooms.close)
+        stack.push_async_callback(chats.close)
         health = StatusServer(gateway, application.store, jobs, application.mask)
         await stack.enter_async_context(health.served(application.settings.gateway.port))
         if application.settings.api.enabled:
@@ -178,7 +174,7 @@ async def serve_gateway(
             stack.callback(
                 jobs.create_task(follow_settings(application, partial(gateway.problems.__setitem__, "settings"))).cancel
             )
-            fire_gateway_start(application, rooms.worker, lines)
+            fire_gateway_start(application, chats.worker, lines)
             if first:
                 stack.callback(jobs.create_task(run_boot(application, builder.folder, lines, jobs)).cancel)
             stack.callback(jobs.create_task(_report_networks(gateway, report)).cancel)
@@ -286,7 +282,7 @@ class _Builder:
         for folder in {Path.cwd(), make_served_folder(application.settings, application.profile)}:
             if notice := FolderTrust(application.profile.folder).notice(folder):
                 log.warning(notice)
-        self.rooms = ChatRegistry(
+        self.chats = ChatRegistry(
             application.store,
             new_worker_id(),
             self._open_chat,
@@ -294,7 +290,7 @@ class _Builder:
             jobs,
             application.settings_admin,
         )
-        self.rooms.limit_to_platforms(self._platforms)
+        self.chats.limit_to_platforms(self._platforms)
         self.folder = make_served_folder(application.settings, application.profile)
 
     def platforms(self) -> Sequence[Platform]:
@@ -334,17 +330,17 @@ class _Builder:
             settings=application.settings_admin,
             files=application.profile.media_folder,
         )
-        stage = PreviewOptions(
+        preview = PreviewOptions(
             store=application.store,
             platform=platform,
             throttle=delivery.throttle,
-            worker=self.rooms.worker,
+            worker=self.chats.worker,
             settings=application.settings_admin,
         )
         self._network_contexts[platform.name] = NetworkContext(
             application=application,
             abilities=platform.abilities,
-            stage=stage,
+            preview=preview,
             settings=application.settings_admin,
             voice=self._media.spoken,
             service=self._service,
@@ -357,7 +353,7 @@ class _Builder:
             platform.name,
             application.settings_admin,
             commands,
-            self.rooms,
+            self.chats,
             end_workspace=application.end_workspace,
             hooks=application.hooks,
         )
@@ -375,21 +371,21 @@ class _Builder:
 
     def watchers(self, lines: Sequence[NetworkPipeline]) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the background services that run in parallel with the networks."""
-        application, rooms = self._application, self.rooms
+        application, chats = self._application, self.chats
         networks, zone = lambda: application.settings.platforms, lambda: application.zone
-        letters = ForwardingWorker(
-            application.store, rooms, {line.network.platform.name: line.dispatcher for line in lines}
+        forwarding = ForwardingWorker(
+            application.store, chats, {line.network.platform.name: line.dispatcher for line in lines}
         )
         handoff_target = GatewayHandoffTarget(
-            application.store, rooms, self._platforms, lambda: application.settings, application.platforms.typed_command
+            application.store, chats, self._platforms, lambda: application.settings, application.platforms.typed_command
         )
         handoffs = HandoffWorker(application.store, handoff_target)
-        flusher = MemoryFlusher(application, rooms.worker, self.folder, networks, zone, self._jobs)
+        flusher = MemoryFlusher(application, chats.worker, self.folder, networks, zone, self._jobs)
         directory = DirectorySync(application.store, [line.network for line in lines])
-        completions = CompletionDispatcher(application.store, rooms, self._platforms)
+        completions = CompletionDispatcher(application.store, chats, self._platforms)
         background = partial(application.supervise_background, self._jobs)
         return [
-            letters.serve,
+            forwarding.serve,
             handoffs.serve,
             handoff_target.show_remote_turns,
             completions.serve,

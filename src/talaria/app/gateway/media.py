@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from talaria.contracts.platform import Platform
-from talaria.gateway.attachments import AttachmentFetcher, FetchLimits, VoiceNoteTranscriber
+from talaria.gateway.attachments import AttachmentFetcher, FetchLimits, StickerDescriber, VoiceNoteTranscriber
 from talaria.gateway.outbound.voice_replies import VoiceReplies
-from talaria.gateway.stickers import StickerDescriber
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
     from talaria.app.application import TalariaApplication

@@ -3,7 +3,7 @@
 from asyncio import TaskGroup
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from talaria.agent.approval.grants import Grant, parse_allow_entry
 from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
-from talaria.agent.environment import TurnEnvironment
+from talaria.agent.environment import Budget, Limits, TurnEnvironment
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
@@ -28,39 +28,43 @@ from talaria.app.session.guest_policy import (
     needs_mcp_servers,
     resolve_viewer,
 )
-from talaria.app.session.limits import build_budget, build_limits
 from talaria.app.session.prompt import make_prefix, make_prefix_writer
 from talaria.app.session.toolsets import ToolContext, make_tools, may_use
 from talaria.app.session.workspaces import OpenWorkspace
 from talaria.contracts.models import ChosenModel, ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import Tool
-from talaria.contracts.turn_listener import TurnFollowUp, TurnResult
+from talaria.contracts.turn_listener import TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
+from talaria.goals.follower import GoalRecorder
+from talaria.goals.goal_store import goal_caps
 from talaria.runtime.approvals import StoredApprover
-from talaria.runtime.completions import CompletionFollowUp
-from talaria.runtime.open_session import WORKSPACE, OpenRequest, OpenSession
+from talaria.runtime.budget import StoredBudget
+from talaria.runtime.completions import CompletionListener
+from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
 from talaria.runtime.questions import Questions
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_events import TurnEvents
-from talaria.sessions.branches import list_ancestors
+from talaria.sessions.branches import list_ancestors, session_account
 from talaria.sessions.preferences import Preferences
 from talaria.sessions.prompt_prefix import Prefix, read_prefix
 from talaria.sessions.summaries import StoredHistory
 from talaria.settings.folder_trust import FolderTrust
+from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import find_home
-from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions
     from talaria.app.application import TalariaApplication
 
+_MICRODOLLARS = 1_000_000
 PROVIDER_NOTE = NamedValue("provider_note", str)  # what was said once, by provider
 
 
@@ -82,7 +86,7 @@ async def open_session(
     delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
     tool_context = structs.replace(tool_context, past=found.past, delegator=delegator)
-    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace.servers)
+    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace)
     delegator.tools = tuple(tool.name for tool in tools)
     toolbox, personality = Toolbox(tools), found.preferences.personality
     prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
@@ -263,7 +267,7 @@ async def _collect_tools(
     tool_context: ToolContext,
     request: OpenRequest,
     jobs: TaskGroup,
-    servers: SessionServers,
+    workplace: OpenWorkspace,
 ) -> tuple[Sequence[Tool], Sequence[str]]:
     """Return the tools of the agent, and a sentence for each configured MCP server that is unavailable."""
     if request.tools is not None:
@@ -276,7 +280,7 @@ async def _collect_tools(
 
     logs = application.profile.logs_folder
     others, notes = await connect_servers(
-        application.settings.mcp, application.secrets, logs, servers, jobs, context_variables(request.context)
+        application.settings.mcp, application.secrets, logs, workplace.servers, jobs, context_variables(request.context)
     )
     wanted = [
         one for one in others if one.name not in application.settings.tools.disabled and may_use(tool_context, one.name)
@@ -356,11 +360,45 @@ def _build_environment(
         person=questions,
         approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
-        limits=lambda: build_limits(application.settings, request.delegated_scope),
-        budget=build_budget(lambda: application.settings, tool_context.store, session, request),
+        limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
+        budget=_build_budget(application.settings_admin, tool_context.store, session, request),
         viewer=tool_context.viewer,
         mask=application.mask,
     )
+
+
+def _read_limits(live: LiveSettings, delegated_scope: DelegatedScope | None) -> Limits:
+    """Return the limits of one turn, by the settings in force now."""
+    settings = live.current
+    return Limits(
+        iterations=settings.agent.max_iterations,
+        tokens=settings.agent.max_turn_tokens or None,
+        cost_microdollars=round(settings.budget.turn * _MICRODOLLARS) or None,
+        seconds=delegated_scope.seconds if delegated_scope is not None else settings.agent.max_turn_seconds or None,
+    )
+
+
+def build_caps(settings: Settings, session: Session) -> list[Cap]:
+    """Return the spending caps: this month's total, this month's for the person, and the session's."""
+    month, budget = f"{datetime.now(UTC):%Y-%m}", settings.budget
+    caps = [(f"all:{month}", budget.total), (f"person:{session.owner}:{month}", budget.person)]
+    if budget.session:
+        caps.append((session_account(session.id), budget.session))
+    return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
+
+
+def _build_budget(live: LiveSettings, store: Store, session: Session, request: OpenRequest) -> Budget:
+    """Return the budget of a session, with the caps of its goals and of its ancestors.
+
+    The caps are those of the settings in force at each model call.
+    """
+    sessions = (session.id, *(request.delegated_scope.ancestors if request.delegated_scope else ()))
+
+    def caps(tx: Transaction) -> tuple[Cap, ...]:
+        goals = [cap for one in sessions for cap in goal_caps(tx, one)]
+        return *build_caps(live.current, session), *goals, *request.caps
+
+    return StoredBudget(store, caps)
 
 
 async def _build_options(
@@ -373,22 +411,36 @@ async def _build_options(
     workspace: LocalWorkspace,
 ) -> RunnerOptions:
     """Return the runner's options, with all turn listeners and follow-ups."""
-    completions = (CompletionFollowUp(request.context.session_key),) if request.lasting else ()
+    exports = await _open_exports(application.settings, tool_context, session)
     return RunnerOptions(
         unpack=request.unpack,
-        listeners=(_WorkspaceListener(workspace), *request.listeners),
+        listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
-            CloseDelegatedCalls(application.end_workspace),
-            *await _open_exports(application.settings, tool_context, session),
             *request.follow_ups,
-            *completions,
-            build_goal_follower(tool_context, environment, auxiliary, lasting=request.lasting),
+            *([build_goal_follower(tool_context, environment, auxiliary)] if request.lasting else []),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
         waits_for_store=request.waits_for_store,
         is_same_person=partial(is_same_person, lambda: application.settings),
         titled=request.titled and not session.title,
+    )
+
+
+def session_listeners(
+    application: "TalariaApplication", request: OpenRequest, workspace: LocalWorkspace, exports: Sequence[TurnListener]
+) -> tuple[TurnListener, ...]:
+    """Return the turn listeners of a session: the one list of who is attached when.
+
+    On a surface that stays open, completions are queued and a follow-up drives the goal; elsewhere the goal is only
+    told how turns end, and waits for such a surface.
+    """
+    return (
+        *request.listeners,
+        _WorkspaceListener(workspace),
+        CloseDelegatedCalls(application.end_workspace),
+        CompletionListener(request.context.session_key) if request.lasting else GoalRecorder(),
+        *exports,
     )
 
 
@@ -402,16 +454,19 @@ class _WorkspaceListener:
         WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
 
 
-async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnFollowUp]:
-    """Return the follow-up that exports finished turns, if a collector is configured."""
+async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnListener]:
+    """Return the listener that exports finished turns, if a collector is configured."""
     if not settings.telemetry.endpoint:
         return []
-    from talaria.observability.otlp_exporter import TurnExportFollowUp, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
+    from talaria.observability.otlp_exporter import TurnExportListener, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
+    from talaria.providers.http.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
 
+    pool = HttpPool()
+    tool_context.closing.push_async_callback(pool.close)
     exporter = await tool_context.closing.enter_async_context(
-        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers)
+        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers, pool.send)
     )
-    return [TurnExportFollowUp(tool_context.store, session, exporter)]
+    return [TurnExportListener(session, exporter)]
 
 
 def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list[str]:

@@ -3,7 +3,8 @@
 import logging
 from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -11,7 +12,7 @@ from talaria.contracts.delegation import DelegatedTask, DelegationResult
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Call
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.runtime.open_session import OpenRequest
@@ -28,7 +29,7 @@ _TOPIC = "delegations"
 
 
 class BackgroundRole:
-    """Whether this process runs background delegations; if not, none can be started."""
+    """The role of this process for background delegations; without it, none can be started."""
 
     def __init__(self) -> None:
         self.worker: WorkerId = new_worker_id()
@@ -71,30 +72,25 @@ class LazyDelegator(Struct):
 
 
 class CloseDelegatedCalls:
-    """Follow-up that ends the delegated calls of a turn, however it ended; implements `TurnFollowUp`.
+    """Turn listener that ends the delegated calls of a turn, however it ended; implements `TurnListener`.
 
     ``end`` ends what a child has started.
     """
 
-    resumable: ClassVar = True
-
     def __init__(self, end: Callable[[SessionId], object]) -> None:
         self._end = end
-        self._interrupted: list[SessionId] = []
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
-        """End the delegated calls in the transaction that ends the turn."""
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
+        """End the delegated calls in the transaction that ends the turn, and what children have started after it."""
         if tx.delegated_tasks.of_session(ending.session_id, background=False):
             from talaria.runtime.delegation.task_store import end_delegated_calls  # noqa: PLC0415 (loaded when a task was delegated)
 
-            self._interrupted = end_delegated_calls(tx, ending.session_id)
+            return partial(self._end_all, end_delegated_calls(tx, ending.session_id))
+        return None
 
-    async def follow_up(self) -> bool:
-        """End what the interrupted children have started."""
-        interrupted, self._interrupted = self._interrupted, []
+    def _end_all(self, interrupted: Sequence[SessionId]) -> None:
         for session_id in interrupted:
             self._end(session_id)
-        return False
 
 
 def end_background(application: "TalariaApplication", session_id: SessionId) -> None:

@@ -37,19 +37,20 @@ def build_goal_allowance(goals: GoalSettings) -> Allowance:
     )
 
 
-def build_goal_follower(
-    tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary, *, lasting: bool
-) -> GoalFollower:
-    """Return the follow-up that continues the goal of a session."""
-    judge = Judge(
-        tool_context.session_id,
-        tool_context.store,
-        partial(auxiliary.answer, budget=environment.budget),
-        seconds=tool_context.settings.goals.judge_seconds,
-        verify=VerificationRunner(tool_context, environment).run,
-    )
+def build_goal_follower(tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary) -> GoalFollower:
+    """Return the follow-up that continues the goal of a session; its judge is built for the first verdict."""
+
+    def make_judge() -> Judge:
+        return Judge(
+            tool_context.session_id,
+            tool_context.store,
+            partial(auxiliary.answer, budget=environment.budget),
+            seconds=tool_context.settings.goals.judge_seconds,
+            verify=VerificationRunner(tool_context, environment).run,
+        )
+
     return GoalFollower(
-        tool_context.session_id, store=tool_context.store, judge=judge, emit=environment.publish, lasting=lasting
+        tool_context.session_id, store=tool_context.store, make_judge=make_judge, emit=environment.publish
     )
 
 

@@ -56,9 +56,9 @@ def build_approval_policy(
     terminal or the API continues it. In a shared session, so does a turn with an unknown sender. Text of another person
     never joins a turn, so the rules of a turn fit every text in it.
     """
-    folders = (tool_context.folder, *tool_context.output_folders)
 
     def confined() -> ApprovalPolicy:
+        folders = (tool_context.folder, *tool_context.output_folders)
         return structs.replace(policy(), confined=Confinement(folders, partial(is_guest_tool, settings())))
 
     if tool_context.guest:
@@ -82,7 +82,7 @@ def _is_owners_turn(settings: Settings, *, shared: bool) -> bool:
 def _resolve_person(settings: Settings, sender: str) -> str:
     if sender in (OWNER, UNKNOWN):
         return sender
-    from talaria.access.people import People  # noqa: PLC0415 (loaded for a sender of a chat network)
+    from talaria.access.policy import People  # noqa: PLC0415 (loaded for a sender of a chat network)
 
     platform, _, user_id = sender.partition(":")
     if not user_id:

@@ -36,18 +36,35 @@ class OpenWorkspace:
     def __init__(self, workspace: LocalWorkspace) -> None:
         self.workspace = workspace
         self.processes = Processes()
-        self.servers = SessionServers()
         self.users = 0
         self.kept = False
+        self._servers: SessionServers | None = None
 
     def keep(self) -> None:
         """Keep the workspace when its last user leaves, until it is entered again or ended."""
         self.kept = True
 
     @property
+    def servers(self) -> SessionServers:
+        """The MCP servers of the session."""
+        if self._servers is None:
+            self._servers = SessionServers()
+        return self._servers
+
+    @property
+    def has_running_servers(self) -> bool:
+        """Whether MCP servers of the session are running."""
+        return self._servers is not None and self._servers.is_running
+
+    def close_servers(self) -> None:
+        """End the MCP servers of the session."""
+        if self._servers is not None:
+            self._servers.close()
+
+    @property
     def has_state(self) -> bool:
-        """Whether there is state here that is not in the store."""
-        return self.servers.is_running or bool(self.processes.running) or not self.workspace.is_untouched
+        """Return whether there is state here that is not in the store."""
+        return self.has_running_servers or bool(self.processes.running) or not self.workspace.is_untouched
 
 
 class WorkspaceRegistry:
@@ -71,7 +88,9 @@ class WorkspaceRegistry:
         Its commands get the ``context``, which describes the current chat, in their environment. Each call needs a
         `leave`.
         """
-        entry = self._entries.setdefault(session_id, OpenWorkspace(workspace))
+        entry = self._entries.get(session_id)
+        if entry is None:
+            entry = self._entries[session_id] = OpenWorkspace(workspace)
         entry.workspace.tell(context)
         entry.users += 1
         entry.kept = False
@@ -88,7 +107,7 @@ class WorkspaceRegistry:
             return
         if not (entry.kept and entry.has_state):
             self.end(session_id)
-        elif entry.servers.is_running:
+        elif entry.has_running_servers:
             self._retain_servers(session_id)
 
     def find(self, session_id: SessionId) -> OpenWorkspace | None:
@@ -101,7 +120,7 @@ class WorkspaceRegistry:
         entry = self._entries.pop(session_id, None)
         if entry is None:
             return False
-        entry.servers.close()
+        entry.close_servers()
         entry.processes.close()
         return True
 
@@ -123,7 +142,7 @@ class WorkspaceRegistry:
         entry = self._entries.get(session_id)
         if entry is None:
             return
-        entry.servers.close()
+        entry.close_servers()
         if not entry.has_state:
             self.end(session_id)
 

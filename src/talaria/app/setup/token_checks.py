@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
 from talaria.cli.commands.setup.probes import NetworkName, ProbeResult
+from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
+from talaria.providers.http.client import HttpPool
+from talaria.providers.http.timeouts import Timeouts
 
 CHECK_SECONDS = 8.0
 
@@ -67,13 +69,14 @@ async def check_token(
         return ProbeResult("odd", f"A {known.title} token belongs to a server, and no server is set.")
     if not token.isascii() or not token.isprintable() or " " in token:
         return ProbeResult("refused", f"A {known.title} token has no spaces or line breaks. {known.remedy}")
+    status = 200
     try:
         async with asyncio.timeout(seconds):
             status, body = await _fetch(known.ask(base, token))
         owner = known.owner(status, body)
     except TimeoutError:
         return ProbeResult("late", f"{known.title} didn't answer within {seconds:g} s. Try again in a moment.")
-    except (aiohttp.ClientError, OSError, ValueError):
+    except (ProviderUnreachable, MalformedReply):
         return ProbeResult("unreachable", f"Can't reach {known.title} at {base}. Check the network and the address.")
     except TokenRejected:
         return ProbeResult("refused", f"{known.title} rejected this token. {known.remedy}")
@@ -88,12 +91,16 @@ async def check_token(
 
 
 async def _fetch(question: ProbeRequest) -> tuple[int, bytes]:
-    """Send the request without following redirects, which would forward the token."""
-    async with (
-        aiohttp.ClientSession(trust_env=True, headers={"User-Agent": "talaria"}) as session,
-        session.request(question.method, question.url, headers=question.headers, allow_redirects=False) as answer,
-    ):
-        return answer.status, await answer.content.read(_MAX_ANSWER)
+    """Send the request; a redirect isn't followed, because that would forward the token."""
+    pool = HttpPool()
+    body = b"" if question.method == "POST" else None
+    try:
+        async with pool.request(question.method, question.url, body, question.headers, Timeouts()) as answer:
+            return answer.status, await answer.body(_MAX_ANSWER)
+    except ReplyTooLong as error:
+        raise UnexpectedAnswer from error
+    finally:
+        await pool.close()
 
 
 def _telegram_request(base: str, token: str) -> ProbeRequest:

@@ -44,7 +44,7 @@ class ChatScreen(Surface, TerminalSurface, Protocol):
 
     @property
     def is_muted(self) -> bool:
-        """Whether the running turn is no longer shown here."""
+        """Return whether the running turn is no longer shown here."""
 
     async def ask(self, question: str) -> str:
         """Return the answer that the user types."""
@@ -263,5 +263,5 @@ async def claim_first_run(application: Application) -> bool:
     """Return whether this is the first run, and record that it has happened."""
     welcomed = await application.store.read(lambda tx: WELCOMED.get(tx, SINGLE))
     if not welcomed:
-        await application.store.write(lambda tx: WELCOMED.write(tx, SINGLE, True))
+        await application.store.write(lambda tx: WELCOMED.write(tx, SINGLE, value=True))
     return not welcomed

@@ -13,7 +13,7 @@ from talaria.cli.chat.event_printer import TextPrinter
 from talaria.cli.chat.keyboard_help import PLAIN_KEYS
 from talaria.cli.chat.line_reader import LineReader
 from talaria.cli.chat.options import SOURCE, build_open_request
-from talaria.cli.chat.replay import format_resume_hint, has_messages, last_exchanges
+from talaria.cli.chat.replay import format_resume_hint, is_resumable, last_exchanges
 from talaria.cli.first_run import describe_first_run
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
@@ -63,7 +63,7 @@ async def _run(arguments: argparse.Namespace, services: Services) -> None:
                 await controller.act(line, pictures)
                 await _wait_until_idle(controller)
         session_id = controller.active_session.session_id
-        if not screen.is_muted and await application.store.read(lambda tx: has_messages(tx, session_id)):
+        if not screen.is_muted and await application.store.read(lambda tx: is_resumable(tx, session_id)):
             services.terminal.note(format_resume_hint(session_id))
 
 

@@ -56,10 +56,10 @@ def _get_text(message: Message) -> str:
     return "\n".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def has_messages(tx: Transaction, session_id: SessionId) -> bool:
-    """Return whether a session has messages and can be resumed."""
+def is_resumable(tx: Transaction, session_id: SessionId) -> bool:
+    """Return whether a session has messages and hasn't moved to a chat."""
     session = tx.sessions.get(session_id)
-    return session is not None and session.message_count > 0
+    return session is not None and session.message_count > 0 and not tx.bindings.of_session(session_id)
 
 
 def format_resume_hint(session_id: SessionId) -> str:

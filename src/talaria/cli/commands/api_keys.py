@@ -76,8 +76,11 @@ def _list(arguments: argparse.Namespace, services: Services) -> None:
 
 
 def _revoke(arguments: argparse.Namespace, services: Services) -> None:
-    from talaria.access.api_key_file import remove_key_file  # noqa: PLC0415 (as above)
-    from talaria.access.api_keys import list_keys, revoke_key  # noqa: PLC0415 (loaded for an action: needs hashlib)
+    from talaria.access.api_keys import (  # noqa: PLC0415 (loaded for an action: needs hashlib)
+        list_keys,
+        remove_key_file,
+        revoke_key,
+    )
 
     with services.open_database() as database:
         known = {key.name: key.digest for key in database.read(list_keys)}

@@ -16,7 +16,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.archive import Archive, Cell
 from talaria.core.errors import Refused
 
-FORMAT = 1
+FORMAT = 2  # an older version knows only the first, and would leave out the values
 _MANIFEST = "manifest.json"
 _decode_columns = msgspec.json.Decoder(list[str]).decode
 _decode_row = msgspec.json.Decoder(list[Cell]).decode

@@ -8,6 +8,7 @@ from msgspec import Struct
 from talaria.cli.services import Services
 from talaria.contracts.models import ChosenModel, ModelInfo, UsableModel
 from talaria.core.errors import TalariaError
+from talaria.core.formatting import pluralize
 
 
 class ModelRow(Struct, frozen=True):
@@ -60,7 +61,9 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         headers = ("", "PROVIDER", "MODEL", "CONTEXT", "IN", "OUT", "ABILITIES")
         services.terminal.table(headers, [row.cells() for row in shown])
     hidden = len(rows) - len(shown)
-    more = [f"{hidden} more aren't in the catalogue; --all shows them."] if hidden > 0 else []
+    more = (
+        [f"Not shown: {pluralize(hidden, 'model')} that the catalogue doesn't know; see --all."] if hidden > 0 else []
+    )
     for sentence in (*listing.problems, *more, *reason):
         services.terminal.note(sentence)
     return 0

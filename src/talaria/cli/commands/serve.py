@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from talaria.access.api_key_file import read_key_file
+from talaria.access.api_keys import read_key_file
 from talaria.cli.services import Services
 from talaria.core.aio import StopSignal, first_error
 

@@ -39,7 +39,7 @@ class Terminal:
 
     @property
     def interactive(self) -> bool:
-        """Whether a user reads the output and can answer."""
+        """Return whether a user reads the output and can answer."""
         return self._stdin.isatty() and self._stdout.isatty()
 
     @property

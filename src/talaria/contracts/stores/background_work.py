@@ -1,4 +1,4 @@
-"""Rows of work that goes on outside a turn: background processes and delegated tasks."""
+"""Rows of work that runs outside turns: background processes and delegated tasks."""
 
 from typing import Protocol
 

@@ -1,23 +1,27 @@
-"""Chat on a network, with the session that is open in it."""
+"""Chat on a network, with the session that is open in it and the replies that it queues."""
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
 
-import msgspec
 from msgspec import Struct, field, structs
 
 from talaria.access.policy import Access
 from talaria.commands.application import Application
 from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl
 from talaria.commands.dispatch import run_command
+from talaria.contracts.models import ModelInfo
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.outbox import OutboxFilter
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
+from talaria.contracts.turn_log import ModelStep
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError
 from talaria.core.events import (
@@ -29,35 +33,33 @@ from talaria.core.events import (
     TurnEvent,
     TurnFailed,
 )
+from talaria.core.formatting import HARMFUL, format_money
 from talaria.core.ids import SessionId, new_id
-from talaria.gateway.chats.outage_notices import OutageNotices
 from talaria.gateway.chats.prompts import ChoicePrompts, show_decision
 from talaria.gateway.chats.turn_view import TurnView, TurnViewOptions
+from talaria.gateway.outbound.message_writer import call_with_timeout
 from talaria.gateway.outbound.preview import PreviewOptions
-from talaria.gateway.outbound.rate_limit import call_with_timeout
-from talaria.gateway.outbound.replies import ReplyQueuer, add_footer, runtime
 from talaria.gateway.outbound.voice_replies import VoiceReplies
+from talaria.gateway.receiver import OutageNotices
 from talaria.runtime.active_session import ActiveSession
 from talaria.runtime.leases import STORE_UNREACHABLE, retry_write
 from talaria.runtime.open_session import OpenRequest
-from talaria.runtime.outbox import queue_notice
+from talaria.runtime.outbox import queue_notice, queue_turn_result, render_turn_end
+from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_log import model_steps
 from talaria.sessions.preferences import SessionVersion
 from talaria.settings.live import LiveSettings
 from talaria.settings.sections.chats import ChatNetworkSettings
 
+_UNSAFE = re.compile(rf"{HARMFUL}|[`\n]")
 _COMMAND_SECONDS = 30.0
 _CANCEL_HANDOFF = ["/move", "cancel"]
 IMMEDIATE_COMMANDS = frozenset({"/stop", "/status", "/queue", "/steer", "/approve", "/deny"})
-
-log = logging.getLogger(__name__)
-
-_encode = msgspec.json.Encoder().encode
-
-
 # Id of the sender whose command runs in this task; its questions are for them.
 _command_sender: ContextVar[str] = ContextVar("visitor", default="")
+
+log = logging.getLogger(__name__)
 
 
 class NetworkContext(Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ class NetworkContext(Struct, frozen=True, kw_only=True):
 
     application: Application
     abilities: PlatformCapabilities
-    stage: PreviewOptions
+    preview: PreviewOptions
     settings: LiveSettings
     voice: VoiceReplies | None = None
     service: GatewayControl | None = None
@@ -74,11 +76,11 @@ class NetworkContext(Struct, frozen=True, kw_only=True):
     @property
     def options(self) -> ChatNetworkSettings:
         """The network's section of the current settings."""
-        return self.settings.current.platforms.get(self.stage.platform.name, ChatNetworkSettings())
+        return self.settings.current.platforms.get(self.preview.platform.name, ChatNetworkSettings())
 
     def is_owner(self, user_id: str) -> bool | None:
         """Return whether a user of the network owns this agent; ``None`` if the settings name no owner."""
-        return Access(self.settings.current).is_owner(self.stage.platform.name, user_id)
+        return Access(self.settings.current).is_owner(self.preview.platform.name, user_id)
 
 
 class AgentVersion(Struct, frozen=True):
@@ -96,8 +98,8 @@ class AgentVersion(Struct, frozen=True):
 class Chat:
     """Live chat with its open session; a surface for commands and an entry of the agent cache.
 
-    ``at_work`` is true while this process runs a turn here. While another process does, ``elsewhere`` signals new
-    messages to it. ``let_go`` releases this chat from the registry.
+    ``at_work`` is true while this process runs a turn here. While another process does, ``notify_remote_turn`` notifies
+    it of new messages. ``release`` evicts this chat from the registry.
     """
 
     def __init__(
@@ -113,17 +115,15 @@ class Chat:
         self._switch_lock = asyncio.Lock()
         self._last_command: asyncio.Task[None] | None = None
         self.at_work = False
-        self.elsewhere: Callable[[str], Awaitable[None]] | None = None
-        self.let_go: Callable[[], object] = lambda: None
+        self.notify_remote_turn: Callable[[str], Awaitable[None]] | None = None
+        self.release: Callable[[], object] = lambda: None
         self._network = network
         self._jobs = jobs
-        self.asking = ChoicePrompts(self.post, buttons=network.abilities.buttons, closed=self._close_question)
+        self.prompts = ChoicePrompts(self.post, buttons=network.abilities.buttons, closed=self._close_question)
         view_options = TurnViewOptions(
             address=address,
-            stage=network.stage,
-            asking=self.asking,
-            display=lambda: self.display,
-            reactions=lambda: network.options.reactions,
+            preview=network.preview,
+            prompts=self.prompts,
             is_owner=network.is_owner,
         )
         self.view = TurnView(view_options, jobs)
@@ -141,7 +141,7 @@ class Chat:
 
     @property
     def display(self) -> Display:
-        """What is shown in addition to replies: as chosen in this chat, else by the network's settings."""
+        """Return what is shown in addition to replies: as chosen in this chat, else by the network's settings."""
         if self._chosen_display is not None:
             return self._chosen_display
         options = self._network.options
@@ -158,7 +158,7 @@ class Chat:
 
     @property
     def is_busy(self) -> bool:
-        """Whether work is running, a goal is waiting for its time, or the session is being switched."""
+        """Return whether work is running, a goal is waiting for its time, or the session is being switched."""
         return not self.active_session.is_open or self.active_session.chat.conversation.has_running_work
 
     async def open(self, agent_version: AgentVersion | None = None) -> None:
@@ -210,6 +210,19 @@ class Chat:
         before = None if urgent else self._last_command
         self._last_command = self._jobs.create_task(self._run_command(text, author, commands, by=by, before=before))
 
+    async def process_message(self, item: int, busy: str) -> None:
+        """Let the session process a new message in its inbox, after the commands that were sent before it.
+
+        ``busy`` says what the message does while a turn is running: wait, interrupt it or steer it.
+        """
+        await self.used()
+        conversation = self.active_session.chat.conversation
+        if busy == "interrupt":
+            conversation.interrupt(item)
+        conversation.wake(steered=busy == "steer")
+        if self.notify_remote_turn is not None:
+            await self.notify_remote_turn(busy)
+
     async def used(self) -> None:
         """Wait until the last command is done or asks a question, so that later messages follow it.
 
@@ -218,8 +231,8 @@ class Chat:
         await self._wait_for_command(self._last_command)
 
     async def _wait_for_command(self, command: asyncio.Task[None] | None) -> None:
-        if command is not None and not command.done() and not self.asking.waiting:
-            asked = asyncio.ensure_future(self.asking.asked.wait())
+        if command is not None and not command.done() and not self.prompts.waiting:
+            asked = asyncio.ensure_future(self.prompts.asked.wait())
             await asyncio.wait({command, asked}, timeout=_COMMAND_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             asked.cancel()
 
@@ -267,11 +280,12 @@ class Chat:
         await retry_write(lambda: store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key)))
 
     def _close_question(self, key: str, content: Content, decision: str) -> None:
-        self._jobs.create_task(show_decision(self._network.stage, self.address, key, content, decision))
+        self._jobs.create_task(show_decision(self._network.preview, self.address, key, content, decision))
 
     def change_display(self, display: Display) -> None:
         """Change what is shown in this chat from now on, and store the choice."""
         self._chosen_display = display
+        self.view.set_display(display)
 
         async def store_display() -> None:
             await self.active_session.store.write(lambda tx: DISPLAY.write(tx, self.key, display))
@@ -280,7 +294,7 @@ class Chat:
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Ask the sender of the command to choose, and return the index; ``None`` without an answer."""
-        return await self.asking.choose(_command_sender.get(), question, choices)
+        return await self.prompts.choose(_command_sender.get(), question, choices)
 
     def _on_event(self, event: TurnEvent) -> None:
         self.active_at = datetime.now(UTC)
@@ -288,18 +302,25 @@ class Chat:
             self.at_work = True
         elif isinstance(event, TurnEnd):
             self.at_work = False
-            if not isinstance(event, TurnFailed):  # its end is in the store
+            if self._network.outage.notified and not isinstance(event, TurnFailed):  # its end is in the store
                 self._network.outage.end()
         elif isinstance(event, StoreBlocked):
             self._notify_outage()
         elif isinstance(event, Noticed) and event.lasting:
             self.show(event.text)
-        self.view.on_event(event, self.active_session.session_id, self.active_session.chat.questions)
+        self.show_event(event, self.active_session.session_id, self.active_session.chat.questions)
+
+    def show_event(self, event: TurnEvent, session_id: SessionId, answers: AnswerReceiver) -> None:
+        """Show an event of a turn, whichever process runs it; ``answers`` gets the answers to its questions."""
+        if isinstance(event, TurnBegan):
+            self.view.begin(event, session_id, self.display, reactions=self._network.options.reactions)
+        else:
+            self.view.on_event(event, answers)
 
     def _leave_turn(self) -> None:
         """Stop showing the running turn and release this chat, because its session has moved."""
         self.view.leave()
-        self.let_go()
+        self.release()
 
     def _notify_outage(self) -> None:
         """Notify this chat, once per outage, that a turn is waiting for the store."""
@@ -308,24 +329,24 @@ class Chat:
 
     async def _send_outage_notice(self) -> None:
         """Send the notice directly, because the outbox cannot be written."""
-        stage = self._network.stage
+        preview = self._network.preview
         try:
             await call_with_timeout(
-                stage.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), stage.call
+                preview.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), preview.call
             )
         except PlatformError as error:
             log.warning("%s: couldn't post that a turn is waiting: %s", self.name, error)
 
     async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
         """Answer an open question by a reaction to its message."""
-        keys = self.asking.waiting
+        keys = self.prompts.waiting
         filters = [OutboxFilter(key=key, sent=True) for key in keys]
         found = await self.active_session.store.read(
             lambda tx: [item for one in filters for item in tx.outbox.find(one)]
         )
         for item in found:
             if item.reference == message_id:
-                self.asking.mark(item.key, emoji, by, owner=owner)
+                self.prompts.mark(item.key, emoji, by, owner=owner)
 
     def _read_display(self, tx: Transaction) -> Display | None:
         return DISPLAY.get(tx, self.key)
@@ -337,3 +358,93 @@ class Chat:
         chat = self.active_session.chat
         steps = model_steps(tx, ending.turn_id)
         return add_footer(text, runtime(steps, chat.model, chat.info, chat.workspace.folder))
+
+
+class ReplyQueuer:
+    """Turn listener that queues the result of each turn for delivery, and has it spoken while that is switched on.
+
+    ``decorate`` returns the reply with additions that are not part of the transcript.
+    """
+
+    resumable: ClassVar = False
+
+    def __init__(
+        self,
+        decorate: Callable[[Transaction, TurnResult, str], str],
+        settings: LiveSettings,
+        voice: VoiceReplies | None = None,
+    ) -> None:
+        self._decorate = decorate
+        self._settings = settings
+        self._voice = voice
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
+        """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
+        if ending.route is not None:
+            queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
+        if self._voice is not None and self._settings.current.voice.speak != "off":
+            return self._voice.turn_ended(tx, ending)
+        return None
+
+    @property
+    def has_follow_up(self) -> bool:
+        """Return whether replies are spoken."""
+        return self._voice is not None and self._settings.current.voice.speak != "off"
+
+    async def follow_up(self) -> bool:
+        """Speak pending replies."""
+        if self._voice is not None and self.has_follow_up:
+            await self._voice.follow_up()
+        return False
+
+
+class ReplyFooter(Struct, frozen=True, kw_only=True):
+    """Footer of a reply: model, context, folder and cost; unknown values are left out."""
+
+    model: str = ""
+    context: int = 0
+    context_limit: int = 0
+    folder: Path | None = None
+    cost_microdollars: int = 0
+
+
+def runtime(steps: Sequence[ModelStep], model: str, info: ModelInfo, folder: Path) -> ReplyFooter:
+    """Return the footer values of a turn; ``model`` is used if there were no model calls."""
+    last = steps[-1] if steps else None
+    return ReplyFooter(
+        model=last.model if last else model,
+        context=last.context if last else 0,
+        context_limit=info.context_limit if last and last.context else 0,
+        folder=folder,
+        cost_microdollars=sum(step.usage.cost_microdollars or 0 for step in steps),
+    )
+
+
+def format_footer(runtime: ReplyFooter) -> str:
+    """Return the footer as a Markdown line; empty if no value is known."""
+    parts = [
+        runtime.model,
+        _format_context(runtime),
+        _shorten_path(runtime.folder) if runtime.folder else "",
+        format_money(runtime.cost_microdollars),
+    ]
+    return " · ".join(f"`{_UNSAFE.sub('', part)}`" for part in parts if part)
+
+
+def add_footer(text: str, runtime: ReplyFooter) -> str:
+    """Return a reply with the footer below it."""
+    line = format_footer(runtime)
+    return f"{text}\n\n{line}" if line else text
+
+
+def _format_context(runtime: ReplyFooter) -> str:
+    if not runtime.context_limit:
+        return ""
+    percent = round(100 * runtime.context / runtime.context_limit)
+    limit = runtime.context_limit
+    return f"{percent} % of {limit // 1000}k" if limit >= 1000 else f"{percent} % of {limit}"
+
+
+def _shorten_path(folder: Path) -> str:
+    home = Path.home()
+    return f"~/{folder.relative_to(home)}".removesuffix("/.") if folder.is_relative_to(home) else str(folder)

@@ -14,8 +14,8 @@ from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, StoreError
 from talaria.core.ids import new_id
 from talaria.core.senders import is_same_sender
+from talaria.gateway.outbound.message_writer import call_with_timeout
 from talaria.gateway.outbound.preview import PreviewOptions
-from talaria.gateway.outbound.rate_limit import call_with_timeout
 from talaria.gateway.outbound.splitting import measure, split_content
 
 _PATIENCE = 300.0

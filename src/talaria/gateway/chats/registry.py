@@ -20,6 +20,7 @@ from talaria.gateway.chats.assignment import can_claim_chat, claim_chat, is_assi
 from talaria.gateway.chats.chat import AgentVersion, Chat
 from talaria.goals.goal_store import resumable_goals
 from talaria.runtime.agent_cache import AgentCache, AgentSpec
+from talaria.runtime.completions import BATCH_WINDOW, WAKE, queue_reports_if_idle
 from talaria.runtime.inbox import PENDING_SESSIONS, list_pending_sessions
 from talaria.sessions.preferences import SessionVersion, read_session_version
 from talaria.settings.live import LiveSettings
@@ -103,7 +104,7 @@ class ChatRegistry:
         agent_version, chat = await self._read_agent_version(key, address, session_id, version), self._cache.find(key)
         is_current = chat is None or (agent_version is not None and chat.agent_version == agent_version)
         agent_spec = None if is_current else await self._build_spec(address, session_id)
-        signature = self._required_signature(key, agent_spec)
+        signature = None if agent_spec is None else self._required_signature(key, agent_spec)
         build = partial(self._open_chat, key, address, session_id, agent_version)
         async with self._cache.using(key, signature, build) as chat:
             await chat.switch_session(session_id)
@@ -120,18 +121,18 @@ class ChatRegistry:
             version = await self._store.read(lambda tx: read_session_version(tx, session_id))
         return AgentVersion(generation, address.chat_id, address.thread_id, version) if version is not None else None
 
-    def _required_signature(self, key: str, agent_spec: AgentSpec | None) -> str | None:
-        """Return the signature that the agent must have; ``None`` if any will do."""
+    def _required_signature(self, key: str, agent_spec: AgentSpec) -> str:
+        """Return the signature that the agent must have."""
         found = self._cache.find(key)
         if found is not None and found.is_busy:  # a running turn keeps its agent; another is built afterwards
             return found.signature
-        return agent_spec.signature if agent_spec is not None else None
+        return agent_spec.signature
 
     def end(self, key: str) -> bool:
         """Close a chat and end the background work of its session; ``False`` if it is not open."""
         return self._cache.end(key)
 
-    def let_go(self, key: str) -> bool:
+    def release(self, key: str) -> bool:
         """Evict a chat; its session keeps its folder and processes."""
         return self._cache.evict(key)
 
@@ -204,14 +205,14 @@ class ChatRegistry:
             lambda tx: [chat.key for chat in chats if not is_assigned(tx, chat.key, self.worker)]
         )
         for key in lost:
-            self.let_go(key)
+            self.release(key)
         return len(lost)
 
     async def _open_chat(
         self, key: str, address: Address, session_id: SessionId, agent_version: AgentVersion | None
     ) -> Chat:
         chat = self._make(key, address)
-        chat.let_go = lambda: self.let_go(key)
+        chat.release = lambda: self.release(key)
         chat.active_session.request = structs.replace(chat.active_session.request, resume=session_id)
         async with self._opening_gate:
             if not self.closed:
@@ -270,3 +271,45 @@ async def _close_chat(chat: Chat) -> None:
         await chat.active_session.close()
     except StoreError as error:
         log.warning("%s: couldn't close a chat properly: %s", chat.name, error)
+
+
+class CompletionDispatcher:
+    """Dispatcher of completions for one worker; ``platforms`` are the networks that it serves."""
+
+    def __init__(self, store: Store, chats: ChatRegistry, platforms: Container[str]) -> None:
+        self._store = store
+        self._chats = chats
+        self._platforms = platforms
+
+    async def serve(self) -> None:
+        """Dispatch completions as they arrive, until cancelled."""
+        async with self._store.subscribe(WAKE) as subscription:
+            while True:
+                await subscription.wait()
+                try:
+                    await self.look(BATCH_WINDOW)
+                except StoreError as error:
+                    log.warning("completions will be delivered later: %s", error)
+
+    async def look(self, delay: float = 0.0) -> int:
+        """Wake all idle sessions of this worker with completions, and return their number.
+
+        Completions that arrive within ``delay`` seconds are included.
+        """
+        if not await self._store.read(lambda tx: tx.completions.waiting()):
+            return 0
+        await asyncio.sleep(delay)
+        woken = await self._store.write(self._fold_in_completions)
+        for session_id, key, address in woken:
+            self._chats.start(self._chats.wake(session_id, key, address))
+        return len(woken)
+
+    def _fold_in_completions(self, tx: Transaction) -> list[tuple[SessionId, str, Address]]:
+        """Queue completions for sessions whose chats are assigned to this worker or to none."""
+        found = []
+        for session_id in tx.completions.waiting():
+            for binding in tx.bindings.of_session(session_id)[:1]:
+                ours = binding.address.platform in self._platforms and claim_chat(tx, binding.key, self._chats.worker)
+                if ours and queue_reports_if_idle(tx, session_id):
+                    found.append((session_id, binding.key, binding.address))
+        return found

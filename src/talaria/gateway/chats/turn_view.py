@@ -14,8 +14,8 @@ from talaria.core.errors import PlatformError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.gateway.chats.prompts import ChoicePrompts
+from talaria.gateway.outbound.message_writer import TYPING, call_with_timeout
 from talaria.gateway.outbound.preview import Preview, PreviewOptions
-from talaria.gateway.outbound.rate_limit import TYPING, call_with_timeout
 from talaria.runtime.questions import AnswerReceiver, answer
 
 WORKING, NOTHING = "👀", ""
@@ -24,28 +24,30 @@ WORKING, NOTHING = "👀", ""
 log = logging.getLogger(__name__)
 
 
-async def set_reaction(stage: PreviewOptions, route: ReplyRoute, emoji: str) -> None:
+async def set_reaction(preview: PreviewOptions, route: ReplyRoute, emoji: str) -> None:
     """Set a reaction on the message that a turn answers, if the network and rate limit allow it."""
-    if not stage.platform.abilities.reactions or not route.reply_to or not stage.throttle.take(route.address, TYPING):
+    if (
+        not preview.platform.abilities.reactions
+        or not route.reply_to
+        or not preview.throttle.take(route.address, TYPING)
+    ):
         return
-    platform = cast("MarkingPlatform", stage.platform)
+    platform = cast("MarkingPlatform", preview.platform)
     try:
-        await call_with_timeout(platform.react(MessageRef(route.address, route.reply_to), emoji), stage.call)
+        await call_with_timeout(platform.react(MessageRef(route.address, route.reply_to), emoji), preview.call)
     except PlatformError as error:
-        log.info("%s: couldn't mark a message: %s", stage.platform.name, error)
+        log.info("%s: couldn't mark a message: %s", preview.platform.name, error)
 
 
 _OWNER_ABSENT = "only this agent's owner can allow that, and they are not in this chat"
 
 
 class TurnViewOptions(Struct, frozen=True, kw_only=True):
-    """Options of a turn view: preview, amount of detail, and who is asked."""
+    """Options of a turn view: preview, and who is asked."""
 
     address: Address
-    stage: PreviewOptions
-    asking: ChoicePrompts
-    display: Callable[[], Display]
-    reactions: Callable[[], bool]
+    preview: PreviewOptions
+    prompts: ChoicePrompts
     is_owner: Callable[[str], bool | None]
 
 
@@ -64,11 +66,25 @@ class TurnView:
         self._show_task: asyncio.Task[None] | None = None
         self._has_left = False
 
-    def on_event(self, event: TurnEvent, session_id: SessionId, answers: AnswerReceiver) -> None:
-        """Show an event of a turn, and post the question that it asks."""
-        if isinstance(event, TurnBegan):
-            self._start_turn(event, session_id)
-        elif self._preview is not None:
+    def begin(self, began: TurnBegan, session_id: SessionId, display: Display, *, reactions: bool) -> None:
+        """Start to show a turn, with a reaction on the message that it answers if ``reactions``."""
+        self.end()
+        options, self._has_left = self._options, False
+        self._sender_id = began.route.user_id if began.route else ""
+        self._marked_route = began.route if reactions else None
+        self._set_reaction(WORKING)
+        if began.route is not None and began.route.address.platform == options.address.platform:
+            self._preview = Preview(options.preview, session_id, began.turn_id, began.route, display)
+            self._show_task = self._jobs.create_task(_show_after(self._show_task, self._preview))
+
+    def set_display(self, display: Display) -> None:
+        """Change what is shown of the running turn from now on."""
+        if self._preview is not None:
+            self._preview.set_display(display)
+
+    def on_event(self, event: TurnEvent, answers: AnswerReceiver) -> None:
+        """Show an event of a turn after its beginning, and post the question that it asks."""
+        if self._preview is not None:
             self._preview.event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._ask(event, answers)
@@ -87,16 +103,6 @@ class TurnView:
         self.end()
         self._set_reaction(NOTHING)
 
-    def _start_turn(self, began: TurnBegan, session_id: SessionId) -> None:
-        self.end()
-        options, self._has_left = self._options, False
-        self._sender_id = began.route.user_id if began.route else ""
-        self._marked_route = began.route if options.reactions() else None
-        self._set_reaction(WORKING)
-        if began.route is not None and began.route.address.platform == options.address.platform:
-            self._preview = Preview(options.stage, session_id, began.turn_id, began.route, options.display)
-            self._show_task = self._jobs.create_task(_show_after(self._show_task, self._preview))
-
     def _ask(self, event: ApprovalAsked | QuestionAsked, answers: AnswerReceiver) -> None:
         """Ask a question of the turn; approvals are for the owner, if the settings name one.
 
@@ -111,7 +117,7 @@ class TurnView:
                 return
             addressee = ""
         self._jobs.create_task(
-            self._ask_after_preview(event, answers, _Asker(self._options.asking, addressee), self._preview)
+            self._ask_after_preview(event, answers, _Asker(self._options.prompts, addressee), self._preview)
         )
 
     async def _ask_after_preview(
@@ -125,20 +131,20 @@ class TurnView:
     def _set_reaction(self, emoji: str) -> None:
         """Set a reaction on the message being processed, if reactions are enabled."""
         if self._marked_route is not None:
-            self._jobs.create_task(set_reaction(self._options.stage, self._marked_route, emoji))
+            self._jobs.create_task(set_reaction(self._options.preview, self._marked_route, emoji))
 
 
 class _Asker(Struct, frozen=True):
     """Implementation of `Prompter` for the questions of a turn."""
 
-    asking: ChoicePrompts
+    prompts: ChoicePrompts
     addressee: str
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
-        return await self.asking.choose(self.addressee, question, choices)
+        return await self.prompts.choose(self.addressee, question, choices)
 
     async def ask(self, question: str) -> str:
-        return await self.asking.ask(self.addressee, question)
+        return await self.prompts.ask(self.addressee, question)
 
 
 async def _show_after(before: asyncio.Task[None] | None, preview: Preview) -> None:

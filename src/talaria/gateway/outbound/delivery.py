@@ -20,11 +20,12 @@ from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.outbound.message_writer import (
     POSTED_MESSAGES,
     DeliveryContext,
+    DeliveryPolicy,
     MessageWriter,
     PostedMessages,
     RateLimited,
+    Throttle,
 )
-from talaria.gateway.outbound.rate_limit import DeliveryPolicy, Throttle
 from talaria.runtime.outbox import outbox_topic
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings

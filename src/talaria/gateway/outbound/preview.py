@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,11 +17,18 @@ from talaria.core.aio import run_with
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, WorkerId
-from talaria.gateway.outbound.message_writer import BLANK_TEXT, POSTED_MESSAGES, PostedMessages
+from talaria.gateway.outbound.message_writer import (
+    BLANK_TEXT,
+    POSTED_MESSAGES,
+    PREVIEW,
+    TYPING,
+    PostedMessages,
+    Throttle,
+    call_with_timeout,
+)
 from talaria.gateway.outbound.preview_text import PreviewText
-from talaria.gateway.outbound.rate_limit import PREVIEW, TYPING, Throttle, call_with_timeout
 from talaria.gateway.outbound.splitting import GrowingText
-from talaria.runtime.rebind import find_redirect
+from talaria.runtime.turns import find_redirect
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 
@@ -37,8 +44,8 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
     A reply is shown once it has ``min_characters`` characters or its turn has run for ``patience``. ``call`` is the
     limit for one call to the network; a slower call is awaited when the preview ends, for at most ``final_wait``, which
     is less than final texts wait for the preview. ``typing`` is the interval of typing notices. If messages cannot be
-    edited or streaming is off, tool calls are posted at most every ``telling``, and the text is posted when it is
-    final. ``settings`` say how many characters of a reply are shown.
+    edited or streaming is off, tool calls are posted at most every ``tool_lines_interval``, and the text is posted
+    when it is final. ``settings`` say how many characters of a reply are shown.
     """
 
     store: Store
@@ -51,7 +58,7 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
     final_wait: float = 16.0
     settings: LiveSettings = field(default_factory=lambda: LiveSettings(Settings()))
     typing: float = 4.0
-    telling: float = 5.0
+    tool_lines_interval: float = 5.0
 
 
 class Preview:
@@ -66,7 +73,7 @@ class Preview:
         session_id: SessionId,
         turn_id: TurnId,
         route: ReplyRoute,
-        display: Callable[[], Display],
+        display: Display,
     ) -> None:
         self._options = options
         self._platform = options.platform
@@ -77,7 +84,7 @@ class Preview:
         self._text = PreviewText(display, options.settings.current.gateway.reply_characters)
         self._posted = PostedMessages(route.address)
         self._texts: list[str] = []
-        self._splitter = self._make_splitter()
+        self._splitter: GrowingText | None = None
         self._pending: asyncio.Future[MessageRef | None] | None = None
         self._changed = asyncio.Event()
         self._flushed = asyncio.Event()
@@ -97,6 +104,11 @@ class Preview:
         if isinstance(event, TurnAnswered | TurnStopped | TurnFailed | TurnOutOfBudget):
             self._ended = True
         self._changed.set()
+
+    def set_display(self, display: Display) -> None:
+        """Change what is shown from now on."""
+        self._display = display
+        self._text.set_display(display)
 
     def end(self) -> None:
         """Stop the preview, because the turn is over or is shown elsewhere."""
@@ -150,9 +162,9 @@ class Preview:
         # A message without an id cannot be edited, so a new one is posted, unless the network is idempotent and returns
         # the old one for its key.
         again = self._platform.abilities.idempotent
-        let_go, maybe = (found.let_go, doubtful) if again else (found.let_go + doubtful, 0)
+        final_count, maybe = (found.final_count, doubtful) if again else (found.final_count + doubtful, 0)
         self._posted = structs.replace(
-            found, messages=known, let_go=let_go, live=self._options.worker, maybe=max(found.maybe, maybe)
+            found, messages=known, final_count=final_count, live=self._options.worker, maybe=max(found.maybe, maybe)
         )
         self._texts = [""] * len(known)
         if not await self._options.store.write(self._record_post):
@@ -183,7 +195,7 @@ class Preview:
 
     @property
     def _edits(self) -> bool:
-        return self._display().streaming and self._platform.abilities.edits
+        return self._display.streaming and self._platform.abilities.edits
 
     async def _advance(self) -> None:
         """Show what is new, and set the time of the next update."""
@@ -200,7 +212,7 @@ class Preview:
             self._broken = True
             log.info("%s: a preview ends: %s", self._platform.name, error)
         now = asyncio.get_running_loop().time()
-        self._not_before = now + (pause if self._edits else self._options.telling)
+        self._not_before = now + (pause if self._edits else self._options.tool_lines_interval)
         self._retry_at = now + _RETRY
 
     async def _post_calls(self) -> None:
@@ -218,7 +230,7 @@ class Preview:
     async def _update_messages(self) -> None:
         while self._text.passages and not self._ended:
             passage = self._text.passages[0]
-            if passage.stays or len(self._splitter.pieces(passage.text)) > 1:
+            if passage.stays or len(self._split(passage.text)) > 1:
                 if not await self._show_text(passage.text):
                     return
                 await self._start_new_message()
@@ -228,12 +240,15 @@ class Preview:
         if not text or await self._show_text(text):
             self._shown_version = version
 
-    def _make_splitter(self) -> GrowingText:
-        return GrowingText(self._platform.abilities.text_limit, self._platform.abilities.text_unit)
+    def _split(self, text: str) -> Sequence[str]:
+        """Return the pieces of a text that continues the one before."""
+        if self._splitter is None:
+            self._splitter = GrowingText(self._platform.abilities.text_limit, self._platform.abilities.text_unit)
+        return self._splitter.pieces(text)
 
     async def _show_text(self, text: str) -> bool:
         """Update the messages to show this text; ``False`` if that has to wait."""
-        for position, piece in enumerate(self._splitter.pieces(text)):
+        for position, piece in enumerate(self._split(text)):
             if self._ended or self._is_calling():
                 return False
             if position >= len(self._posted.messages):
@@ -264,7 +279,7 @@ class Preview:
             self._posted = self._posted if is_recorded else before
         if not is_recorded:
             return False
-        content = Content(text=piece, reply_to="" if position or before.let_go else self._route.reply_to)
+        content = Content(text=piece, reply_to="" if position or before.final_count else self._route.reply_to)
         try:
             ref = await self._call(
                 self._platform.send(self._route.address, content, before.key(self._turn_id, position))
@@ -331,10 +346,10 @@ class Preview:
 
     async def _start_new_message(self) -> None:
         """Leave the current messages as they are, so that the following text is posted below them."""
-        let_go = self._posted.let_go + len(self._posted.messages)
-        self._posted = structs.replace(self._posted, messages=(), let_go=let_go)
+        final_count = self._posted.final_count + len(self._posted.messages)
+        self._posted = structs.replace(self._posted, messages=(), final_count=final_count)
         self._texts.clear()
-        self._splitter = self._make_splitter()
+        self._splitter = None
         await self._write_posted()
 
     async def _write_posted(self) -> None:

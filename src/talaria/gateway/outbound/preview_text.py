@@ -2,7 +2,6 @@
 
 import re
 from collections import deque
-from collections.abc import Callable
 from typing import assert_never
 
 from msgspec import Struct
@@ -85,7 +84,7 @@ class PreviewText:
     characters are stored.
     """
 
-    def __init__(self, display: Callable[[], Display], limit: int) -> None:
+    def __init__(self, display: Display, limit: int) -> None:
         self._display = display
         self._limit = limit
         self._calls: dict[str, _Call] = {}
@@ -98,6 +97,10 @@ class PreviewText:
         self._last_tool = ""
         self._taken_lines = 0
         self.passages: deque[PreviewPassage] = deque()
+
+    def set_display(self, display: Display) -> None:
+        """Change what is shown from now on."""
+        self._display = display
 
     def event(self, event: TurnEvent) -> None:
         """Record an event of the turn."""
@@ -126,7 +129,7 @@ class PreviewText:
     def text(self) -> str:
         """The preview as Markdown; text before the last tool call is replaced by text after it."""
         lines = _BREAK.join(self._format_lines()[-_MAX_LINES:])
-        reasoning_text = self._quote_reasoning() if self._display().reasoning and not self._reply else ""
+        reasoning_text = self._quote_reasoning() if self._display.reasoning and not self._reply else ""
         before = "" if self._reply else self._previous_text
         return "\n\n".join(part for part in (before, lines, reasoning_text, self._reply.text) if part.strip())
 
@@ -184,7 +187,7 @@ class PreviewText:
 
     @property
     def _progress(self) -> Progress:
-        return self._display().progress
+        return self._display.progress
 
     def _format_lines(self) -> list[str]:
         if self._progress == "off":

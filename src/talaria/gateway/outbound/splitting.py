@@ -1,27 +1,37 @@
-"""Markdown splitter for the length limit of a network: at paragraphs, else lines, else words."""
+"""Markdown splitter for the length limit of a network: at paragraphs, else lines, else words.
+
+Replies that are too long for a chat are cut, with the whole text attached as a file.
+"""
 
 import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from pathlib import Path
 
 from msgspec import Struct, structs
 
 from talaria.contracts.platform import Content, PlatformCapabilities, Unit
+from talaria.core.messages import File
 
 _JOINER = "\u200d"
-
-
 _MARKS = {"Mn", "Mc", "Me"}
-
-
 _LINK = re.compile(
     r"""!?\[(?:[^\]\n]|\n(?![ \t]*\n)){0,1000}\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?:[ ]+"[^"\n]{0,500}")?\)
     | <[a-z][a-z0-9+.-]{1,30}:[^<>\s]+>
     | (?:https?://|www\.)\S+""",
     re.VERBOSE | re.IGNORECASE,
 )
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
+_PARAGRAPH = re.compile(r"\n[ \t]*(?:\n[ \t]*)*\n")
+_WORD = re.compile(r"[ \t]+")
+_MIN_FILL = 4  # a piece is at least a quarter full, if a lower-ranked split point makes that possible
+_LONGEST_FENCE = 1_000
+_LOOK_AHEAD = 2_000  # characters after the furthest end of a piece that can affect where it ends
+_SEARCH_WINDOW = 2_000  # characters before the limit in which a paragraph, line or word end is searched
+_ATTACHED_NOTICE = "✂ This reply has {length:,} characters. The attached file has the full text."
+_OMITTED_NOTICE = "✂ This reply has {length:,} characters; the last {rest:,} were left out."
 
 
 def is_split_point(text: str, index: int) -> bool:
@@ -61,24 +71,6 @@ def _flag_letters_before(text: str, index: int) -> int:
     while first and _is_flag_letter(text[first - 1]):
         first -= 1
     return index - first
-
-
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
-
-
-_PARAGRAPH = re.compile(r"\n[ \t]*(?:\n[ \t]*)*\n")
-
-
-_WORD = re.compile(r"[ \t]+")
-
-
-_MIN_FILL = 4  # a piece is at least a quarter full, if a lower-ranked split point makes that possible
-
-
-_LONGEST_FENCE = 1_000
-
-
-_LOOK_AHEAD = 2_000  # characters after the furthest end of a piece that can affect where it ends
 
 
 def split_text(text: str, limit: int, unit: Unit = "characters") -> Iterator[str]:
@@ -349,3 +341,29 @@ def _count_bytes(character: str) -> int:
     if character < "\x80" or "\ud800" <= character <= "\udfff":
         return 1
     return 2 if character < "\u0800" else 3 if character < "\U00010000" else 4
+
+
+def shorten(content: Content, limit: int, file: Path | None) -> Content:
+    """Return a message that is longer than ``limit`` characters, cut near that limit.
+
+    The whole text is written to ``file``, which is ``None`` if the network takes no files. The same message always
+    gives the same result.
+    """
+    text, length = _cut_text(content.text, limit), len(content.text)
+    if file is None:
+        notice = _OMITTED_NOTICE.format(length=length, rest=length - len(text))
+        return structs.replace(content, text=f"{close_code_block(text)}\n\n{notice}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content.text, encoding="utf-8", errors="replace")
+    whole = File(str(file), "reply.md", "text/markdown")
+    notice = _ATTACHED_NOTICE.format(length=length)
+    return structs.replace(content, text=f"{close_code_block(text)}\n\n{notice}", files=(*content.files, whole))
+
+
+def _cut_text(text: str, limit: int) -> str:
+    """Return the beginning of a text, cut at a paragraph, line or word end near the limit, if possible."""
+    for border in ("\n\n", "\n", " "):
+        end = text.rfind(border, limit - min(_SEARCH_WINDOW, limit // 2), limit)
+        if end > 0:
+            return text[:end].rstrip()
+    return text[:limit]

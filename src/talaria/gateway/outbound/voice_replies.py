@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.platform import Content, Platform
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.contracts.voice import Recording, Speaker
 from talaria.core.addresses import Address
@@ -71,13 +72,13 @@ class VoiceReplies:
         self._queued_at: dict[str, datetime] = {}
         self._polled_at: datetime | None = None
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Store a reply that is to be spoken, in the transaction that ends the turn."""
         route, speak = ending.route, self._settings.current.voice.speak
         if route is None or not isinstance(ending.end, TurnAnswered):
-            return
+            return None
         if speak != "always" and not (speak == "voice-notes-only" and route.spoken):
-            return
+            return None
         platform, text = self._platforms.get(route.address.platform), to_speech_text(ending.end.text)
         if platform is not None and platform.abilities.file_limit and text:
             pending = PendingVoiceReply(
@@ -88,7 +89,12 @@ class VoiceReplies:
                 at=self._clock.now(),
             )
             VOICE_REPLY.write(tx, ending.session_id, pending, ending.turn_id)
-            self._queued_at[ending.turn_id] = pending.at
+            return partial(self._remember, ending.turn_id, pending.at)
+        return None
+
+    def _remember(self, turn_id: str, at: datetime) -> None:
+        """Note a stored reply, so that the next follow-up looks for it."""
+        self._queued_at[turn_id] = at
 
     async def follow_up(self) -> None:
         """Speak the pending replies; failures are only logged, as the written reply has been sent."""

@@ -2,32 +2,120 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities, Rate, Rates
+from talaria.contracts.platform import (
+    Attachment,
+    Content,
+    Incoming,
+    MessageRef,
+    Platform,
+    PlatformAccount,
+    PlatformCapabilities,
+    Rate,
+    Rates,
+)
 from talaria.core.addresses import Address
-from talaria.core.errors import Rejected
+from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
 from talaria.platforms.discord.channels import ChannelDirectory, open_thread
 from talaria.platforms.discord.client import ApiClient
-from talaria.platforms.discord.commands import Commands
-from talaria.platforms.discord.incoming import BotIdentity, read_interaction, read_message, read_reaction, sticker_path
-from talaria.platforms.discord.outgoing import TEXT_LIMIT
+from talaria.platforms.discord.incoming import (
+    COMMAND,
+    COMPONENT,
+    BotIdentity,
+    read_interaction,
+    read_message,
+    read_reaction,
+    sticker_path,
+)
+from talaria.platforms.discord.outgoing import TEXT_LIMIT, Payload, build_menu
 from talaria.platforms.discord.receiving import Event, Receiver
 from talaria.platforms.discord.sending import MessagePoster, channel_id_of
-from talaria.platforms.discord.session_state import MemoryProgressStore, ProgressStore
+from talaria.platforms.discord.session_state import DurableProgressStore, MemoryProgressStore, ProgressStore
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.wire import DIRECT, Channel, Interaction, Message, Reaction, parse
 from talaria.platforms.files import save_file
 
+_BEST_EFFORT = timedelta(seconds=5)
+_MOST_PENDING = 200
+_THINKING: Payload = {"type": 5, "data": {"flags": 1 << 6}}  # visible only to the person who asked
+_UNCHANGED: Payload = {"type": 6}
 _DOWNLOAD_LIMIT = 100 * 1024 * 1024
 
 log = logging.getLogger(__name__)
+
+
+class _Option(Struct, frozen=True):
+    name: str
+
+
+class _Command(Struct, frozen=True):
+    name: str
+    description: str = ""
+    options: tuple[_Option, ...] = ()
+
+
+class Commands:
+    """The commands of one bot, and the chats with a pending command."""
+
+    def __init__(self, client: ApiClient, commands: Sequence[tuple[str, str]]) -> None:
+        self._client = client
+        self._menu = build_menu(commands)
+        self._pending: OrderedDict[str, Interaction] = OrderedDict()
+
+    async def register(self) -> None:
+        """Register the commands with Discord; nothing is sent if they are unchanged."""
+        if not self._menu:
+            return
+        try:
+            application = (await self._client.ask(lambda api: api.application_info()))["id"]
+            registered = await self._client.ask(lambda api: api.get_global_commands(application))
+            if _parse_commands(registered) != _parse_commands(self._menu):
+                await self._client.ask(lambda api: api.bulk_upsert_global_commands(application, self._menu))
+        except BadCredentials:
+            raise
+        except PlatformError as error:
+            log.warning("discord: couldn't register commands: %s", error)
+
+    async def acknowledge(self, interaction: Interaction, channel: str) -> None:
+        """Acknowledge an interaction, which Discord expects within three seconds; repeating it is harmless."""
+        if interaction.type not in (COMMAND, COMPONENT):
+            return
+        answer = _THINKING if interaction.type == COMMAND else _UNCHANGED
+        try:
+            await self._client.ask(lambda api: api.respond(interaction.id, interaction.token, answer), _BEST_EFFORT)
+        except BadCredentials:
+            raise
+        except PlatformError as error:
+            log.info("discord: couldn't acknowledge an interaction: %s", error)
+            return
+        if interaction.type == COMMAND:
+            self._pending[channel] = interaction
+            if len(self._pending) > _MOST_PENDING:
+                self._pending.popitem(last=False)
+
+    async def clear_thinking(self, channel: str) -> None:
+        """Remove the "thinking" message now that the answer is there."""
+        interaction = self._pending.pop(channel, None)
+        if interaction is None:
+            return
+        try:
+            await self._client.ask(
+                lambda api: api.delete_original_response(interaction.application_id, interaction.token), _BEST_EFFORT
+            )
+        except PlatformError as error:
+            log.info("discord: couldn't remove an interaction: %s", error)
+
+
+def _parse_commands(commands: object) -> set[_Command]:
+    return set(parse(commands, tuple[_Command, ...]))
 
 
 class Discord:
@@ -107,7 +195,7 @@ class Discord:
         return await asyncio.to_thread(save_file, data, attachment.name, folder)
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Open a thread in a channel or a post in a forum; ``None`` in a private chat and if Discord refuses."""
+        """Open a thread in a channel or a post in a forum; ``None`` if Discord refuses or in private."""
         if not parent_chat_id.isdecimal():
             return None
         return await open_thread(self._client, parent_chat_id, name)
@@ -182,3 +270,20 @@ class Discord:
             if one.id == file:
                 return one.url
         raise Rejected(f"{attachment.name} is no longer available on Discord")
+
+
+def open_platform(account: PlatformAccount) -> Platform:
+    """Return the adapter for the stored bot token."""
+    token = account.secret("DISCORD_BOT_TOKEN")
+    if not token:
+        raise Refused("Discord needs a bot token. Run `talaria setup chat` to enter it.")
+    given: dict[str, object] = dict(account.options)
+    channels = account.options.get("free_channels", "")
+    given["free_channels"] = [one.strip() for one in channels.split(",") if one.strip()]
+    try:
+        settings = msgspec.convert({**given, "token": token, "name": account.name}, DiscordSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refused(f"Invalid option in platforms.{account.name}: {error}.") from error
+    platform = Discord(settings, account.commands, DurableProgressStore(account.store, account.name))
+    account.closing.push_async_callback(platform.close)
+    return platform

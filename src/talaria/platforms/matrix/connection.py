@@ -1,28 +1,123 @@
 """The connection of one account to its homeserver."""
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import msgspec
 import nio
 from msgspec import Struct
-from nio.crypto import ENCRYPTION_ENABLED
+from nio.crypto import ENCRYPTION_ENABLED, decrypt_attachment
 
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.extras import install_command
-from talaria.platforms.matrix.client import ask, to_login_error
-from talaria.platforms.matrix.events import RoomEvent, read_event
+from talaria.platforms.matrix.client import ask, fetch_bytes, to_login_error
+from talaria.platforms.matrix.events import EncryptedFile, RoomEvent, read_event
 from talaria.platforms.matrix.incoming import RoomInfo
 from talaria.platforms.matrix.invitations import Invitation
-from talaria.platforms.matrix.media import Media
-from talaria.platforms.matrix.reactions import Reactions
 from talaria.platforms.matrix.settings import MatrixSettings
 from talaria.platforms.matrix.sync_state import Login
 
+_MOST_REACTIONS = 100
+_LARGEST_PAGE = 5_000_000
 _MOST_EVENTS = 1000
+_FULL_SYNC_TIMEOUT = timedelta(seconds=120)  # all rooms with all their members can be large
+_TYPES = ["m.room.message", "m.room.encrypted", "m.reaction", "m.sticker", "m.room.member"]
+_STATE = ["m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.encryption"]
+_NOTHING: dict[str, object] = {"types": []}
+_FILTER = {
+    "presence": _NOTHING,
+    "account_data": _NOTHING,
+    "room": {
+        "account_data": _NOTHING,
+        "ephemeral": _NOTHING,
+        "timeline": {"limit": 50, "types": [*_TYPES, *_STATE]},
+        "state": {"types": _STATE},
+    },
+}
+
+log = logging.getLogger(__name__)
+
+
+class Media:
+    """The files of one account."""
+
+    def __init__(self, client: nio.AsyncClient, settings: MatrixSettings) -> None:
+        self._client = client
+        self._limit = settings.file_limit
+        self._patience = settings.file_patience
+
+    async def upload(self, path: Path, name: str, media_type: str, *, encrypt: bool) -> dict[str, Any]:
+        """Upload a file and return its reference for an event."""
+        data = await asyncio.to_thread(path.read_bytes)  # the library would open a path, and leave it open
+        public_name = None if encrypt else name
+        sent = self._client.upload(lambda *_: data, media_type, public_name, encrypt=encrypt, filesize=len(data))
+        keys: dict[str, Any] | None = None
+
+        async def upload_file() -> Any:
+            nonlocal keys
+            answer, keys = await sent
+            return answer
+
+        answer = await ask(upload_file(), self._patience)
+        return {"file": {**keys, "url": answer.content_uri}} if keys else {"url": answer.content_uri}
+
+    async def download(self, reference: str) -> bytes:
+        """Download a file; raises `Rejected` if it is too large or was tampered with."""
+        try:
+            encrypted_file = msgspec.json.decode(reference, type=EncryptedFile) if reference.startswith("{") else None
+        except msgspec.MsgspecError as error:
+            raise Rejected(f"not a file on a homeserver: {error}") from error
+        url = encrypted_file.url if encrypted_file else reference
+        server, _, media = url.removeprefix("mxc://").partition("/")
+        if not url.startswith("mxc://") or not server or not media:
+            raise Rejected("not a file on a homeserver")
+        address = f"/_matrix/client/v1/media/download/{quote(server, safe='')}/{quote(media, safe='')}"
+        data = await fetch_bytes(self._client, address, patience=self._patience, limit=self._limit)
+        if encrypted_file is None:
+            return data
+        try:
+            return bytes(
+                decrypt_attachment(
+                    data, encrypted_file.key.k, encrypted_file.hashes.get("sha256", ""), encrypted_file.iv
+                )
+            )
+        except nio.EncryptionError as error:
+            raise Rejected(f"can't decrypt the file: {error}") from error
+
+
+class _Page(Struct, frozen=True):
+    """A page of events."""
+
+    chunk: list[object] = []
+
+
+class Reactions:
+    """The reactions of one account's rooms."""
+
+    def __init__(self, client: nio.AsyncClient, settings: MatrixSettings) -> None:
+        self._client = client
+        self._patience = settings.patience
+
+    async def list_for(self, room_id: str, event_id: str) -> list[RoomEvent]:
+        """Return the reactions to an event, the latest of them."""
+        room, event = quote(room_id, safe=""), quote(event_id, safe="")
+        address = f"/_matrix/client/v1/rooms/{room}/relations/{event}/m.annotation/m.reaction?limit={_MOST_REACTIONS}"
+        body = await fetch_bytes(self._client, address, patience=self._patience, limit=_LARGEST_PAGE)
+        try:
+            page = msgspec.json.decode(body, type=_Page)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"the homeserver's answer is not Matrix: {error}") from error
+        return [one for source in page.chunk if (one := read_event(source)) is not None]
+
+    async def remove(self, room_id: str, event_id: str, transaction: str) -> None:
+        """Redact one of ours."""
+        await ask(self._client.room_redact(room_id, event_id, tx_id=transaction), self._patience)
 
 
 class RecentEvents:
@@ -41,33 +136,6 @@ class RecentEvents:
         self._events.move_to_end(event.event_id)
         if len(self._events) > _MOST_EVENTS:
             self._events.popitem(last=False)
-
-
-log = logging.getLogger(__name__)
-
-
-_FULL_SYNC_TIMEOUT = timedelta(seconds=120)  # all rooms with all their members can be large
-
-
-_TYPES = ["m.room.message", "m.room.encrypted", "m.reaction", "m.sticker", "m.room.member"]
-
-
-_STATE = ["m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.encryption"]
-
-
-_NOTHING: dict[str, object] = {"types": []}
-
-
-_FILTER = {
-    "presence": _NOTHING,
-    "account_data": _NOTHING,
-    "room": {
-        "account_data": _NOTHING,
-        "ephemeral": _NOTHING,
-        "timeline": {"limit": 50, "types": [*_TYPES, *_STATE]},
-        "state": {"types": _STATE},
-    },
-}
 
 
 class RoomChanges(Struct, frozen=True):
@@ -246,7 +314,7 @@ class MatrixConnection:
 
     async def show_typing(self, room_id: str, span: timedelta) -> None:
         """Show a typing indicator for a while."""
-        await self._ask(self._client.room_typing(room_id, True, int(span.total_seconds() * 1000)))
+        await self._ask(self._client.room_typing(room_id, timeout=int(span.total_seconds() * 1000)))
 
     async def mark_read(self, room_id: str, event_id: str) -> None:
         """Send a read receipt."""

@@ -8,22 +8,33 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities, Rate, Rates
+import msgspec
+
+from talaria.contracts.platform import (
+    Attachment,
+    Content,
+    Incoming,
+    MessageRef,
+    Platform,
+    PlatformAccount,
+    PlatformCapabilities,
+    Rate,
+    Rates,
+)
 from talaria.core.addresses import Address
-from talaria.core.errors import Rejected
+from talaria.core.errors import Refused, Rejected
 from talaria.core.ids import new_id
 from talaria.platforms.files import save_file
 from talaria.platforms.slack.assistant import Assistant
-from talaria.platforms.slack.backfill import Backfill, MemoryPositionStore, PositionStore
+from talaria.platforms.slack.backfill import Backfill, DurablePositionStore, MemoryPositionStore, PositionStore
 from talaria.platforms.slack.client import ApiClient
 from talaria.platforms.slack.directory import NameDirectory
 from talaria.platforms.slack.incoming import BotIdentity, make_address
 from talaria.platforms.slack.outgoing import TEXT_LIMIT, starter_text
-from talaria.platforms.slack.receiving import Receiver, ReceiverServices, SeenIds
+from talaria.platforms.slack.receiving import Receiver, ReceiverServices, SeenIds, open_socket
 from talaria.platforms.slack.sending import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
-from talaria.platforms.slack.socket import open_socket
-from talaria.platforms.slack.threads import JoinedThreads, MemoryThreadStore, ThreadStore
+from talaria.platforms.slack.threads import DurableThreadStore, JoinedThreads, MemoryThreadStore, ThreadStore
 
 log = logging.getLogger(__name__)
 
@@ -158,3 +169,22 @@ class Slack:
     async def close(self) -> None:
         """Close all connections."""
         await self._client.close()
+
+
+def open_platform(account: PlatformAccount) -> Platform:
+    """Return the adapter for the stored tokens."""
+    tokens = {"token": account.secret("SLACK_BOT_TOKEN"), "app_token": account.secret("SLACK_APP_TOKEN")}
+    if not all(tokens.values()):
+        raise Refused("Slack needs a bot token and an app-level token. Run `talaria setup chat` to enter them.")
+    given = {**account.options, **tokens, "name": account.name}
+    try:
+        settings = msgspec.convert(given, SlackSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refused(f"Invalid option in platforms.{account.name}: {error}.") from error
+    state_store, positions = (
+        DurableThreadStore(account.store, account.name),
+        DurablePositionStore(account.store, account.name),
+    )
+    platform = Slack(settings, account.commands, state_store, positions)
+    account.closing.push_async_callback(platform.close)
+    return platform

@@ -5,8 +5,7 @@ import logging
 
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, SlowDown
-from talaria.platforms.slack.client import ApiClient, CallRefused
-from talaria.platforms.slack.errors import CHANNEL_ERRORS, to_platform_error
+from talaria.platforms.slack.client import CHANNEL_ERRORS, ApiClient, CallRefused, to_platform_error
 from talaria.platforms.slack.events import AssistantThread
 
 _STATUS = "is thinking…"

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from talaria.core.errors import Rejected
-from talaria.platforms.slack.client import ApiClient, CallRefused
-from talaria.platforms.slack.errors import CHANNEL_ERRORS, to_platform_error
+from talaria.platforms.slack.client import CHANNEL_ERRORS, ApiClient, CallRefused, to_platform_error
 
 _MOST_NAMES = 5000
 _NAME_SECONDS = 3600.0

@@ -42,7 +42,7 @@ _Kind: TypeAlias = Literal["bullet", "ordered", "quote"]
 
 
 def read_markdown(source: str, *, tables: int = 1) -> list[TextBlock]:
-    """Return the blocks of a text with at most so many table blocks: a message may have one; others are drawn."""
+    """Return the blocks of a text with at most so many table blocks; other tables are drawn."""
     return _Writer(tables=tables).write(_PARSER.parse(source))
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Button, Content
 from talaria.core.errors import Rejected
+from talaria.platforms.files import sanitize_text
 from talaria.platforms.slack.blocks import (
     MOST_BLOCKS,
     Preformatted,
@@ -20,7 +21,6 @@ from talaria.platforms.slack.blocks import (
 )
 from talaria.platforms.slack.incoming import escape
 from talaria.platforms.slack.markdown import read_markdown
-from talaria.platforms.text import sanitize_text
 
 # Slack accepts 40,000 characters. Each of ours may take five of these, as `&` does.
 TEXT_LIMIT = 8000

@@ -17,9 +17,8 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Rejected, SlowDown, Unreachable
 from talaria.core.messages import File, Image
 from talaria.platforms.files import safe_file_name
-from talaria.platforms.slack.client import ApiClient, CallRefused
-from talaria.platforms.slack.emoji import names_for
-from talaria.platforms.slack.errors import to_platform_error
+from talaria.platforms.slack.client import ApiClient, CallRefused, to_platform_error
+from talaria.platforms.slack.incoming import names_for
 from talaria.platforms.slack.outgoing import Post, make_posts
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import JoinedThreads

@@ -58,7 +58,7 @@ class DurableThreadStore:
 
     async def put(self, channel: str, thread: str) -> None:
         """Save one durably."""
-        await self._store.write(lambda tx: JOINED_THREAD.write(tx, self._key(channel, thread), True))
+        await self._store.write(lambda tx: JOINED_THREAD.write(tx, self._key(channel, thread), value=True))
 
     async def has(self, channel: str, thread: str) -> bool:
         """Return whether one is stored."""

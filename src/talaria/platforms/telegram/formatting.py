@@ -11,13 +11,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct, field
 
+from talaria.core.errors import Rejected
+from talaria.platforms.files import sanitize_text
+
 Kind = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
-
-
-# Telegram ignores entities after this number; code and links would be missed most.
-MOST_ENTITIES = 100
-
-
+TEXT_LIMIT = 4096
+MOST_ENTITIES = 100  # Telegram ignores further ones; code and links would be missed most
 _OPTIONAL_KINDS = ("bold", "italic", "strikethrough")
 
 
@@ -50,6 +49,24 @@ class Formatted(Struct, frozen=True):
 
     text: str
     entities: tuple[Entity, ...] = ()
+
+
+def format_text(source: str, limit: int = TEXT_LIMIT) -> Formatted:
+    """Return Markdown as formatted text, never longer than the limit if the source isn't.
+
+    If formatting would make it longer or empty, it is the source itself. Raises `Rejected` for an empty text, or one
+    that is too long.
+    """
+    source = sanitize_text(source).strip("\n")
+    if not source.strip():
+        raise Rejected("there is nothing to send")
+    for aligned in (True, False):
+        formatted = build_formatted(read_markdown(source, aligned_tables=aligned))
+        if formatted.text.strip() and utf16_length(formatted.text) <= limit:
+            return formatted
+    if utf16_length(source) > limit:
+        raise Rejected(f"Telegram allows at most {limit} characters per message; this one has {utf16_length(source)}")
+    return Formatted(source)
 
 
 def utf16_length(text: str) -> int:

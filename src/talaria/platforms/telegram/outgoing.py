@@ -1,4 +1,4 @@
-"""Translate messages for Telegram: formatted text, keyboards, file names, command menus."""
+"""Translate messages for Telegram: keyboards, file names, reactions, command menus."""
 
 import re
 from collections.abc import Sequence
@@ -10,11 +10,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name
-from talaria.platforms.telegram.formatting import Formatted, build_formatted, read_markdown, utf16_length
-from talaria.platforms.text import sanitize_text
+from talaria.platforms.files import safe_file_name, sanitize_text
 
-TEXT_LIMIT = 4096
 CAPTION_LIMIT = 1024
 FILE_LIMIT = 50 * 1024 * 1024
 PICTURE_LIMIT = 10 * 1024 * 1024
@@ -49,24 +46,6 @@ class MenuEntry(Struct, frozen=True):
 
     name: str
     help: str
-
-
-def format_text(source: str, limit: int = TEXT_LIMIT) -> Formatted:
-    """Return Markdown as formatted text, never longer than the limit if the source isn't.
-
-    If formatting would make it longer or empty, it is the source itself. Raises `Rejected` for an empty text, or one
-    that is too long.
-    """
-    source = sanitize_text(source).strip("\n")
-    if not source.strip():
-        raise Rejected("there is nothing to send")
-    for aligned in (True, False):
-        formatted = build_formatted(read_markdown(source, aligned_tables=aligned))
-        if formatted.text.strip() and utf16_length(formatted.text) <= limit:
-            return formatted
-    if utf16_length(source) > limit:
-        raise Rejected(f"Telegram allows at most {limit} characters per message; this one has {utf16_length(source)}")
-    return Formatted(source)
 
 
 def arrange_buttons(buttons: Sequence[Button]) -> list[list[Button]]:

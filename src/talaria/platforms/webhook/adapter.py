@@ -6,13 +6,21 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities
+from talaria.contracts.platform import (
+    Attachment,
+    Content,
+    Incoming,
+    MessageRef,
+    Platform,
+    PlatformAccount,
+    PlatformCapabilities,
+)
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected, Unreachable
 from talaria.platforms.webhook.receiving import WebhookReceiver
 from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.sending import TEXT_LIMIT, ReplyPoster, encode_reply
-from talaria.platforms.webhook.settings import WebhookSettings
+from talaria.platforms.webhook.settings import WebhookSettings, read_settings
 from talaria.platforms.webhook.signatures import make_signature_headers
 
 PATH = "/webhooks/{route}"
@@ -114,3 +122,10 @@ async def _receive(receiving: WebhookReceiver) -> AsyncGenerator[Incoming, None]
             pushed.acknowledge(accepted=True)
         finally:
             pushed.acknowledge(accepted=False)
+
+
+def open_platform(account: PlatformAccount) -> Platform:
+    """Return the adapter of all routes; they are files in the account's folder unless an option names another."""
+    platform = Webhooks(read_settings(account.name, account.options, account.folder), account.secret)
+    account.closing.push_async_callback(platform.close)
+    return platform

@@ -1,26 +1,62 @@
 """Receive posts: authorisation, size and rate limits; acknowledged when stored."""
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from http import HTTPStatus
 
-import aiohttp
 import msgspec
-from aiohttp import web
-from aiohttp.http import HttpProcessingError
 
 from talaria.contracts.clock import Clock
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Refused
-from talaria.platforms.push_receiver import PushReceiver
-from talaria.platforms.webhook.body_readers import BodyReaders
+from talaria.platforms.push_receiver import BodyBroken, BodyTooLarge, PushReceiver, PushRequest, PushResponse
 from talaria.platforms.webhook.incoming import UnreadableBody, read_event, translate
 from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.settings import WebhookSettings, is_loopback
 from talaria.platforms.webhook.signatures import BadSignature, has_signature, verify_signature
 from talaria.platforms.webhook.templates import Event
+
+_PROXY_HEADERS = ("origin", "forwarded", "x-forwarded-for", "x-forwarded-host", "via")
+
+log = logging.getLogger(__name__)
+
+
+class BodyReaders:
+    """At most ``most`` bodies at once.
+
+    One more cancels the oldest body of the address with most of them, so that many slow bodies, which need no signature
+    yet, don't keep others from posting.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._addresses: dict[asyncio.Timeout, str] = {}  # oldest first
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    @asynccontextmanager
+    async def reading(self, address: str, seconds: float) -> AsyncIterator[None]:
+        """Receive a body within the block; raises `TimeoutError` in it after that time, or to make room."""
+        if len(self._addresses) >= self._most:
+            self._drop_oldest()
+        async with asyncio.timeout(seconds) as limit:
+            self._addresses[limit] = address
+            try:
+                yield
+            finally:
+                self._addresses.pop(limit, None)
+
+    def _drop_oldest(self) -> None:
+        (busiest, _), *_ = Counter(self._addresses.values()).most_common(1)
+        oldest = next(limit for limit, address in self._addresses.items() if address == busiest)
+        del self._addresses[oldest]
+        oldest.reschedule(asyncio.get_running_loop().time())
 
 
 class RateLimiter:
@@ -40,12 +76,6 @@ class RateLimiter:
             self._used += 1
             return 0
         return int((self._used + 1 - per_minute) * 60 / per_minute) + 1
-
-
-_PROXY_HEADERS = ("origin", "forwarded", "x-forwarded-for", "x-forwarded-host", "via")
-
-
-log = logging.getLogger(__name__)
 
 
 class PostRejected(Exception):
@@ -74,9 +104,9 @@ class WebhookReceiver:
         self._readers = BodyReaders(settings.waiting)
         self._rate_limiters: dict[str, RateLimiter] = {}
 
-    async def receive(self, request: web.Request) -> web.Response:
+    async def receive(self, request: PushRequest) -> PushResponse:
         """Answer a post."""
-        name = request.match_info["route"]
+        name = request.name
         try:
             return await self._receive(self._route(name), request)
         except PostRejected as rejected:
@@ -84,8 +114,8 @@ class WebhookReceiver:
             headers = {"retry-after": str(rejected.retry_after)} if rejected.retry_after else {}
             return _respond(rejected.status, {"error": str(rejected)}, headers)
 
-    async def _receive(self, route: Route, request: web.Request) -> web.Response:
-        headers = {name.lower(): _replace_surrogates(value) for name, value in request.headers.items()}
+    async def _receive(self, route: Route, request: PushRequest) -> PushResponse:
+        headers = {name: _replace_surrogates(value) for name, value in request.headers.items()}
         if not has_signature(route.parsed.scheme, headers, header=route.parsed.header):
             raise PostRejected(HTTPStatus.UNAUTHORIZED, "The signature is invalid: it is missing.")
         raw = await self._read(request)
@@ -96,7 +126,7 @@ class WebhookReceiver:
             raise PostRejected(HTTPStatus.BAD_REQUEST, f"Can't read the request: {error}.") from error
         challenge = _challenge(route, event)
         if challenge is not None:
-            return web.Response(text=challenge)
+            return PushResponse(body=challenge.encode())
         now = self._clock.now()
         parsed = translate(route, event, raw, platform=self._settings.name, at=now, mark=secrets.token_hex(6))
         if parsed.missing:
@@ -131,18 +161,18 @@ class WebhookReceiver:
             )
         return route
 
-    async def _read(self, request: web.Request) -> bytes:
+    async def _read(self, request: PushRequest) -> bytes:
         try:
-            async with self._readers.reading(request.remote or "", self._settings.reading.total_seconds()):
+            async with self._readers.reading(request.remote, self._settings.reading.total_seconds()):
                 return await request.read()
-        except web.HTTPRequestEntityTooLarge as error:
+        except BodyTooLarge as error:
             largest = self._settings.largest
             raise PostRejected(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body may have at most {largest} bytes."
             ) from error
         except TimeoutError as error:
             raise PostRejected(HTTPStatus.REQUEST_TIMEOUT, "The body didn't arrive in time.") from error
-        except (OSError, aiohttp.ClientError, HttpProcessingError, web.RequestPayloadError) as error:
+        except BodyBroken as error:
             raise PostRejected(HTTPStatus.BAD_REQUEST, "The body is incomplete, or its encoding is wrong.") from error
 
     def _authorize(self, route: Route, headers: dict[str, str], raw: bytes) -> None:
@@ -188,6 +218,6 @@ def _replace_surrogates(value: str) -> str:
     return value.encode(errors="replace").decode()
 
 
-def _respond(status: HTTPStatus, content: dict[str, str], headers: dict[str, str] | None = None) -> web.Response:
+def _respond(status: HTTPStatus, content: dict[str, str], headers: dict[str, str] | None = None) -> PushResponse:
     body = msgspec.json.encode(content) + b"\n"
-    return web.Response(status=status, body=body, headers=headers, content_type="application/json")
+    return PushResponse(status, body, "application/json", headers or {})

@@ -3,13 +3,15 @@
 import asyncio
 from datetime import timedelta
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
 from talaria.contracts.platform import Content
 from talaria.core.addresses import Address
-from talaria.core.errors import PlatformError, Rejected, SlowDown, Unreachable
+from talaria.core.errors import MalformedReply, PlatformError, ProviderUnreachable, Rejected, SlowDown, Unreachable
+from talaria.providers.http.client import HttpPool
+from talaria.providers.http.dial import read_url
+from talaria.providers.http.timeouts import Timeouts
 
 TEXT_LIMIT = 50_000
 
@@ -50,33 +52,35 @@ class ReplyPoster:
 
     def __init__(self, patience: timedelta) -> None:
         self._timeout = patience
-        self._session: aiohttp.ClientSession | None = None
+        self._timeouts = Timeouts(connect=patience, first_byte=patience, silence=patience)
+        self._pool = HttpPool(direct=True)
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         """Post a reply until accepted; redirects are not followed (nobody signed for their target)."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        try:
+            read_url(url)
+        except ValueError as wrong:
+            raise Rejected(f"the receiver's URL is invalid: {wrong}") from wrong
         try:
             async with (
                 asyncio.timeout(self._timeout.total_seconds()),
-                self._session.post(url, data=body, headers=headers, allow_redirects=False) as answer,
+                self._pool.post(url, body, headers, self._timeouts) as answer,
             ):
                 error = _to_platform_error(answer.status, answer.headers.get("retry-after", ""))
+                await answer.drain()
         except TimeoutError as late:
             seconds = self._timeout.total_seconds()
             raise Unreachable(f"the receiver didn't answer within {seconds:g} s") from late
-        except aiohttp.InvalidURL as wrong:
-            raise Rejected(f"the receiver's URL is invalid: {wrong}") from wrong
-        except (aiohttp.ClientError, OSError) as broken:
-            raise Unreachable(f"can't reach the receiver: {str(broken) or type(broken).__name__}") from broken
+        except ProviderUnreachable as broken:
+            raise Unreachable(f"can't reach the receiver: {broken.cause}") from broken
+        except MalformedReply as broken:
+            raise Unreachable(f"the receiver doesn't speak HTTP: {broken}") from broken
         if error is not None:
             raise error
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._pool.close()
 
 
 def _to_platform_error(status: int, retry_after: str) -> PlatformError | None:

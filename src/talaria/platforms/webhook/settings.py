@@ -13,7 +13,7 @@ from talaria.core.errors import Refused
 
 
 class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to listen, and the limits.
+    """The address to listen on, and the limits.
 
     ``routes`` is the folder of the routes. A post has at most ``largest`` bytes; its headers have ``head`` to arrive,
     its body ``reading``, and it has ``patience`` to be stored before its sender has to retry; at most ``waiting`` are

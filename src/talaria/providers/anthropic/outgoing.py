@@ -169,7 +169,7 @@ class AnthropicEncoder(ConversationEncoder[_Message]):
 
 
 def _mark_ends(messages: Sequence[_Message]) -> list[_Message]:
-    """Return messages with marks on the last two that are not the model's: the ends of this request and the last."""
+    """Return messages with marks on the last two that are not the model's, the ends of two requests."""
     ends = [place for place, message in enumerate(messages) if message.role == "user"][-2:]
     return [_marked(message) if place in ends else message for place, message in enumerate(messages)]
 

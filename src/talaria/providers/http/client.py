@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
 from talaria.providers.http.connection import Connection, NotHttp, Reply, SilenceWatch
 from talaria.providers.http.dial import Address, Route, dial, find_route, read_url
+from talaria.providers.http.happy_eyeballs import Resolve
 from talaria.providers.http.reply_limits import MAX_BODY
 from talaria.providers.http.sse import EventParser
 from talaria.providers.http.timeouts import Timeouts
@@ -78,11 +79,16 @@ class HttpPool:
     """Connections to all providers, opened when first needed, and closed by the pool's creator.
 
     Proxies come from the environment, except for this machine itself. They are looked up once per server. ``tls`` are
-    the trusted certificates, by default the system's.
+    the trusted certificates, by default the system's. A pool that is ``direct`` uses no proxies; ``resolve`` replaces
+    the lookup of addresses, so that each address can be checked before it is connected to.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, *, direct: bool = False, resolve: Resolve | None = None
+    ) -> None:
         self._tls = tls
+        self._direct = direct
+        self._resolve = resolve
         self._routes: dict[Address, Route] = {}
         self._connections: set[Connection] = set()
         self._kept: dict[Address, list[tuple[float, Connection]]] = {}
@@ -92,14 +98,22 @@ class HttpPool:
         self, url: str, body: bytes, headers: Mapping[str, str], timeouts: Timeouts
     ) -> AsyncGenerator[Answer, None]:
         """Send ``body``; leaving the block closes the connection, unless its response was read to the end."""
-        async with self._exchange("POST", url, body, headers, timeouts) as answer:
+        async with self.request("POST", url, body, headers, timeouts) as answer:
             yield answer
 
     @asynccontextmanager
     async def get(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> AsyncGenerator[Answer, None]:
         """Request ``url``."""
-        async with self._exchange("GET", url, None, headers, timeouts) as answer:
+        async with self.request("GET", url, None, headers, timeouts) as answer:
             yield answer
+
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
+        """Post ``body`` and return status and headers of the response; raises `ValueError` for an invalid request."""
+        to, path = read_url(url)
+        self._route(to).request("POST", path, headers, body)
+        async with self.post(url, body, headers, Timeouts()) as answer:
+            await answer.drain()
+            return answer.status, answer.headers
 
     async def close(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -110,9 +124,10 @@ class HttpPool:
             await asyncio.wait([connection.lost for connection in self._connections], timeout=CLOSE_SECONDS)
 
     @asynccontextmanager
-    async def _exchange(
+    async def request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeouts: Timeouts
     ) -> AsyncGenerator[Answer, None]:
+        """Send a request and yield the response when its headers are here; redirects are not followed."""
         connect = timeouts.connect.total_seconds()
         first_byte_by = asyncio.get_running_loop().time() + connect + timeouts.first_byte.total_seconds()
         try:
@@ -157,7 +172,7 @@ class HttpPool:
     async def _connect(self, route: Route, seconds: float) -> Connection:
         try:
             async with asyncio.timeout(seconds):
-                connection = await dial(route, self._trusted)
+                connection = await dial(route, self._trusted, self._resolve)
         except TimeoutError as error:
             raise TimeoutError(f"no connection within {seconds:g} s") from error
         self._connections.add(connection)
@@ -172,7 +187,7 @@ class HttpPool:
 
     def _route(self, to: Address) -> Route:
         if to not in self._routes:
-            self._routes[to] = find_route(to)
+            self._routes[to] = Route(to) if self._direct else find_route(to)
         return self._routes[to]
 
     def _take(self, to: Address) -> Connection | None:

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from msgspec import Struct
 
 from talaria.providers.http.connection import Connection
-from talaria.providers.http.happy_eyeballs import reach
+from talaria.providers.http.happy_eyeballs import Resolve, reach
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PORTS = {"http": 80, "https": 443}
@@ -82,11 +82,11 @@ def find_route(to: Address) -> Route:
     return Route(to, find_proxy(to))
 
 
-async def dial(route: Route, tls: Callable[[], ssl.SSLContext]) -> Connection:
-    """Connect, with all handshakes on the way, or raise `OSError`."""
+async def dial(route: Route, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> Connection:
+    """Connect, with all handshakes on the way, or raise `OSError`; ``resolve`` looks up the first host."""
     first = route.proxy or route.to
     context = tls() if first.is_secure else None
-    reached = await reach(first.host, first.port)
+    reached = await reach(first.host, first.port, resolve)
     _, connection = await asyncio.get_running_loop().create_connection(
         Connection,
         sock=reached,

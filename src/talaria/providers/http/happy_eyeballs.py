@@ -5,7 +5,7 @@ The loop's own implementation loses a socket when it is cancelled in the moment 
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 NEXT_ADDRESS_SECONDS = 0.25  # what RFC 8305 recommends
 
 Place = tuple[int, tuple[Any, ...]]  # a family, and an address in it
+Resolve = Callable[[str, int], Awaitable[list[Place]]]  # the addresses of a host and port, in the order to try
 
 
-async def reach(host: str, port: int) -> socket.socket:
+async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.socket:
     """Return a connected socket, or raise `OSError` or, for an invalid name, `UnicodeError`."""
-    race = _Race(await _places(host, port))
+    race = _Race(await (resolve or resolve_host)(host, port))
     try:
         await race.run()
     except BaseException:
@@ -73,7 +74,7 @@ class _Race:
 async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
+        made.setblocking(False)  # noqa: FBT003 (takes no keyword)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         await asyncio.get_running_loop().sock_connect(made, address)
     except BaseException:
@@ -82,7 +83,7 @@ async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
     return made
 
 
-async def _places(host: str, port: int) -> list[Place]:
+async def resolve_host(host: str, port: int) -> list[Place]:
     """Return all addresses of a host, alternating families; a literal address needs no lookup."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):

@@ -11,7 +11,7 @@ from talaria.contracts.values import SessionValue
 from talaria.core.addresses import ReplyRoute
 from talaria.core.ids import SessionId, TurnId, new_id
 from talaria.runtime.open_session import OpenSession
-from talaria.runtime.rebind import redirect_reply
+from talaria.runtime.turns import redirect_reply
 
 LIVE = "live"  # topic notified when a running turn gets or loses a watcher, or gets a control message
 WATCH_LEASE = timedelta(seconds=20)

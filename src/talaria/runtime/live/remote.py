@@ -146,17 +146,20 @@ class RemoteWatcher:
     async def _poll(self) -> None:
         now = asyncio.get_running_loop().time()
         if not self._renewed or now - self._renewed > _RENEW_INTERVAL:
-            await self._store.write(self._renew)
+            joined_at = await self._store.write(self._renew)
+            if joined_at is not None:
+                self._seq, self._run = joined_at, ""
             self._renewed = now
         for event in await self._store.read(lambda tx: tx.events.after(live_stream(self._session_id), self._seq)):
             self._publish_chunk(event)
 
-    def _renew(self, tx: Transaction) -> None:
-        """Renew the registration; if it is new or had expired, skip all earlier events."""
+    def _renew(self, tx: Transaction) -> int | None:
+        """Renew the registration; if it is new or had expired, return the number of the last event before it."""
         remove_lapsed_watches(tx)
-        if not renew_watch(tx, self._session_id, self._id):
-            self._seq, self._run = tx.events.append(live_stream(self._session_id), []), ""
-            tx.notify(LIVE)
+        if renew_watch(tx, self._session_id, self._id):
+            return None
+        tx.notify(LIVE)
+        return tx.events.append(live_stream(self._session_id), [])
 
     def _publish_chunk(self, event: StreamEvent) -> None:
         self._seq = event.seq

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 import psycopg
 from psycopg import sql
 
-from talaria.storage.notifications import Deliver
+from talaria.storage.async_store import Deliver
 from talaria.storage.postgres.channel import NotificationChannel
 from talaria.storage.tables.sql import Row
 
@@ -109,8 +109,8 @@ class _WakeSocket:
 
     def __init__(self) -> None:
         self._sender, self._receiver = socket.socketpair()
-        self._sender.setblocking(False)
-        self._receiver.setblocking(False)
+        self._sender.setblocking(False)  # noqa: FBT003 (takes no keyword)
+        self._receiver.setblocking(False)  # noqa: FBT003 (takes no keyword)
 
     def wake(self) -> None:
         with suppress(OSError):  # closed, or full, which also wakes the thread

@@ -8,10 +8,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import StoreUnavailable
 from talaria.core.ids import WorkerId, new_id, new_worker_id
-from talaria.storage.async_store import ThreadedStore
+from talaria.storage.async_store import Notifications, ThreadedStore
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA, check_not_newer, list_migrations
-from talaria.storage.notifications import Notifications
 from talaria.storage.postgres.channel import NotificationChannel, make_channel_name
 from talaria.storage.postgres.connection import MIGRATIONS, PostgresConnection, translate_error
 from talaria.storage.postgres.notifications import PostgresListener

@@ -30,7 +30,7 @@ class CheckRecord(Struct, frozen=True):
 
     @property
     def exists(self) -> bool:
-        """Whether a store has existed here."""
+        """Return whether a store has existed here."""
         return self._file.exists()
 
     @property
@@ -41,7 +41,7 @@ class CheckRecord(Struct, frozen=True):
 
     @property
     def needs_check(self) -> bool:
-        """Whether to check for damage before the store is used."""
+        """Return whether to check for damage before the store is used."""
         return self.state in {"unclean", "damaged"}
 
     def is_due(self, now: datetime) -> bool:

@@ -85,7 +85,7 @@ class SqliteConnection:
 
     @property
     def is_maintained(self) -> bool:
-        """Whether nothing has been written on this connection since all messages were indexed."""
+        """Return whether nothing has been written on this connection since all messages were indexed."""
         return self.raw.total_changes() == self._maintained_at
 
     def run_maintenance(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from talaria.core.errors import StoreError
-from talaria.storage.notifications import Deliver, Notifications
+from talaria.storage.async_store import Deliver, Notifications
 from talaria.storage.sqlite.errors import translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.file_lock import StoreLock
@@ -50,7 +50,7 @@ class PollSchedule:
 
     @property
     def trusts_watch(self) -> bool:
-        """Whether the watch has reported at least one of the last commits found while asleep."""
+        """Return whether the watch has reported at least one of the last commits found while asleep."""
         return self._missed < _MAX_MISSED
 
     def is_asleep(self, now: float) -> bool:

@@ -126,7 +126,7 @@ def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
         return raw
     except BaseException as error:
         if raw is not None:
-            raw.close(True)
+            raw.close(force=True)
         if isinstance(error, apsw.SQLError):  # none of these statements fails on an undamaged file
             raise translate_error(apsw.CorruptError(str(error)), str(path)) from error
         if isinstance(error, apsw.Error):

@@ -28,7 +28,7 @@ def open_read_only(path: Path, refusal: StoreError, options: SqliteOptions = DEF
         stack.callback(StoreLock(path, read_only=True).end)
         try:
             raw = _open_raw(path, stack.callback)
-            stack.callback(raw.close, True)
+            stack.callback(raw.close, force=True)
             if check_version(raw, path) != LATEST_SCHEMA:
                 raise refusal
         except apsw.Error:

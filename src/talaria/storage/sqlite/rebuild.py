@@ -22,7 +22,7 @@ from talaria.storage.sqlite.salvage import (
     iterate_readable_rows,
 )
 from talaria.storage.tables.archive import TABLE_KEYS
-from talaria.storage.tables.messages import SEQ_BITS, MessageBody
+from talaria.storage.tables.sessions import SEQ_BITS, MessageBody
 from talaria.storage.tables.sql import Row, from_stamp
 
 _NUMBER_COLUMNS = {"sessions": "number", "inbox": "id", "outbox": "id", "completions": "id"}
@@ -70,7 +70,7 @@ def open_damaged(damaged: Path, template: Path) -> apsw.Connection:
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         raw.execute("SELECT 1 FROM sessions, messages, arrivals LIMIT 0").fetchall()
     except (apsw.Error, UnicodeDecodeError):
-        raw.close(True)
+        raw.close(force=True)
         graft_schema(damaged, template)
         raw = _connect(damaged)
     return raw
@@ -124,7 +124,7 @@ class _Copier:
             # Pages are read from the file only, so its log must be checkpointed first.
             self._source.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
-            self._source.close(True)
+            self._source.close(force=True)
         self._copy_from_pages("messages", self._match_missed_messages(all_arrivals=all_arrivals))
         self._copy_from_pages("sessions", self._match_missed_sessions())
         lost = self._count(f"SELECT count(*) FROM ({_MESSAGES_MISSED})")

@@ -94,7 +94,7 @@ def examine(path: Path, *, thorough: bool, steps: int = 0, stop: threading.Event
     except apsw.Error as error:
         return Examination([str(translate_error(error, str(path)))])
     finally:
-        raw.close(True)
+        raw.close(force=True)
 
 
 def recover(path: Path, clock: Clock | None = None) -> Recovery:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from talaria.contracts.stores.search import Hit, SearchQuery
-from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits, searchable_text
+from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
 from talaria.storage.tables.search_terms import ParsedQuery, add_separators, has_phrases, parse_query
+from talaria.storage.tables.sessions import searchable_text
 from talaria.storage.tables.snippets import SnippetMaker, format_match
 from talaria.storage.tables.sql import Row, Sql
 

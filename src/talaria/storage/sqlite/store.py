@@ -18,7 +18,7 @@ from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.open import DEFAULTS, SqliteOptions, open_raw, open_sqlite
 
 if TYPE_CHECKING:  # loaded with the first subscription
-    from talaria.storage.notifications import Notifications
+    from talaria.storage.async_store import Notifications
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class _Checkpointer:
             self._moved_pages = _checkpoint(raw) if raw else 0
             self._moving = False
         if raw is not None:
-            raw.close(True)
+            raw.close(force=True)
 
     def _open_raw(self) -> apsw.Connection | None:
         try:

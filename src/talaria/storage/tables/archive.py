@@ -5,8 +5,7 @@ from pathlib import Path
 
 from talaria.contracts.stores.archive import Cell
 from talaria.storage.migrations import list_state_moves
-from talaria.storage.tables.messages import ArrivalLog
-from talaria.storage.tables.search import searchable_text
+from talaria.storage.tables.sessions import ArrivalLog, searchable_text
 from talaria.storage.tables.sql import Row, Sql
 
 TABLE_KEYS: dict[str, tuple[str, ...]] = {

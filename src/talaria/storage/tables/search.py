@@ -2,23 +2,17 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from talaria.contracts.stores.search import Hit, SearchQuery
-from talaria.core.messages import text_of
-from talaria.storage.tables.messages import SEQ_BITS, MessageBody
 from talaria.storage.tables.search_terms import ParsedQuery
-from talaria.storage.tables.sessions import build_visibility
+from talaria.storage.tables.sessions import SEQ_BITS, build_visibility, searchable_text
 from talaria.storage.tables.snippets import SnippetMaker
-from talaria.storage.tables.sql import Sql, Value, decode_stored, from_stamp, to_stamp
+from talaria.storage.tables.sql import Sql, Value, from_stamp, to_stamp
 
 RANKED_LIMIT = 2000  # only this many of the newest matches are ranked
 JOINS = (
     " JOIN messages ON messages.id = arrivals.message_id"
     f" JOIN sessions ON sessions.number = (messages.id >> {SEQ_BITS})"
 )
-
-_decode = msgspec.json.Decoder(MessageBody).decode
 
 
 def build_filters(query: SearchQuery) -> tuple[str, list[Value]]:
@@ -62,8 +56,3 @@ def make_hits(sql: Sql, snippets: SnippetMaker, query: ParsedQuery, scored: Sequ
         )
         for ((session_id, title, message_id, role, at, _), score), snippet in zip(found, marked, strict=True)
     ]
-
-
-def searchable_text(body: str) -> str:
-    """Return the text of an encoded message body; raises `StoreCorrupt`."""
-    return text_of(decode_stored(_decode, body).parts)

@@ -1,13 +1,149 @@
-"""Session rows, their visibility and their deletion with all dependent rows."""
+"""Sessions and their messages: rows, visibility, and deletion with all dependent rows."""
 
-from msgspec import structs
+from collections.abc import Sequence
+from typing import Protocol
 
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter, Viewer
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id
-from talaria.core.messages import Usage
-from talaria.storage.tables.messages import SEQ_BITS, ArrivalLog
-from talaria.storage.tables.sql import Row, Sql, Value, from_optional_stamp, from_stamp, to_stamp
+from talaria.core.messages import Message, Part, Usage, text_of
+from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_optional_stamp, from_stamp, to_stamp
+
+SEQ_BITS = 24
+_MESSAGE = "id, at, role, body, platform_message_id"
+
+
+class MessageBody(Struct, frozen=True, omit_defaults=True):
+    """JSON-encoded part of a message that has no columns of its own."""
+
+    parts: tuple[Part, ...]
+    author: str = ""
+    model: str = ""
+    tokens: int | None = None
+
+
+_encode_body = msgspec.json.Encoder().encode
+_decode_body = msgspec.json.Decoder(MessageBody).decode
+
+
+class ArrivalLog(Protocol):
+    """Engine-specific log of messages in the order in which they were stored; the source of the search index."""
+
+    def note(self, message_id: int, text: str) -> int:
+        """Add a message and return its arrival number."""
+
+    def add_copy(self, message_id: int, copy_id: int) -> int:
+        """Add a copy of a stored message and return the arrival number of the copy."""
+
+    def forget(self, first_id: int, last_id: int) -> None:
+        """Remove the messages in a range of ids; call before they are deleted."""
+
+
+class MessagesTable:
+    """SQL implementation of `Messages`."""
+
+    def __init__(self, sql: Sql, arrivals: ArrivalLog) -> None:
+        self._sql = sql
+        self._arrivals = arrivals
+
+    def append(self, session_id: SessionId, messages: Sequence[Message]) -> int:
+        """Append messages and return the ``seq`` of the last; raises `NotFound` for an unknown session."""
+        found = self._sql.row(
+            "UPDATE sessions SET last_seq = last_seq + ?, updated_at = ? WHERE id = ? RETURNING number, last_seq",
+            (len(messages), self._sql.now, session_id),
+        )
+        if found is None:
+            raise NotFound(f"There is no session {session_id}.")
+        number, last = found
+        first = (number << SEQ_BITS) + last - len(messages) + 1
+        self._sql.run_many(
+            "INSERT INTO messages (id, arrival, at, role, body, platform_message_id) VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    message_id,
+                    self._arrivals.note(message_id, message.text),
+                    to_stamp(message.at),
+                    message.role,
+                    _encode_body(MessageBody(message.parts, message.author, message.model, message.tokens)).decode(),
+                    message.platform_message_id,
+                )
+                for message_id, message in enumerate(messages, first)
+            ],
+        )
+        return int(last)
+
+    def load(self, session_id: SessionId, *, after: int = 0, limit: int | None = None) -> list[StoredMessage]:
+        """Return the messages after ``after``, oldest first, including those a branch shares with its parents."""
+        found: list[StoredMessage] = []
+        for number, first, last in self._list_segments(session_id):
+            if last > after and (limit is None or len(found) < limit):
+                rows = self._sql.rows(
+                    f"SELECT {_MESSAGE} FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+                    (
+                        (number << SEQ_BITS) + max(first - 1, after),
+                        (number << SEQ_BITS) + last,
+                        (1 << SEQ_BITS) if limit is None else limit - len(found),
+                    ),
+                )
+                found += [_to_stored_message(session_id, row) for row in rows]
+        return found
+
+    def last(self, session_id: SessionId, count: int) -> list[StoredMessage]:
+        """Return the newest ``count`` messages, oldest first."""
+        segments = self._list_segments(session_id)
+        return self.load(session_id, after=max(0, segments[-1][2] - count)) if segments else []
+
+    def with_platform_id(self, session_id: SessionId, platform_message_id: str) -> StoredMessage | None:
+        """Return the newest message with this id of the network, or ``None``."""
+        for number, first, last in reversed(self._list_segments(session_id)):
+            row = self._sql.row(
+                f"SELECT {_MESSAGE} FROM messages WHERE platform_message_id = ? AND id BETWEEN ? AND ?"
+                " ORDER BY id DESC LIMIT 1",
+                (platform_message_id, (number << SEQ_BITS) + first, (number << SEQ_BITS) + last),
+            )
+            if row:
+                return _to_stored_message(session_id, row)
+        return None
+
+    def _list_segments(self, session_id: SessionId) -> list[tuple[int, int, int]]:
+        """Return (session number, first seq, last seq) for each ancestor's part of the transcript, oldest first."""
+        segments: list[tuple[int, int, int]] = []
+        current_id: str | None = session_id
+        last_shared: int | None = None
+        while current_id is not None and last_shared != 0:
+            row = self._sql.row(
+                "SELECT number, parent_id, parent_seq, last_seq FROM sessions WHERE id = ?", (current_id,)
+            )
+            if row is None:
+                break
+            number, parent, shared, last = row
+            segments.insert(0, (number, shared + 1, last if last_shared is None else last_shared))
+            current_id, last_shared = parent, shared if last_shared is None else min(shared, last_shared)
+        return segments
+
+
+def searchable_text(body: str) -> str:
+    """Return the text of an encoded message body; raises `StoreCorrupt`."""
+    return text_of(decode_stored(_decode_body, body).parts)
+
+
+def _to_stored_message(session_id: SessionId, row: Row) -> StoredMessage:
+    message_id, at, role, body_text, platform_message_id = row
+    body = decode_stored(_decode_body, body_text)
+    message = Message(
+        role=role,
+        parts=body.parts,
+        at=from_stamp(at),
+        author=body.author,
+        model=body.model,
+        tokens=body.tokens,
+        platform_message_id=platform_message_id,
+    )
+    return StoredMessage(session_id, message_id & ((1 << SEQ_BITS) - 1), message)
 
 
 def build_visibility(viewer: Viewer | None) -> list[tuple[str, Value]]:
@@ -21,7 +157,7 @@ def build_visibility(viewer: Viewer | None) -> list[tuple[str, Value]]:
 _USAGE = structs.fields(Usage)
 
 
-_COLUMNS = (
+_SESSION = (
     "id, parent_id, parent_seq, source, owner, audience, title, model, created_at, updated_at, archived_at, last_seq, "
     + ", ".join(field.name for field in _USAGE)
 )
@@ -41,7 +177,7 @@ class SessionsTable:
         session_id = new.id or new_session_id()
         row = self._sql.row(
             "INSERT INTO sessions (id, parent_id, parent_seq, last_seq, source, owner, audience, title, title_folded,"
-            f" model, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING {_COLUMNS}",
+            f" model, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING {_SESSION}",
             (
                 session_id,
                 new.parent_id,
@@ -62,7 +198,7 @@ class SessionsTable:
 
     def get(self, session_id: SessionId) -> Session | None:
         """Return a session, or ``None``."""
-        row = self._sql.row(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,))
+        row = self._sql.row(f"SELECT {_SESSION} FROM sessions WHERE id = ?", (session_id,))
         return _to_session(row) if row else None
 
     def find(self, wanted: SessionFilter) -> list[Session]:
@@ -93,7 +229,7 @@ class SessionsTable:
             changed["title_folded"] = changed["title"].casefold()
         assignments = ", ".join(f"{name} = ?" for name in changed) or "id = id"
         row = self._sql.row(
-            f"UPDATE sessions SET {assignments} WHERE id = ? RETURNING {_COLUMNS}", (*changed.values(), session_id)
+            f"UPDATE sessions SET {assignments} WHERE id = ? RETURNING {_SESSION}", (*changed.values(), session_id)
         )
         if row is None:
             raise NotFound(f"There is no session {session_id}.")
@@ -123,7 +259,7 @@ class SessionsTable:
                 (parent_id, min(parent_seq, shared), child),
             )
         self._delete_messages(number)
-        for statement in _DEPENDENTS:
+        for statement in DEPENDENTS:
             self._sql.run(statement, (session_id,))
         self._sql.run("DELETE FROM sessions WHERE number = ?", (number,))
         return True
@@ -143,7 +279,7 @@ class SessionsTable:
 
     def _select(self, conditions: list[str], values: list[Value], wanted: SessionFilter) -> list[Session]:
         statement = (
-            f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, number DESC"
+            f"SELECT {_SESSION} FROM sessions WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, number DESC"
         )
         if wanted.limit is not None:
             return [_to_session(row) for row in self._sql.rows(f"{statement} LIMIT ?", [*values, wanted.limit])]
@@ -167,7 +303,7 @@ class SessionsTable:
         self._sql.run("DELETE FROM messages WHERE id BETWEEN ? AND ?", (first, last))
 
 
-_DEPENDENTS = (
+DEPENDENTS = (
     "DELETE FROM session_values WHERE session_id = ?",
     "DELETE FROM bindings WHERE session_id = ?",
     "DELETE FROM handoffs WHERE session_id = ?",

@@ -21,24 +21,17 @@ from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.turns import Turns
 from talaria.contracts.stores.values import NamedValues, SessionValues
 from talaria.core.errors import StoreError
-from talaria.storage.tables.api_keys import ApiKeysTable
+from talaria.storage.tables.access import ApiKeysTable, PairingTable
 from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
-from talaria.storage.tables.bindings import BindingsTable
-from talaria.storage.tables.completions import CompletionsTable
+from talaria.storage.tables.bindings import BindingsTable, HandoffsTable
 from talaria.storage.tables.events import EventsTable
-from talaria.storage.tables.forwarded_updates import ForwardedUpdatesTable
-from talaria.storage.tables.handoffs import HandoffsTable
-from talaria.storage.tables.inbox import InboxTable
 from talaria.storage.tables.jobs import JobsTable
-from talaria.storage.tables.leases import LeasesTable
 from talaria.storage.tables.ledger import LedgerTable
-from talaria.storage.tables.messages import ArrivalLog, MessagesTable
-from talaria.storage.tables.outbox import OutboxTable
-from talaria.storage.tables.pairing import PairingTable
+from talaria.storage.tables.queues import CompletionsTable, ForwardedUpdatesTable, InboxTable, OutboxTable
 from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
-from talaria.storage.tables.sessions import SessionsTable
+from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
 from talaria.storage.tables.sql import Sql
-from talaria.storage.tables.turns import TurnsTable
+from talaria.storage.tables.turns import LeasesTable, TurnsTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 

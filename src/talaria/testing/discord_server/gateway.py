@@ -105,7 +105,7 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Where connections are taken."""
+        """Return where connections are taken."""
         return f"{self.public_url.replace('http', 'ws', 1)}/gateway"
 
     async def tell(self, name: str, data: Any, bare: Any = None) -> None:

@@ -80,7 +80,7 @@ class Post(Struct, kw_only=True, eq=False):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the buttons below it, or the choices of its menu, say."""
+        """Return what the buttons below it, or the choices of its menu, say."""
         return tuple(label for label, _, _ in self.choices)
 
     @property
@@ -108,7 +108,7 @@ class StoredChannel(Struct, kw_only=True, eq=False):
 
     @property
     def is_thread(self) -> bool:
-        """Whether it hangs on a channel."""
+        """Return whether it hangs on a channel."""
         return self.parent is not None
 
     def wire(self) -> dict[str, Any]:

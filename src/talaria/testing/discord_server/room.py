@@ -32,7 +32,7 @@ class Room:
 
     @property
     def answers(self) -> list[Post]:
-        """What the bot said."""
+        """Return what the bot said."""
         return [post for post in self.place.posts if post.author is self._world.me]
 
     async def says(

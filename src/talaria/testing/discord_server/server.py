@@ -51,7 +51,7 @@ class Limit(Struct):
     used: dict[str, list[float]] = field(default_factory=dict)
 
     def take(self, place: str, now: float) -> tuple[int, float]:
-        """Count a call; return how many are left, less than none for one too many, and after how long all are."""
+        """Count a call; return how many are left, below zero for too many, and when all are again."""
         recent = [one for one in self.used.get(place, []) if now - one < self.seconds]
         left = self.count - len(recent) - 1
         self.used[place] = [*recent, now] if left >= 0 else recent
@@ -84,12 +84,12 @@ class DiscordServer:
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """Return where to reach it."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def api_url(self) -> str:
-        """Where its HTTP interface is."""
+        """Return where its HTTP interface is."""
         return f"{self.url}/api/v10"
 
     async def __aenter__(self) -> Self:

@@ -94,7 +94,7 @@ class Ledger:
 
     @property
     def arrivals(self) -> int:
-        """How many deliveries there have been."""
+        """Return how many deliveries there have been."""
         return len(self._deliveries)
 
     def since(self, place: int) -> list[Incoming]:

@@ -32,7 +32,7 @@ class LoopbackNetwork:
 
     @property
     def address(self) -> str:
-        """Where to reach it: host and port."""
+        """Return where to reach it: host and port."""
         return f"127.0.0.1:{self._port}"
 
     @property
@@ -57,7 +57,7 @@ class LoopbackNetwork:
 
     @property
     def receivers(self) -> int:
-        """How many connections receive at this moment."""
+        """Return how many connections receive at this moment."""
         return len(self._ledger.receivers)
 
     def platform(self, name: str = "loopback", patience: float = 5.0) -> LoopbackPlatform:
@@ -104,7 +104,7 @@ class LoopbackNetwork:
     def press(
         self, chat: str | Address, message_id: str, value: str = "", *, reaction: str = "", sender: str = "ann"
     ) -> str:
-        """Let a person press a button below a message, or put a mark on it, and return the id of that."""
+        """Let a person press a button below a message, or react to it, and return its id."""
         said = Say(
             address=_chat_address(chat, sender),
             sender=Sender(sender, sender),

@@ -26,7 +26,7 @@ class Received:
 
     @property
     def is_title_request(self) -> bool:
-        """Whether Talaria asks for a title of a session, which it does in parallel with the next turn."""
+        """Return whether Talaria asks for a title of a session, which it does in parallel with the next turn."""
         return b"title of at most six words" in self.body
 
     @cached_property
@@ -41,7 +41,7 @@ class Received:
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """How a Chat Completions stream is to be sent."""
+    """Options of a Chat Completions stream."""
 
     include_usage: bool = False
 
@@ -56,7 +56,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def wants_usage(self) -> bool:
-        """Whether a Chat Completions stream ends with its usage."""
+        """Return whether a Chat Completions stream ends with its usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 

@@ -64,7 +64,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """Where to reach it, without ``/v1``."""
+        """Return where to reach it, without ``/v1``."""
         return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
@@ -135,7 +135,7 @@ class ModelServer:
 
     @asynccontextmanager
     async def _stream(self) -> AsyncIterator[None]:
-        """Count a request as open while it is answered, and its client as gone if it did not wait for the end."""
+        """Count a request as open while it is answered, and its client as gone if it left early."""
         self.open_streams += 1
         try:
             yield

@@ -28,7 +28,7 @@ class Channel:
 
     @property
     def answers(self) -> list[Message]:
-        """What the app said."""
+        """Return what the app said."""
         return [one for one in self._place.messages if one.bot]
 
     async def says(self, user: User, text: str, *, thread: str = "", mention: bool = False) -> Message:

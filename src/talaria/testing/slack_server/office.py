@@ -46,7 +46,7 @@ class SocketModeHub:
 
     @property
     def connections(self) -> int:
-        """How many listen."""
+        """Return how many listen."""
         return len(self._connections)
 
     def ticket(self) -> str:

@@ -61,7 +61,7 @@ class SlackServer:
 
     @property
     def base_url(self) -> str:
-        """What stands before the methods."""
+        """Return what stands before the methods."""
         return f"{self.world.url}/api/"
 
     async def __aenter__(self) -> Self:

@@ -11,7 +11,7 @@ Loss = Literal["hang", "drop"]
 
 
 class BrokenMethod(Struct):
-    """A method that is broken for so many calls; ``done`` means that it takes effect and only the answer is lost."""
+    """A method that is broken for so many calls; ``done``: it takes effect and only the answer is lost."""
 
     method: str
     times: float

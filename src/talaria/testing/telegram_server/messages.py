@@ -68,7 +68,7 @@ class Message(Struct, eq=False, kw_only=True):
 
     @property
     def from_bot(self) -> bool:
-        """Whether the bot wrote it."""
+        """Return whether the bot wrote it."""
         return self.by_bot or (self.sender is not None and self.sender.is_bot)
 
     @property

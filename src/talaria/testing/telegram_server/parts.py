@@ -30,12 +30,12 @@ class MessageEntity(Part, frozen=True, kw_only=True):
 
     @property
     def end(self) -> int:
-        """Where the stretch is over."""
+        """Return where the stretch is over."""
         return self.offset + self.length
 
 
 class LinkPreviewOptions(Part, frozen=True, kw_only=True):
-    """How a link in the text is shown."""
+    """Options for showing a link in the text."""
 
     is_disabled: bool | None = None
     url: str | None = None
@@ -143,7 +143,7 @@ ScopeType = Literal[
 
 
 class BotCommandScope(Part, frozen=True, kw_only=True):
-    """Where a menu of commands is shown."""
+    """Scope in which a menu of commands is shown."""
 
     type: ScopeType
     chat_id: int | str | None = None

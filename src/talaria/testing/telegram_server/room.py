@@ -13,7 +13,7 @@ COLOURS = (0x6FB9F0, 0xFFD67E, 0xCB86DB, 0x8EEE98, 0xFF93B2, 0xFB6F5F)
 
 
 class ChatState:
-    """The state of one chat. ``gone`` says why the bot is not in it, ``upgraded_to`` is the chat that replaced it."""
+    """The state of one chat; ``gone`` is why the bot left, ``upgraded_to`` the chat that replaced it."""
 
     def __init__(self, office: BotAccount, place: ChatInfo, members: Iterable[User], *, admin: bool) -> None:
         self.office = office

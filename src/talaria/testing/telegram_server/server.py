@@ -71,17 +71,17 @@ class TelegramServer:
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """Return where to reach it."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def base_url(self) -> str:
-        """What stands before the token in the addresses of methods."""
+        """Return what stands before the token in the addresses of methods."""
         return f"{self.url}/bot"
 
     @property
     def base_file_url(self) -> str:
-        """What stands before the token in the addresses of files."""
+        """Return what stands before the token in the addresses of files."""
         return f"{self.url}/file/bot"
 
     async def __aenter__(self) -> Self:

@@ -151,7 +151,7 @@ class Supervisor:
         return await self._store.read(lambda tx: list_processes(tx, session_id))
 
     async def wait(self, process: BackgroundProcess, seconds: float, call_id: str) -> BackgroundProcess:
-        """Wait for its end, at most this long, and return its current state, which a tool call is about to report."""
+        """Wait for its end, at most this long, and return its state, which a tool call will report."""
         try:
             async with asyncio.timeout(seconds):
                 await self._until_ended(process)

@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-if TYPE_CHECKING:  # the HTTP client is imported on first use: it takes longer than the rest of the start
-    from aiohttp.abc import AbstractResolver
-
+if TYPE_CHECKING:  # imported on first use, with sockets, TLS and the address check
+    from talaria.providers.http.happy_eyeballs import Resolve
     from talaria.tools.web.http_client import Fetcher
 
 SIZE_LIMIT = 5_000_000  # bytes, decompressed
@@ -43,11 +42,11 @@ class WebClient:
         allowed: AbstractSet[str] = frozenset(),
         size_limit: int = SIZE_LIMIT,
         time_limit: timedelta = TIME_LIMIT,
-        resolver: "AbstractResolver | None" = None,
+        resolve: "Resolve | None" = None,
     ) -> None:
         self._limits = Limits(size_limit, time_limit)
         self._allowed = allowed
-        self._resolver = resolver
+        self._resolve = resolve
         self._fetcher: Fetcher | None = None
 
     @classmethod
@@ -69,7 +68,7 @@ class WebClient:
 
     def _opened(self) -> "Fetcher":
         if self._fetcher is None:
-            from talaria.tools.web.http_client import Fetcher  # noqa: PLC0415 (loaded with the first request: needs aiohttp)
+            from talaria.tools.web.http_client import Fetcher  # noqa: PLC0415 (loaded with the first request)
 
-            self._fetcher = Fetcher(self._limits, self._allowed, self._resolver)
+            self._fetcher = Fetcher(self._limits, self._allowed, self._resolve)
         return self._fetcher

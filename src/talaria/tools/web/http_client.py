@@ -1,51 +1,63 @@
-"""The HTTP client of `WebClient`, on aiohttp. Imported on first use."""
+"""The HTTP client of `WebClient`. Imported on first use."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
-import aiohttp
-from aiohttp.abc import AbstractResolver
-from yarl import URL
-
-from talaria.core.errors import ToolFailed
+from talaria.core.decompression import decode_content
+from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
+from talaria.providers.http.client import Answer, HttpPool
+from talaria.providers.http.dial import read_url
+from talaria.providers.http.happy_eyeballs import Resolve
+from talaria.providers.http.timeouts import Timeouts
 from talaria.tools.web.client import Download, Limits
 from talaria.tools.web.ssrf_guard import Guard
 
 _MOST_REDIRECTS = 5
+_REQUESTS_PER_SERVER = 8
 _REDIRECTS = {301, 302, 303, 307, 308}
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Talaria)",
     "Accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5",
     "Accept-Language": "en,*;q=0.5",
+    "Accept-Encoding": "gzip, deflate",
 }
 
 
 class Fetcher:
-    """Fetches from public servers and those in ``allowed``; owns its connections from first use to `close`."""
+    """Fetches from public servers and those in ``allowed``; owns its connections from first use to `close`.
 
-    def __init__(self, limits: Limits, allowed: AbstractSet[str], resolver: AbstractResolver | None) -> None:
-        self._guard = Guard(allowed, resolver)
+    It uses no proxy: a proxy would connect to an address that nobody has checked.
+    """
+
+    def __init__(self, limits: Limits, allowed: AbstractSet[str], resolve: Resolve | None) -> None:
+        self._guard = Guard(allowed, resolve)
         self._limits = limits
-        self._session: aiohttp.ClientSession | None = None
+        self._timeouts = Timeouts(connect=limits.time, first_byte=limits.time, silence=limits.time)
+        self._pool = HttpPool(direct=True, resolve=self._guard.resolve)
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_REQUESTS_PER_SERVER))
 
     async def get(self, url: str, query: Mapping[str, str]) -> Download:
         """Return the content of a URL, or raise `ToolFailed`."""
         seconds = self._limits.time.total_seconds()
         try:
             async with asyncio.timeout(seconds):
-                return await self._follow(URL(url).update_query(query))
+                return await self._follow(_add_query(url, query))
         except TimeoutError as error:
             raise ToolFailed(f"{url[:200]} didn't answer within {seconds:g} s") from error
-        except (aiohttp.ClientError, ValueError) as error:
+        except ProviderUnreachable as error:
+            raise ToolFailed(f"can't fetch {url[:200]}: {error.cause}") from error
+        except (ProviderError, ValueError) as error:
             raise ToolFailed(f"can't fetch {url[:200]}: {error}") from error
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._pool.close()
 
-    async def _follow(self, url: URL) -> Download:
+    async def _follow(self, url: str) -> Download:
         for _ in range(_MOST_REDIRECTS + 1):
             answer = await self._ask(url)
             if isinstance(answer, Download):
@@ -53,31 +65,56 @@ class Fetcher:
             url = answer
         raise ToolFailed(f"more than {_MOST_REDIRECTS} redirects; the last was to {url}")
 
-    async def _ask(self, url: URL) -> Download | URL:
-        self._guard.check(url)
-        async with self._opened().get(url, allow_redirects=False) as response:
-            location = response.headers.get("Location")
-            if response.status in _REDIRECTS and location:
-                return url.join(URL(location))
-            if response.status >= 400:
-                raise ToolFailed(f"{url} answered {response.status} {response.reason}")
-            body = await self._read(response)
-            return Download(str(url), response.content_type, response.charset or "", body)
+    async def _ask(self, url: str) -> Download | str:
+        """Return the content of a URL, or the URL that it redirects to."""
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+            raise ToolFailed(f"only http:// and https:// URLs can be fetched, not {url[:200]!r}")
+        server, _ = read_url(url)
+        self._guard.check(server)
+        async with self._slots[server.authority], self._pool.get(url, _HEADERS, self._timeouts) as answer:
+            location = answer.headers.get("location")
+            if answer.status in _REDIRECTS and location:
+                await answer.drain()
+                return urljoin(url, location)
+            if answer.status >= 400:
+                raise ToolFailed(f"{url} answered {answer.status} {_phrase(answer.status)}".rstrip())
+            body = await self._read(url, answer)
+            media_type = answer.content_type or "application/octet-stream"
+            return Download(url, media_type, _charset(answer.headers.get("content-type", "")), body)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        body = bytearray()
-        async for piece in response.content.iter_chunked(65_536):
-            body += piece
-            if len(body) > self._limits.size:
-                raise ToolFailed(f"{response.url} is larger than {self._limits.size:,} bytes")
-        return bytes(body)
+    async def _read(self, url: str, answer: Answer) -> bytes:
+        limit = self._limits.size
+        too_large = f"{url} is larger than {limit:,} bytes"
+        try:
+            raw = await answer.body(limit)
+        except ReplyTooLong as error:
+            raise ToolFailed(too_large) from error
+        body = decode_content(raw, answer.headers.get("content-encoding", ""), limit)
+        if len(body) > limit:
+            raise ToolFailed(too_large)
+        return body
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=self._guard, limit_per_host=8),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=_HEADERS,
-                timeout=aiohttp.ClientTimeout(total=None),
-            )
-        return self._session
+
+def _add_query(url: str, query: Mapping[str, str]) -> str:
+    """Return a URL with more parameters; one of the same name is replaced."""
+    if not query:
+        return url.strip()
+    parts = urlsplit(url.strip())
+    others = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
+    return urlunsplit(parts._replace(query=urlencode([*others, *query.items()])))
+
+
+def _charset(content_type: str) -> str:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip("\"'").lower()
+    return ""
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

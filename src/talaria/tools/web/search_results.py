@@ -1,7 +1,8 @@
 """Parse the result page of a search engine. Imported when one was fetched."""
 
+from urllib.parse import parse_qs, urlsplit
+
 from selectolax.lexbor import LexborHTMLParser, LexborNode
-from yarl import URL
 
 from talaria.core.errors import ToolFailed
 from talaria.tools.web.search_engines import SearchResult
@@ -27,11 +28,11 @@ def _result(node: LexborNode) -> SearchResult | None:
 def _target(href: str) -> str:
     """Return the target of the engine's redirect."""
     try:
-        url = URL(href)
+        url = urlsplit(href)
     except ValueError:
         return ""
     if url.path.startswith("/l/"):
-        return url.query.get("uddg", "")
+        return next(iter(parse_qs(url.query).get("uddg", ())), "")
     return href if url.scheme in {"http", "https"} else ""
 
 

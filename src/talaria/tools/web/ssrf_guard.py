@@ -4,11 +4,9 @@ import socket
 from collections.abc import Set as AbstractSet
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
-from yarl import URL
-
 from talaria.core.errors import ToolFailed
+from talaria.providers.http.dial import Address
+from talaria.providers.http.happy_eyeballs import Place, Resolve, resolve_host
 
 Ip = IPv4Address | IPv6Address
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -18,40 +16,33 @@ _METADATA = (
 )
 
 
-class Guard(AbstractResolver):
+class Guard:
     """A guard that allows only public addresses.
 
-    It is the resolver of the connector, so the checked address is the one connected to: a name that resolves
+    It is the resolver of the connections, so the checked address is the one connected to: a name that resolves
     differently the next time gains nothing. ``allowed`` has ``host:port`` pairs that are not checked.
     """
 
-    def __init__(self, allowed: AbstractSet[str] = frozenset(), resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, allowed: AbstractSet[str] = frozenset(), resolve: Resolve | None = None) -> None:
         self._allowed = allowed
-        self._resolver = resolver
+        self._resolve = resolve or resolve_host
 
-    def check(self, url: URL) -> None:
-        """Raise `ToolFailed` for a forbidden address; names are checked when they are resolved."""
-        if url.scheme not in {"http", "https"} or not url.raw_host or not url.port:
-            raise ToolFailed(f"only http:// and https:// URLs can be fetched, not {str(url)[:200]!r}")
-        literal = _literal(url.raw_host)
-        if literal is not None and f"{url.raw_host}:{url.port}" not in self._allowed:
-            _refuse_private(literal, url.raw_host)
+    def check(self, server: Address) -> None:
+        """Raise `ToolFailed` for a forbidden literal address; names are checked when they are resolved."""
+        literal = _literal(server.host)
+        if literal is not None and not self._is_allowed(server.host, server.port):
+            _refuse_private(literal, server.host)
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
+    async def resolve(self, host: str, port: int) -> list[Place]:
         """Return the addresses of a host, or raise `ToolFailed` if one of them is not public."""
-        resolver = self._resolver or ThreadedResolver()
-        found = await resolver.resolve(host, port, family)
-        if f"{host}:{port}" not in self._allowed:
-            for one in found:
-                _refuse_private(ip_address(one["host"]), host)
-        return found
+        places = await self._resolve(host, port)
+        if not self._is_allowed(host, port):
+            for _, address in places:
+                _refuse_private(ip_address(address[0]), host)
+        return places
 
-    async def close(self) -> None:
-        """Close the wrapped resolver."""
-        if self._resolver is not None:
-            await self._resolver.close()
+    def _is_allowed(self, host: str, port: int) -> bool:
+        return f"{host}:{port}" in self._allowed
 
 
 def is_public(ip: Ip) -> bool:

@@ -15,7 +15,7 @@ from talaria.cli.chat.approval import confirmation_of
 from talaria.cli.chat.attachments import abbreviate_home, picture
 from talaria.cli.chat.controller import ChatController, claim_first_run, read_display, save_display
 from talaria.cli.chat.options import build_open_request
-from talaria.cli.chat.replay import format_resume_hint, has_messages, last_exchanges
+from talaria.cli.chat.replay import format_resume_hint, is_resumable, last_exchanges
 from talaria.cli.chat.tui.activity import Activity
 from talaria.cli.chat.tui.approval import TRUST
 from talaria.cli.chat.tui.completion import CommandEntry
@@ -236,7 +236,7 @@ class LiveChat:
         self._activity.space()
 
     async def _show_resume_hint(self, session_id: SessionId) -> None:
-        if await self._application.store.read(lambda tx: has_messages(tx, session_id)):
+        if await self._application.store.read(lambda tx: is_resumable(tx, session_id)):
             self._activity.add_dim(format_resume_hint(session_id))
 
     async def _edit(self) -> None:

@@ -33,7 +33,7 @@ class ChoiceMenu:
 
     @property
     def is_active(self) -> bool:
-        """Whether a question is open."""
+        """Return whether a question is open."""
         return self._answer is not None
 
     async def ask(self, question: StyleAndTextTuples, choices: Sequence[str]) -> int | None:

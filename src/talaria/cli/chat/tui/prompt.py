@@ -90,7 +90,7 @@ class PromptScreen:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a question to the user is open."""
+        """Return whether a question to the user is open."""
         return self.choices.is_active or self.approval.is_open or self._answer is not None
 
     @property
@@ -100,7 +100,7 @@ class PromptScreen:
 
     @property
     def leave_confirmed(self) -> bool:
-        """Whether the previous key offered to leave."""
+        """Return whether the previous key offered to leave."""
         return self._leave_offered_at is not None and self._presses == self._leave_offered_at + 1
 
     def offer_leave(self) -> None:

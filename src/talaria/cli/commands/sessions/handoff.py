@@ -9,8 +9,7 @@ from talaria.cli.session_lookup import find_session, format_session_name
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import Refused
-from talaria.handoff.handoff import HandoffRequest
-from talaria.handoff.service import wait_for_handoff_blocking, write_request
+from talaria.handoff.service import HandoffRequest, wait_for_handoff_blocking, write_request
 from talaria.sessions.chat_directory import address_label
 
 

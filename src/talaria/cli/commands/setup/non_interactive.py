@@ -40,7 +40,7 @@ class SetupPlan(Struct):
 
     @property
     def has_passed(self) -> bool:
-        """Whether no check has failed."""
+        """Return whether no check has failed."""
         return all(check.outcome == "right" for check in self.checks)
 
 

@@ -25,7 +25,7 @@ class ProbeResult(Struct, frozen=True):
 
     @property
     def right(self) -> bool:
-        """Whether the key or token can be used."""
+        """Return whether the key or token can be used."""
         return self.outcome == "right"
 
 
@@ -67,7 +67,7 @@ class FoundServer(Struct, frozen=True):
 
 
 class Discovery(Struct, frozen=True):
-    """What works without setup; if no model does, ``trouble`` has the reason."""
+    """Models that work without setup; if there are none, ``trouble`` has the reason."""
 
     keys: tuple[FoundKey, ...]
     servers: tuple[FoundServer, ...]

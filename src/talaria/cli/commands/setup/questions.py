@@ -43,7 +43,7 @@ class SetupQuestions:
 
     @property
     def navigation_help(self) -> str:
-        """What can be typed at any question."""
+        """Return what can be typed at any question."""
         return _NAVIGATION_HELP
 
     def ask(self, text: str, *, default: str = "", explain: str) -> str:

@@ -17,7 +17,7 @@ CREATE TABLE named_values (
     value TEXT NOT NULL,
     version INTEGER NOT NULL,
     PRIMARY KEY (space, key)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE background_processes (
     id TEXT PRIMARY KEY,
@@ -25,7 +25,7 @@ CREATE TABLE background_processes (
     alive INTEGER NOT NULL,
     body TEXT NOT NULL,
     version INTEGER NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX background_processes_by_session ON background_processes (session_id);
 CREATE INDEX background_processes_alive ON background_processes (id) WHERE alive = 1;
@@ -35,7 +35,7 @@ CREATE TABLE delegated_tasks (
     session_id TEXT NOT NULL,
     background INTEGER NOT NULL,
     body TEXT NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX delegated_tasks_by_session ON delegated_tasks (session_id);
 CREATE INDEX delegated_tasks_in_background ON delegated_tasks (key) WHERE background = 1;
@@ -45,7 +45,7 @@ CREATE TABLE forwarded_updates (
     worker TEXT NOT NULL,
     session_id TEXT NOT NULL,
     body TEXT NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX forwarded_updates_by_worker ON forwarded_updates (worker, id);
 CREATE INDEX forwarded_updates_by_session ON forwarded_updates (session_id);
@@ -55,11 +55,11 @@ CREATE TABLE api_keys (
     scopes TEXT NOT NULL,
     digest TEXT NOT NULL,
     created_at INTEGER NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE conversation_names (
     name TEXT PRIMARY KEY,
     session_id TEXT NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX conversation_names_by_session ON conversation_names (session_id);

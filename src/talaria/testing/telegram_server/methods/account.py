@@ -42,7 +42,7 @@ class SetWebhook(Parameters, frozen=True, kw_only=True):
 
 
 class DeleteWebhook(Parameters, frozen=True, kw_only=True):
-    """Whether to drop pending updates."""
+    """Parameters: drop pending updates or not."""
 
     drop_pending_updates: bool = False
 

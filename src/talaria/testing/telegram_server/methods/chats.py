@@ -17,7 +17,7 @@ class GetChat(Parameters, frozen=True, kw_only=True):
 
 
 class GetChatMember(Parameters, frozen=True, kw_only=True):
-    """Who, and where."""
+    """Parameters: a person and a chat."""
 
     chat_id: int | str
     user_id: int

@@ -1,0 +1,98 @@
+"""The adapter as the gateway opens it: from options, secrets and the store."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.platforms.matrix.matrix_clients import Desk, Person
+
+from talaria.contracts.platform import Platform, PlatformAccount
+from talaria.contracts.store import Store
+from talaria.core.errors import Refused
+from talaria.platforms.matrix.adapter import open_platform
+
+Open = Callable[..., PlatformAccount]
+
+
+@pytest.fixture
+def account(store: Store, tmp_path: Path) -> Open:
+    def make(secrets: dict[str, str], **options: str) -> PlatformAccount:
+        return PlatformAccount(
+            name="matrix",
+            options=options,
+            secret=secrets.get,
+            store=store,
+            folder=tmp_path / "m",
+            closing=AsyncExitStack(),
+        )
+
+    return make
+
+
+def secrets_of(desk: Desk) -> dict[str, str]:
+    return {"MATRIX_HOMESERVER": desk.settings.homeserver + "/", "MATRIX_ACCESS_TOKEN": desk.account.token}
+
+
+async def heard(platform: Platform, wanted: str) -> list[str]:
+    """Return what arrives up to a text, which is then confirmed by nothing."""
+    texts: list[str] = []
+    async with platform.connect() as arriving:
+        async for incoming in arriving:
+            texts.append(incoming.text)
+            if incoming.text == wanted:
+                break
+    return texts
+
+
+async def begin(platform: Platform) -> None:
+    async with platform.connect():
+        pass
+
+
+async def test_the_position_outlives_the_process(account: Open, desk: Desk, alice: Person) -> None:
+    room = alice.room_with(desk.user_id)
+    Person(alice.homeserver_client, desk.account).join(room)
+    await begin(open_platform(account(secrets_of(desk))))
+    alice.say(room, "one")
+    assert await heard(open_platform(account(secrets_of(desk))), "one") == ["one"]
+    alice.say(room, "two")
+    assert await heard(open_platform(account(secrets_of(desk))), "two") == ["one", "two"]
+
+
+async def test_a_password_will_do(account: Open, desk: Desk) -> None:
+    secrets = {"MATRIX_HOMESERVER": desk.settings.homeserver, "MATRIX_PASSWORD": desk.account.password}
+    await begin(open_platform(account(secrets, user=desk.user_id)))
+
+
+async def test_strangers_may_ask_for_a_talk_alone_where_that_is_wanted(
+    account: Open, desk: Desk, carol: Person
+) -> None:
+    group = carol.room_with(desk.user_id)
+    alone = carol.room_with(desk.user_id, is_direct=True)
+    carol.say(alone, "hello?")
+    await heard(open_platform(account(secrets_of(desk), invitations="direct")), "hello?")
+    assert desk.user_id not in carol.members(group)
+
+
+@pytest.mark.parametrize(
+    ("secrets", "options"),
+    [
+        ({}, {}),
+        ({"MATRIX_HOMESERVER": "https://x.example"}, {}),
+        ({"MATRIX_HOMESERVER": "https://x.example", "MATRIX_PASSWORD": "p"}, {}),
+        ({"MATRIX_HOMESERVER": "https://x.example", "MATRIX_ACCESS_TOKEN": "t"}, {"group_mode": "shy"}),
+        ({"MATRIX_HOMESERVER": "https://x.example", "MATRIX_ACCESS_TOKEN": "t"}, {"grup_mode": "free"}),
+    ],
+)
+async def test_what_is_missing_or_wrong_is_told(
+    account: Open, secrets: dict[str, str], options: dict[str, str]
+) -> None:
+    with pytest.raises(Refused, match=r"Matrix .*needs|platforms\.matrix"):
+        open_platform(account(secrets, **options))
+
+
+async def test_options_are_words_that_are_understood(account: Open) -> None:
+    secrets = {"MATRIX_HOMESERVER": "https://x.example", "MATRIX_ACCESS_TOKEN": "t"}
+    options = {"allowed": "@a:x.example, @b:x.example", "read_marks": "false", "file_limit": "1000", "poll": "PT20S"}
+    assert open_platform(account(secrets, **options)).abilities.file_limit == 1000
