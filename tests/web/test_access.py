@@ -10,7 +10,8 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 SESSION = "{session}"
-ROUTES = [
+Asked = tuple[str, str, object]
+ROUTES: list[Asked] = [
     ("POST", "/web/logout", {}),
     ("GET", "/web/me", None),
     ("GET", "/web/browsers", None),
@@ -37,9 +38,7 @@ CHANGING = [route for route in ROUTES if route[0] != "GET"]
 OF_A_SESSION = [route for route in ROUTES if SESSION in route[1]]
 
 
-async def _ask(
-    client: httpx.AsyncClient, route: tuple[str, str, object], session: str = "0" * 16, **headers: str
-) -> httpx.Response:
+async def _ask(client: httpx.AsyncClient, route: Asked, session: str = "0" * 16, **headers: str) -> httpx.Response:
     method, path, body = route
     return await client.request(method, path.replace(SESSION, session), json=body, headers=headers)
 
@@ -59,8 +58,8 @@ async def test_an_api_key_opens_no_page_and_a_cookie_no_api(host: Hosted, owner:
 
 
 async def test_a_browser_that_is_signed_out_is_a_stranger(host: Hosted, owner: httpx.AsyncClient) -> None:
-    for browser in (await host.application.store.read(read_browsers)).values():
-        await host.application.store.write(lambda tx, gone=browser.id: revoke_browser(tx, gone))
+    (browser,) = (await host.application.store.read(read_browsers)).values()
+    await host.application.store.write(lambda tx: revoke_browser(tx, browser.id))
 
     async def is_out() -> bool:
         return (await owner.get("/web/me")).status_code == 401

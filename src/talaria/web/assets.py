@@ -75,6 +75,14 @@ class Assets:
                       summary="A file of the web app", scope=None, tag="web")  # fmt: skip
         return (*pages, files)
 
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths of all files."""
+        return tuple(self._files)
+
+    def compressed_size(self, path: str) -> int:
+        """Return how many bytes of a file are sent."""
+        return len(self._files[path].compressed)
+
     def graph(self) -> tuple[str, ...]:
         """Return the modules that are loaded at the start, the entry first."""
         found: dict[str, None] = {}

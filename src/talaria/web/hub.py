@@ -125,7 +125,7 @@ class SessionChannel:
         events = (*self._snapshot.collect(), *self._asked.values())
         if not stream.caller.is_owner:
             events = tuple(map(_for_guests, events))
-        stream.send(SessionMessage(self.session_id, True, tuple(events)))
+        stream.send(SessionMessage(self.session_id, snapshot=True, events=tuple(events)))
 
     def publish(self, event: FeedEvent) -> None:
         """Publish an event of a turn that runs in this process."""
@@ -176,14 +176,14 @@ class SessionChannel:
         self._pending = FeedBuffer()
         if not events:
             return
-        encoded = encode_message(SessionMessage(self.session_id, False, events))
+        encoded = encode_message(SessionMessage(self.session_id, snapshot=False, events=events))
         for_guests = b""
         for stream in self._streams:
             if stream.caller.is_owner:
                 stream.send_encoded(encoded, self)
             else:
                 for_guests = for_guests or encode_message(
-                    SessionMessage(self.session_id, False, tuple(map(_for_guests, events)))
+                    SessionMessage(self.session_id, snapshot=False, events=tuple(map(_for_guests, events)))
                 )
                 stream.send_encoded(for_guests, self)
 

@@ -3,7 +3,7 @@
  * @module
  */
 import { useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
-import { get } from "./api.js";
+import { get } from "./server.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
 import { attempt, begin, conversation, me, newId, runCommand } from "./state.js";
 

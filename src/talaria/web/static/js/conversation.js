@@ -3,7 +3,7 @@
  * @module
  */
 import { batch, signal } from "../vendor/preact.js";
-import { describe, get, post } from "./api.js";
+import { describe, get, post } from "./server.js";
 import { applyEvents, entriesOf, isPrompt } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */

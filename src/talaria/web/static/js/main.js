@@ -2,23 +2,31 @@
  * The start of the app: sign in if the address has a code, then draw.
  * @module
  */
-import { effect, h, render } from "../vendor/preact.js";
-import { describe } from "./api.js";
+import { effect, h, render, signal } from "../vendor/preact.js";
+import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
 import { a, button, div, p, span } from "./elements.js";
-import { BrowsersPage, SignInPage } from "./pages.js";
 import { setTheme, Sidebar } from "./sidebar.js";
 import { drawerOpen, me, path, signIn, start, toast } from "./state.js";
 
-/** @import { Child } from "../vendor/preact.d.ts" */
+/** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
 const TOAST_MILLISECONDS = 8000;
 let problem = "";
+/** Pages that are loaded when they are opened. @type {Signal<typeof import("./pages.js") | null>} */
+const pages = signal(null);
+
+/** Draw a page that is loaded first. @type {(draw: (loaded: typeof import("./pages.js")) => Child) => Child} */
+function later(draw) {
+  if (pages.value) return draw(pages.value);
+  import("./pages.js").then((loaded) => (pages.value = loaded), (error) => (toast.value = describe(error)));
+  return null;
+}
 
 /** @type {(props: object) => Child} */
 function App() {
-  if (me.value === undefined) return null;
-  if (me.value === null) return h(SignInPage, { problem });
+  if (me.value === undefined) return div({ class: "boot" }, "Talaria");
+  if (me.value === null) return later(({ SignInPage }) => h(SignInPage, { problem }));
   return div(
     { class: "app" },
     a({ class: "skip", href: "#main" }, "Skip to the conversation"),
@@ -31,7 +39,7 @@ function App() {
         onClick: () => (drawerOpen.value = false),
       })
       : null,
-    path.value === "/browsers" ? h(BrowsersPage, {}) : h(ChatPage, {}),
+    path.value === "/browsers" ? later(({ BrowsersPage }) => h(BrowsersPage, {})) : h(ChatPage, {}),
     toast.value
       ? div(
         { class: "toast", role: "alert" },

@@ -3,7 +3,7 @@
  * @module
  */
 import { useEffect, useSignal } from "../vendor/preact.js";
-import { describe, get, request } from "./api.js";
+import { describe, get, request } from "./server.js";
 import {
   button,
   code,

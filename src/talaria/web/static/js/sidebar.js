@@ -3,7 +3,7 @@
  * @module
  */
 import { h, useEffect, useRef, useSignal } from "../vendor/preact.js";
-import { get } from "./api.js";
+import { get } from "./server.js";
 import {
   a,
   aside,

@@ -3,9 +3,8 @@
  * @module
  */
 import { batch, effect, signal } from "../vendor/preact.js";
-import { describe, get, post, request, signedOut } from "./api.js";
+import { describe, get, post, request, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
-import { Stream } from "./stream.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { CommandReply, Me, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */

@@ -1,4 +1,4 @@
-import { EventParser } from "../../../src/talaria/web/static/js/stream.js";
+import { EventParser } from "../../../src/talaria/web/static/js/server.js";
 import { assertEquals } from "./assert.js";
 
 const TEXT = ': still here\n\nid: 1\ndata: {"a":1}\n\ndata: {"b":\ndata: 2}\r\n\r\n: comment\n\ndata: last\n\n';
