@@ -133,14 +133,16 @@ async def _measure_pages(browser: Browser, home: Path, link: str, key: str, roun
     await page.goto(await _new_link(home))
     await page.get_by_label("Message", exact=True).wait_for()
     cookies = await context.cookies()
-    cold, slow, requests = [], [], 0
+    cold: list[float] = []
+    slow: list[float] = []
+    sent: list[str] = []
     for _ in range(rounds):
         for times, is_slow in ((cold, False), (slow, True)):
             fresh = await browser.new_context()
             await fresh.add_cookies([{"name": one["name"], "value": one["value"], "url": base} for one in cookies])
             shown = await fresh.new_page()
-            sent: list[str] = []
-            shown.on("request", lambda one, sent=sent: sent.append(one.url))
+            sent.clear()
+            shown.on("request", lambda one: sent.append(one.url))
             if is_slow:
                 session = await fresh.new_cdp_session(shown)
                 await session.send("Network.emulateNetworkConditions", _FAST_4G)
@@ -148,12 +150,11 @@ async def _measure_pages(browser: Browser, home: Path, link: str, key: str, roun
             await shown.goto(base)
             await shown.get_by_label("Message", exact=True).wait_for()
             times.append(await shown.evaluate(_PAINT))
-            requests = len(sent)
             await fresh.close()
     words = [await _time_first_word(page) for _ in range(rounds)]
     raw = [await _time_raw(base, key) for _ in range(rounds)]
     return [
-        Measurement("requests until the chat is usable", requests, "requests", 20),
+        Measurement("requests until the chat is usable", len(sent), "requests", 20),
         Measurement("first paint, loopback, cold", median(cold), "ms", 200),
         Measurement("first paint, fast 4G and a quarter of the CPU, cold", median(slow), "ms", 700),
         Measurement("Enter to the first word, above the raw API", median(words) - median(raw), "ms", 20),

@@ -55,7 +55,10 @@ def create_code(tx: Transaction, *, person: str = "", life: timedelta = CODE_LIF
 
 
 def sign_in(tx: Transaction, code: str, label: str) -> tuple[Browser, str] | None:
-    """Use up a code: return the new browser and the token for its cookie, or ``None`` for a wrong or expired code."""
+    """Use up a code and return the new browser with the token for its cookie.
+
+    Returns ``None`` for a wrong or expired code.
+    """
     digest, now = _digest(_normalize(code)), datetime.now(UTC)
     stored = _CODES.get(tx, digest)
     if stored is None:

@@ -21,7 +21,7 @@ from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
-from talaria.web.routes.sessions import SessionRoutes
+from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.session_list import SessionListWatcher
@@ -106,7 +106,7 @@ class WebApp:
         return (
             *self._assets.routes(),
             *sign_in.routes(),
-            *SessionRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
+            *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
             *ChatRoutes(store, self._conversations, self._session_list).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
@@ -121,7 +121,7 @@ class CombinedApplication:
 
     @property
     def ending(self) -> bool:
-        """Whether new requests are refused."""
+        """Return whether new requests are refused."""
         return self._api.ending
 
     @ending.setter

@@ -55,7 +55,7 @@ class _Asset(Struct, frozen=True):
 
 
 class Assets:
-    """All static files; ``digest`` changes with any of them, so that browsers may store them for good."""
+    """All static files; ``digest`` changes with any of them, so that browsers may cache them permanently."""
 
     def __init__(self, folder: Path = STATIC) -> None:
         self._files = {path: _read(folder / path) for path in sorted(_list_files(folder))}

@@ -44,7 +44,7 @@ class WebSession(ActiveSession):
 
     @property
     def is_busy(self) -> bool:
-        """Whether it must stay open: a turn or its follow-up work is running."""
+        """Return whether it must stay open: a turn or its follow-up work is running."""
         return not self.is_open or self.chat.conversation.has_running_work
 
     async def reset_session(

@@ -53,7 +53,7 @@ class WebCaller(Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether this is the owner of the agent, who sees everything."""
+        """Return whether this is the owner of the agent, who sees everything."""
         return not self.person
 
     @property
@@ -63,7 +63,7 @@ class WebCaller(Struct, frozen=True):
 
     @property
     def viewer(self) -> Viewer | None:
-        """For whom sessions are listed; ``None`` for everything."""
+        """Viewer of the lists; ``None`` for everything."""
         return None if self.is_owner else Viewer(self.person)
 
     def may_see(self, session: Session) -> bool:

@@ -38,7 +38,7 @@ class BrowserStream:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has ended by itself; a stream of events never does."""
+        """Return whether it has ended by itself; a stream of events never does."""
         return self._ended
 
     def send(self, message: StreamMessage) -> None:
@@ -100,7 +100,7 @@ class SessionChannel:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody listens and no turn of this process is running."""
+        """Return whether nobody listens and no turn of this process is running."""
         return not self._streams and not self._is_running
 
     def add(self, stream: BrowserStream) -> None:

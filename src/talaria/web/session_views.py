@@ -16,7 +16,7 @@ from talaria.runtime.inbox import list_pending_messages
 from talaria.runtime.live.location import locate_session
 from talaria.sessions.branches import list_exchanges
 from talaria.web.front_door import WebCaller
-from talaria.web.wire import MessagePage, MessagesQuery, SessionDetail, SessionPage, SessionRow, to_message_view
+from talaria.web.wire import MessagePage, SessionDetail, SessionPage, SessionRow, TranscriptQuery, to_message_view
 
 PAGE = 60
 TAKEN_FROM = SessionValue("web_taken_from", Address)
@@ -74,7 +74,7 @@ def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> Sessio
     )
 
 
-def read_messages(tx: Transaction, session: Session, asked: MessagesQuery) -> MessagePage:
+def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> MessagePage:
     """Return a page of the transcript."""
     if asked.after >= 0:
         found = tx.messages.load(session.id, after=asked.after, limit=asked.limit)

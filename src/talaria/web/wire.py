@@ -88,14 +88,14 @@ class SessionPage(Struct, frozen=True):
     next: str
 
 
-class SessionsQuery(Struct, frozen=True):
+class SessionListQuery(Struct, frozen=True):
     """Which conversations to list."""
 
     after: Annotated[str, Meta(max_length=64)] = ""
     archived: bool = False
 
 
-class MessagesQuery(Struct, frozen=True):
+class TranscriptQuery(Struct, frozen=True):
     """Which messages to show: the last ones, those before a number, or those after one."""
 
     before: Annotated[int, Meta(ge=0, le=2**31)] = 0
@@ -103,7 +103,7 @@ class MessagesQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=500)] = 60
 
 
-class MessageView(Struct, frozen=True):
+class TranscriptMessage(Struct, frozen=True):
     """A message of the transcript."""
 
     seq: int
@@ -116,18 +116,18 @@ class MessageView(Struct, frozen=True):
 class MessagePage(Struct, frozen=True):
     """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn."""
 
-    messages: list[MessageView]
+    messages: list[TranscriptMessage]
     more: bool
     turn_from: int | None
 
 
 class SearchQueryText(Struct, frozen=True):
-    """What to search for in all messages."""
+    """Everything that to search for in all messages."""
 
     q: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
-class HitView(Struct, frozen=True):
+class SearchHitView(Struct, frozen=True):
     """A message that matches a search."""
 
     session_id: str
@@ -165,7 +165,7 @@ class CommandRequest(Struct, frozen=True):
 
 
 class CommandReply(Struct, frozen=True):
-    """What a command has shown, and the conversation to show next; empty to stay."""
+    """Everything that a command has shown, and the conversation to show next; empty to stay."""
 
     shown: list[str]
     session_id: str = ""
@@ -235,7 +235,7 @@ class SessionMessage(Struct, frozen=True, tag_field="topic", tag="session"):
 StreamMessage = HelloMessage | SessionsMessage | SessionMessage
 
 
-def to_message_view(stored: StoredMessage) -> MessageView:
+def to_message_view(stored: StoredMessage) -> TranscriptMessage:
     """Return a stored message as the browser gets it."""
     message = stored.message
-    return MessageView(stored.seq, message.role, message.at, message.model, message.parts)
+    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.parts)

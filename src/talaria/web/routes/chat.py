@@ -38,7 +38,7 @@ _NUL_REFUSED = "Null characters aren't allowed."
 
 
 class ChatRoutes:
-    """What a person says and does in a conversation, wherever it runs."""
+    """Everything that a person says and does in a conversation, wherever it runs."""
 
     def __init__(self, store: Store, conversations: WebConversations, session_list: SessionListWatcher) -> None:
         self._store = store

@@ -16,22 +16,22 @@ from talaria.web.session_list import SessionListWatcher
 from talaria.web.session_views import read_detail, read_messages, read_page, read_row, require_session
 from talaria.web.wire import (
     Done,
-    HitView,
     MessagePage,
-    MessagesQuery,
+    SearchHitView,
     SearchQueryText,
     SessionDetail,
     SessionEdit,
+    SessionListQuery,
     SessionPage,
     SessionRow,
-    SessionsQuery,
+    TranscriptQuery,
 )
 
 _TAG = "web"
 _HITS = 20
 
 
-class SessionRoutes:
+class SessionListRoutes:
     """Conversations of all surfaces, as far as the signed-in person may see them.
 
     ``delete_files`` deletes what a deleted conversation has outside of the store.
@@ -54,13 +54,13 @@ class SessionRoutes:
         one = "/web/sessions/{session_id}"
         return (
             Route(method="GET", path="/web/sessions", handler=self._list, summary="List conversations",
-                  scope=USER, asks=SessionsQuery, reply_type=SessionPage, tag=_TAG),
+                  scope=USER, asks=SessionListQuery, reply_type=SessionPage, tag=_TAG),
             Route(method="GET", path="/web/search", handler=self._search, summary="Search all messages",
-                  scope=USER, asks=SearchQueryText, reply_type=list[HitView], tag=_TAG),
+                  scope=USER, asks=SearchQueryText, reply_type=list[SearchHitView], tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="Show a conversation",
                   scope=USER, reply_type=SessionDetail, tag=_TAG),
             Route(method="GET", path=f"{one}/messages", handler=self._messages, summary="List messages",
-                  scope=USER, asks=MessagesQuery, reply_type=MessagePage, tag=_TAG),
+                  scope=USER, asks=TranscriptQuery, reply_type=MessagePage, tag=_TAG),
             Route(method="PATCH", path=one, handler=self._edit, summary="Rename, archive or restore a conversation",
                   scope=USER, takes=SessionEdit, reply_type=SessionRow, tag=_TAG),
             Route(method="DELETE", path=one, handler=self._delete, summary="Delete a conversation",
@@ -68,7 +68,7 @@ class SessionRoutes:
         )  # fmt: skip
 
     async def _list(self, request: WebRequest) -> Reply:
-        asked = request.asked(SessionsQuery)
+        asked = request.asked(SessionListQuery)
         page = await self._store.read(lambda tx: read_page(tx, request.caller, asked.after, archived=asked.archived))
         return make_json_reply(page)
 
@@ -86,7 +86,7 @@ class SessionRoutes:
         return make_json_reply(detail)
 
     async def _messages(self, request: WebRequest) -> Reply:
-        name, asked, caller = request.parts["session_id"], request.asked(MessagesQuery), request.caller
+        name, asked, caller = request.parts["session_id"], request.asked(TranscriptQuery), request.caller
         page = await self._store.read(lambda tx: read_messages(tx, require_session(tx, name, caller), asked))
         return make_json_reply(page)
 
@@ -111,9 +111,9 @@ class SessionRoutes:
         return make_json_reply(Done())
 
 
-def _find_hits(tx: Transaction, text: str, caller: WebCaller) -> list[HitView]:
+def _find_hits(tx: Transaction, text: str, caller: WebCaller) -> list[SearchHitView]:
     hits = tx.search.find(SearchQuery(text=text, seen_by=caller.viewer, limit=_HITS))
-    return [HitView(hit.session_id, hit.session_title, hit.seq, hit.at, hit.snippet) for hit in hits]
+    return [SearchHitView(hit.session_id, hit.session_title, hit.seq, hit.at, hit.snippet) for hit in hits]
 
 
 def _delete_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
