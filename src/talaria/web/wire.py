@@ -30,7 +30,7 @@ class CommandInfo(Struct, frozen=True):
 
 
 class MeView(Struct, frozen=True, kw_only=True):
-    """Who is signed in, and what the page needs at its start."""
+    """Signed-in person, and everything else that the page needs at its start."""
 
     name: str
     owner: bool

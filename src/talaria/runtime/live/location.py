@@ -1,4 +1,4 @@
-"""Where a session is: its chat and the process that runs it; moving it from there to another surface."""
+"""Location of a session: its chat and the process that runs it; moving it from there to another surface."""
 
 from msgspec import Struct
 
