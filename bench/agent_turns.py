@@ -27,7 +27,7 @@ from talaria.core.ids import SessionId, new_id, new_session_id
 from talaria.core.messages import Message, Text
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.providers.settings import OpenAIChatSettings
 from talaria.runtime.inbox import add_to_inbox
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.sessions.summaries import StoredHistory

@@ -323,9 +323,9 @@ async def handoff_to_telegram(stage: Stage) -> set[Function]:
         idle = await stage.trace_idle()
         surface = QuietSurface()
         context = CommandContext(
-            words="",
+            arguments="",
             active_session=session,
-            place=surface,
+            surface=surface,
             application=stage.application,
             commands=select_usable_commands(REGISTRY, terminal=True),
             screen=cast("Any", surface),

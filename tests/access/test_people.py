@@ -29,7 +29,7 @@ def test_what_a_network_tells_makes_two_ids_one_person(database: Database, other
     assert People({}).person("whatsapp", (PHONE, LID)) == f"whatsapp:{PHONE}"
 
 
-def test_who_stood_for_somebody_goes_on_to_do_so(database: Database) -> None:
+def test_who_stood_for_somebody_continues_to_do_so(database: Database) -> None:
     def learn(known: str, another: str) -> None:
         database.write(lambda tx: link_user_ids(tx, "whatsapp", known, another))
 

@@ -26,9 +26,8 @@ from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
 from talaria.providers.http.client import HttpPool
-from talaria.providers.http.timeouts import Timeouts
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.providers.settings import OpenAIChatSettings, Timeouts
 from talaria.runtime.inbox import add_to_inbox
 from talaria.sessions.summaries import StoredHistory
 from talaria.storage.sqlite.store import open_sqlite_store

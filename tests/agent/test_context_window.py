@@ -221,7 +221,7 @@ async def test_a_summary_of_any_kind_is_taken(summary: str) -> None:
     assert kept.saved[0].text == summary
 
 
-async def test_a_second_summary_carries_on_the_first_and_reads_only_what_came_behind_it() -> None:
+async def test_a_second_summary_carries_on_the_first_and_reads_only_what_came_after_it() -> None:
     kept, scribe = Kept(), Scribe()
     window = ContextWindow(INFO, kept, scribe)
     await shown(window, kept, talk(20))

@@ -85,7 +85,7 @@ class Chain:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("effect", Effect)
-async def test_a_worker_killed_within_each_call_leaves_a_conversation_that_goes_on(
+async def test_a_worker_killed_within_each_call_leaves_a_conversation_that_continues(
     shop: Workshop, count: int, effect: Effect
 ) -> None:
     def answer(received: Received) -> Answer:

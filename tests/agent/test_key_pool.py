@@ -12,7 +12,7 @@ from talaria.contracts.provider import Provider
 from talaria.core.errors import BadKey, NoCredit, ProviderBusy, ProviderUnreachable
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.providers.settings import OpenAIChatSettings
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import CutOff, Fail, ModelServer, Say, no_credit
 
@@ -68,7 +68,7 @@ async def test_a_bad_key_is_left_alone_for_long(server: ModelServer, http: HttpP
     assert await provider.models() == ["test-model"]
 
 
-async def test_when_no_key_will_do_its_reason_is_told(
+async def test_when_no_key_will_do_its_reason_is_reported(
     server: ModelServer, http: HttpPool, clock: SettableClock
 ) -> None:
     provider = pooled(server, http, clock, "bad")

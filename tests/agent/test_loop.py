@@ -91,7 +91,7 @@ async def test_what_is_wrong_with_a_call_goes_back_to_the_model(shop: Workshop) 
 
 
 @pytest.mark.parametrize("arguments", ['```json\n{"word": "a"}\n```', '{"word": "a",}'])
-async def test_calls_are_mended_where_that_is_safe(shop: Workshop, arguments: str) -> None:
+async def test_calls_are_repaired_where_that_is_safe(shop: Workshop, arguments: str) -> None:
     shop.server.script(Say(calls=[Ask("functions.Echo", arguments)]), Say("done"))
     echo = Echo()
     await shop.say("go", echo)
@@ -229,7 +229,7 @@ async def test_usage_and_cost_are_added_to_the_session(shop: Workshop) -> None:
     assert [event.context for event in shop.heard(ModelCalled)] == [1_200, 2_100]
 
 
-async def test_a_conversation_that_is_too_long_is_summarised_and_goes_on(shop: Workshop) -> None:
+async def test_a_conversation_that_is_too_long_is_summarised_and_continues(shop: Workshop) -> None:
     for number in range(12):
         await shop.say(f"fact {number}: " + "x" * 3_000)
     summary = "The person told twelve facts, numbered from zero, and each had a long tail of the letter x."

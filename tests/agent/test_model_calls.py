@@ -92,7 +92,9 @@ async def test_a_passing_fault_is_not_noticed(provider: Provider, server: ModelS
 
 
 @pytest.mark.parametrize("fault", [CutOff(HALF), Garbage(3, HALF), Silence(HALF), Collapse(HALF)])
-async def test_a_broken_reply_goes_on_where_it_stopped(provider: Provider, server: ModelServer, fault: Answer) -> None:
+async def test_a_broken_reply_continues_where_it_stopped(
+    provider: Provider, server: ModelServer, fault: Answer
+) -> None:
     server.script(fault, Say(" words. And this is the end."))
     text, _, end = await ask(chain(provider))
     assert text == HALF.text
@@ -126,7 +128,7 @@ async def test_half_a_tool_call_is_forgotten(provider: Provider, server: ModelSe
 
 
 @pytest.mark.parametrize("fault", [bad_key(), no_credit(), model_unknown()])
-async def test_what_waiting_will_not_mend_goes_to_the_next_model(
+async def test_what_waiting_will_not_repair_goes_to_the_next_model(
     provider: Provider, server: ModelServer, fault: Answer
 ) -> None:
     server.script(fault, Say("Me instead."))
@@ -147,7 +149,7 @@ async def test_a_model_that_stays_down_is_left_for_the_next(provider: Provider, 
 
 
 @pytest.mark.parametrize(("fault", "error"), [(context_too_long(), ContextTooLong), (refused(), ModelRefused)])
-async def test_what_is_wrong_with_the_request_is_told_at_once(
+async def test_what_is_wrong_with_the_request_is_reported_at_once(
     provider: Provider, server: ModelServer, fault: Answer, error: type[ProviderError]
 ) -> None:
     server.script(fault)

@@ -32,7 +32,7 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.providers.settings import OpenAIChatSettings
 from talaria.runtime.inbox import add_to_inbox
 from talaria.sessions.prompt_prefix import PREFIX_BREAK, Prefix, choose_prefix, read_prefix, save_prefix
 from talaria.sessions.summaries import StoredHistory

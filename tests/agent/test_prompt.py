@@ -60,7 +60,7 @@ def test_each_text_says_where_it_is_from(repository: Path) -> None:
     assert f"## {repository / 'AGENTS.md'}\nuse tabs" in project_context(repository)
 
 
-def test_one_file_under_two_names_is_told_once(repository: Path) -> None:
+def test_one_file_under_two_names_is_reported_once(repository: Path) -> None:
     (repository / "AGENTS.md").write_text("use tabs")
     (repository / "CLAUDE.md").symlink_to("AGENTS.md")
     assert project_context(repository).count("use tabs") == 1

@@ -98,7 +98,7 @@ def test_only_fields_without_a_default_are_required() -> None:
     assert schema_of(Drawing)["required"] == ["title"]
 
 
-def test_a_tool_without_arguments_is_told_as_an_empty_object() -> None:
+def test_a_tool_without_arguments_is_reported_as_an_empty_object() -> None:
     assert schema_of(Nothing) == {"type": "object", "properties": {}}
 
 

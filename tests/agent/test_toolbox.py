@@ -87,7 +87,7 @@ def test_a_name_that_could_mean_two_tools_is_not_guessed() -> None:
     ],
     ids=["fenced", "fenced without language", "comma at the end", "comma and line at the end", "JSON in JSON"],
 )
-def test_arguments_are_mended_where_their_meaning_is_sure(arguments: str) -> None:
+def test_arguments_are_repaired_where_their_meaning_is_sure(arguments: str) -> None:
     assert understood(arguments) == Letter("Ann")
 
 

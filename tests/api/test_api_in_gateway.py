@@ -135,7 +135,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
     assert said == ["Go.", "And now?", "Here too."]
 
 
-async def test_runs_and_chats_go_on_beside_each_other(
+async def test_runs_and_chats_continue_alongside_each_other(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
     later = {"command": "sleep 0.3; echo finished", "background": True, "notify_on_complete": True}

@@ -63,9 +63,10 @@ async def test_a_key_that_is_revoked_is_good_for_nothing(host: Hosted) -> None:
     await _known(host, key, 401)
 
 
-async def test_streams_end_when_their_key_is_revoked_and_runs_go_on(tmp_path: Path, model: ModelServer) -> None:
+async def test_streams_end_when_their_key_is_revoked_and_runs_continue(tmp_path: Path, model: ModelServer) -> None:
     model.otherwise(Say("and so on " * 1000, pause=0.05))
-    async with hosted(tmp_path, model, "[api]\nheartbeat_seconds = 0.05\n") as host:
+    settings = "[api]\nheartbeat_seconds = 0.05\n[gateway]\ndrain_seconds = 0.1\n"  # the run goes on at the end
+    async with hosted(tmp_path, model, settings) as host:
         key, admin = await _key(host, "mine", "chat"), await _key(host, "other", "admin")
         await _known(host, key, 200)
         run = (await host.http.post("/v1/runs", json={"input": "Go."}, headers=key)).json()

@@ -52,7 +52,7 @@ async def test_nothing_is_begun_that_cannot_be_kept(server: Server, http: httpx.
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_turn_that_cannot_be_kept_is_told_as_an_error(
+async def test_a_turn_that_cannot_be_kept_is_reported_as_an_error(
     server: Server, http: httpx.AsyncClient, model: ModelServer, path: str, *, stream: bool
 ) -> None:
     held = asyncio.Event()

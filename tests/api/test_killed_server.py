@@ -18,7 +18,7 @@ def _asking(text: str) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], "stream": True}
 
 
-async def test_a_conversation_goes_on_when_the_server_is_back(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_conversation_continues_when_the_server_is_back(tmp_path: Path, model: ModelServer) -> None:
     model.script(Say("words " * 1000, pause=0.05))
     async with serving(scripted_program(tmp_path, model)) as server:
         named = {}

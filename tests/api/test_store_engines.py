@@ -21,7 +21,7 @@ async def host(tmp_path: Path, model: ModelServer, store_settings: str) -> Async
         yield served
 
 
-async def test_a_conversation_goes_on(host: Hosted, model: ModelServer) -> None:
+async def test_a_conversation_continues(host: Hosted, model: ModelServer) -> None:
     first = await host.http.post(CHAT, json=_asking("one"))
     named = {"x-talaria-session-id": first.headers["x-talaria-session-id"]}
     await host.http.post(CHAT, json=_asking("two", stream=True), headers=named)

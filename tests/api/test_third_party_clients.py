@@ -78,7 +78,7 @@ async def test_the_client_for_javascript_understands_every_answer(api: Server, t
     assert told["error"] == {"status": 404, "code": "response_not_found", "kind": "NotFoundError"}
 
 
-async def test_the_command_llm_talks_and_goes_on(api: Server, model: ModelServer, tmp_path: Path) -> None:
+async def test_the_command_llm_talks_and_continues(api: Server, model: ModelServer, tmp_path: Path) -> None:
     if not _LLM.exists():
         pytest.skip(_MISSING.format("the command llm"))
     place = tmp_path / "llm"

@@ -75,7 +75,7 @@ def test_a_line_for_programs_is_json_with_its_traceback_and_without_secrets(prof
     assert datetime.now(UTC) - read.at < timedelta(minutes=1)
 
 
-async def test_lines_of_interleaved_turns_and_threads_are_told_apart(profile: Profile) -> None:
+async def test_lines_of_interleaved_turns_and_threads_are_distinguished(profile: Profile) -> None:
     async def turn(number: int) -> None:
         with bound(SessionContext(session_id=f"s{number}", turn_id=f"t{number}")):
             for _ in range(3):

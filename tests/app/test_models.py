@@ -87,7 +87,7 @@ async def test_without_a_key_a_local_server_answers(open_models: Open) -> None:
 
 
 @needs_weights
-async def test_with_nothing_else_the_embedded_model_answers_and_its_limits_are_told(open_models: Open) -> None:
+async def test_with_nothing_else_the_embedded_model_answers_and_its_limits_are_reported(open_models: Open) -> None:
     chosen = await open_models().chosen()
     assert (chosen.provider, chosen.model, chosen.limits) == ("embedded", MODEL, LIMITS)
     assert not chosen.info.tools

@@ -96,7 +96,7 @@ async def test_a_sound_store_opens_without_a_word(profile: Profile, settings: Se
     assert CheckRecord(profile.database_file).state == "sound"
 
 
-def test_a_short_command_that_meets_damage_mends_it_and_asks_to_be_run_again(
+def test_a_short_command_that_meets_damage_repairs_it_and_asks_to_be_run_again(
     profile: Profile, settings: Settings
 ) -> None:
     _spoil(profile.database_file)

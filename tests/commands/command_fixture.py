@@ -129,22 +129,22 @@ class Desk:
         return "\n\n".join(self.shown[before:])
 
     async def offers(self, name: str, words: str = "") -> list[tuple[str, str]]:
-        """Return what is offered behind the name of a command."""
+        """Return the completions of a command's arguments."""
         command = resolve_command(name, self.commands)
         assert command is not None
-        return list(await command.offers(self.context(words=words)))
+        return list(await command.offers(self.context(arguments=words)))
 
     async def say(self, *parts: str | Part) -> TurnEnd | None:
-        """Say something to the agent, wait until all is worked off, and return how the last turn ended."""
+        """Send a message, wait until the inbox is empty, and return how the last turn ended."""
         await self.active_session.put(*(Text(part) if isinstance(part, str) else part for part in parts))
         return await self.active_session.chat.conversation.settled()
 
     def context(self, **changes: Any) -> CommandContext:
-        """Return an errand without words."""
+        """Return the context of a command without arguments."""
         context = CommandContext(
-            words="",
+            arguments="",
             active_session=self.active_session,
-            place=self.place,
+            surface=self.place,
             application=self.application,
             commands=self.commands,
             author=self.author,

@@ -33,7 +33,7 @@ def _answering(server: ModelServer, **answers: str) -> dict[str, asyncio.Event]:
     return gates
 
 
-async def test_the_answer_is_told_in_a_conversation_that_goes_on_meanwhile(tmp_path: Path) -> None:
+async def test_the_answer_is_told_in_a_conversation_that_continues_meanwhile(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         gates = _answering(server, height="Very *tall*.")
         handle = _named(await desk.use("/background height"))
@@ -74,7 +74,7 @@ async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -
 
 
 @pytest.mark.slow
-async def test_what_was_cut_off_goes_on_when_the_conversation_is_opened_again(tmp_path: Path) -> None:
+async def test_what_was_cut_off_continues_when_the_conversation_is_opened_again(tmp_path: Path) -> None:
     async with ModelServer() as server:
         async with open_desk(tmp_path, server) as desk:
             _answering(server, count="never")
@@ -87,7 +87,7 @@ async def test_what_was_cut_off_goes_on_when_the_conversation_is_opened_again(tm
             assert "one to four" in await woken(desk)
 
 
-async def test_failures_are_told(tmp_path: Path) -> None:
+async def test_failures_are_reported(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(refused())
         await desk.use("/background Something forbidden")
@@ -119,7 +119,7 @@ async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: 
         assert f"There is no background task `{handle}`" in await desk.use(f"/background stop {handle}")
 
 
-async def test_there_is_a_limit_to_what_goes_on(tmp_path: Path) -> None:
+async def test_there_is_a_limit_to_what_is_running(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, "[delegation]\nbackground = 2\n") as desk:
         _answering(server, one="1", two="2")
         await desk.use("/background one")

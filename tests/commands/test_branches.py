@@ -35,7 +35,7 @@ def _without_answers(request: Received) -> bytes:
     return request.body[: request.body.index(b"]", request.body.rindex(b'"role"'))]
 
 
-async def test_a_branch_goes_on_from_here_and_leaves_the_rest_alone(tmp_path: Path) -> None:
+async def test_a_branch_continues_from_here_and_leaves_the_rest_alone(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         await desk.use("/title Trip")

@@ -157,7 +157,7 @@ async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder)
 
 
 @pytest.mark.slow
-async def test_a_line_runs_beside_a_turn_and_a_prompt_behind_it(
+async def test_a_line_runs_alongside_a_turn_and_a_prompt_behind_it(
     desk: Desk, folder: Folder, server: ModelServer
 ) -> None:
     folder.write("own.md", "---\nrun: echo hi\n---\n")

@@ -161,7 +161,7 @@ async def test_the_command_of_somebody_else_is_under_the_rules_of_the_agents_own
     await desk.use("/goal clear")
 
 
-async def test_a_goal_goes_on_in_the_next_program(tmp_path: Path, server: ModelServer, models: Models) -> None:
+async def test_a_goal_continues_in_the_next_program(tmp_path: Path, server: ModelServer, models: Models) -> None:
     models.hold.clear()
     async with open_desk(tmp_path, server) as desk:
         await desk.use("/goal Win the game")

@@ -123,7 +123,7 @@ async def test_a_completed_handoff_says_where_it_went_and_ends_the_program(tmp_p
         assert desk.screen.left
 
 
-async def test_a_failed_handoff_says_why_and_the_conversation_goes_on(tmp_path: Path) -> None:
+async def test_a_failed_handoff_says_why_and_the_conversation_continues(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
         async with asyncio.TaskGroup() as group:

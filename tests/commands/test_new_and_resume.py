@@ -102,7 +102,7 @@ async def test_an_archived_conversation_comes_back_into_use(tmp_path: Path) -> N
         assert desk.active_session.session_id == old
 
 
-async def test_a_conversation_that_cannot_be_opened_is_said_and_this_one_goes_on(tmp_path: Path) -> None:
+async def test_a_conversation_that_cannot_be_opened_is_said_and_this_one_continues(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         lost = await _talk(desk, "Lost", "hi")
         here = desk.active_session.session_id

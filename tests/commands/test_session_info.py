@@ -41,7 +41,7 @@ async def test_sessions_lists_the_latest_with_the_current_one_marked(tmp_path: P
         assert "isn't a whole number" in await desk.use("/sessions 0")
 
 
-async def test_search_shows_finds_by_conversation_and_how_to_go_on(tmp_path: Path) -> None:
+async def test_search_shows_finds_by_conversation_and_how_to_continue(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say("The night train leaves at nine."), Say("No."))
         await desk.say("When does the train to *Vienna* leave?")
@@ -162,7 +162,7 @@ async def test_compress_says_what_was_gained_or_that_there_is_nothing(tmp_path: 
         assert long in server.received[-1].body.decode()
 
 
-async def test_status_tells_where_one_is_and_what_goes_on(tmp_path: Path) -> None:
+async def test_status_tells_where_one_is_and_what_is_running(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         shown = await desk.use("/status")
         assert "0 messages" in shown

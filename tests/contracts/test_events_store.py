@@ -33,7 +33,7 @@ def test_adding_nothing_changes_nothing(mine: Transaction) -> None:
     assert mine.events.append("run:2", []) == 0
 
 
-def test_a_forgotten_stream_begins_anew(mine: Transaction) -> None:
+def test_a_forgotten_stream_starts_again(mine: Transaction) -> None:
     for stream in ("run:1", "run:2"):
         mine.events.append(stream, [("text", "a"), ("text", "b")])
     mine.events.drop("run:1")

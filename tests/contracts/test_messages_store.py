@@ -136,7 +136,7 @@ def test_a_message_is_found_by_the_id_its_network_gave_it(mine: Transaction, ses
     assert mine.messages.with_platform_id(session, "8") is None
 
 
-def test_a_branch_finds_the_messages_of_its_past_and_not_what_came_behind_it(
+def test_a_branch_finds_the_messages_of_its_past_and_not_what_came_after_it(
     mine: Transaction, session: SessionId
 ) -> None:
     for name in ("before", "after"):

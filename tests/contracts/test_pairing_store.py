@@ -70,7 +70,7 @@ def test_old_codes_count_as_wrong_ones(mine: Transaction, clock: SettableClock) 
         mine.pairing.approve("telegram", "hash", RULES)
 
 
-def test_a_right_code_clears_the_count_and_a_lock_out_starts_it_anew(mine: Transaction, clock: SettableClock) -> None:
+def test_a_right_code_clears_the_count_and_a_lock_out_starts_it_again(mine: Transaction, clock: SettableClock) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     for code in ("wrong", "wrong", "hash", "wrong", "wrong"):
         mine.pairing.approve("telegram", code, RULES)

@@ -352,7 +352,7 @@ async def test_a_closed_store_refuses_work_instead_of_answering_or_hanging(store
         await closing
 
 
-async def test_reads_go_on_while_a_writer_is_busy(store: ThreadedStore) -> None:
+async def test_reads_continue_while_a_writer_is_busy(store: ThreadedStore) -> None:
     hold = threading.Event()
     writing = asyncio.ensure_future(store.write(lambda tx: (tx.named_values.put("test", "key", ""), hold.wait())))
     async with asyncio.timeout(LIMIT):

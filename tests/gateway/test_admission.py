@@ -171,7 +171,7 @@ def conversation(database: Database, clock: SettableClock, *, ago: timedelta, sp
     return made
 
 
-def test_a_conversation_begins_anew_when_the_network_says_so(
+def test_a_conversation_starts_again_when_the_network_says_so(
     door: Door, database: Database, clock: SettableClock
 ) -> None:
     silent = conversation(database, clock, ago=timedelta(hours=2))
@@ -192,7 +192,7 @@ def test_the_hour_is_one_of_the_persons_zone(door: Door, database: Database, clo
     assert door.find_reset(silent) is None
 
 
-def test_what_is_still_worked_at_goes_on(door: Door, database: Database, clock: SettableClock) -> None:
+def test_what_is_still_worked_at_continues(door: Door, database: Database, clock: SettableClock) -> None:
     door.settings = Settings(platforms={"telegram": ChatNetworkSettings(reset="idle", reset_idle_minutes=1)})
     silent = conversation(database, clock, ago=timedelta(hours=2))
     waiting = Arrival(session_id=silent, source="telegram", external_id="1", payload="{}")

@@ -26,7 +26,7 @@ def begin(tx: Transaction, place: Address, *, shared: bool = False) -> SessionId
     return made.id
 
 
-def test_each_conversation_goes_on_where_the_chat_is_now(database: Database, mine: Transaction) -> None:
+def test_each_conversation_continues_where_the_chat_is_now(database: Database, mine: Transaction) -> None:
     places = [OLD, structs.replace(OLD, user_id="7"), structs.replace(OLD, chat_type="thread", thread_id="3")]
     begun = database.write(lambda tx: [begin(tx, place) for place in places])
     assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 3

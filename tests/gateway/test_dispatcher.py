@@ -59,7 +59,7 @@ async def spoil(gateway: SmallGateway, chat: str) -> None:
     await gateway.application.store.write(lambda tx: write_preferences(tx, session_id, choice))
 
 
-async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Path) -> None:
+async def test_what_is_said_right_after_a_command_comes_after_it(tmp_path: Path) -> None:
     chats = [f"chat-{number}" for number in range(20)]
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
@@ -76,7 +76,7 @@ async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Pat
     assert all("title is now *Harbour*" in network.shown(chat)[2] for chat in chats)
 
 
-async def test_a_conversation_that_begins_anew_in_a_room_of_another_worker_leaves_nothing_running(
+async def test_a_conversation_that_starts_again_in_a_room_of_another_worker_leaves_nothing_running(
     tmp_path: Path,
 ) -> None:
     hourly = '[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'

@@ -54,7 +54,7 @@ async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store]) -
 
 
 @pytest.mark.slow
-async def test_a_worker_beside_it_becomes_the_gateway_when_it_ends(stores: list[Store]) -> None:
+async def test_a_worker_alongside_it_becomes_the_gateway_when_it_ends(stores: list[Store]) -> None:
     first, second = presence(stores[0], "one"), presence(stores[1], "two")
     await first.claim(as_worker=False)
     await second.claim(as_worker=True)

@@ -90,7 +90,7 @@ async def test_without_a_policy_nothing_is_asked(tmp_path: Path) -> None:
         assert len(server.received) == 1
 
 
-async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> None:
+async def test_a_conversation_that_is_brought_back_continues(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,

@@ -169,7 +169,7 @@ async def test_more_visitors_than_fit_are_sent_away(place: Place) -> None:
             writer.close()
 
 
-async def test_a_port_that_is_taken_is_told_and_another_is_used(place: Place) -> None:
+async def test_a_port_that_is_taken_is_reported_and_another_is_used(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         place.settings(place.network.address, f"port = {port}")

@@ -133,7 +133,7 @@ def follower_of(shop: Workshop, store: Store, ask: JudgeModel) -> GoalFollower:
 
 @pytest.mark.parametrize("when_done", [False, True])
 @pytest.mark.parametrize("at", range(1, 31))
-async def test_cut_off_at_any_await_the_goal_goes_on_as_if_nothing_had_happened(
+async def test_cut_off_at_any_await_the_goal_continues_as_if_nothing_had_happened(
     shop: Workshop, at: int, *, when_done: bool
 ) -> None:
     shop.server.answering(worked)

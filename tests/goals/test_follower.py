@@ -61,7 +61,7 @@ async def test_each_continuation_is_a_message_with_the_goal_word_for_word_behind
         assert later.body.startswith(earlier.body.removesuffix(b"]}") + b",")
 
 
-async def test_the_budget_of_turns_pauses_and_resume_goes_on_by_itself(shop: Workshop, court: Court) -> None:
+async def test_the_budget_of_turns_pauses_and_resume_continues_by_itself(shop: Workshop, court: Court) -> None:
     court.rules(NOT_YET, NOT_YET, NOT_YET)
     async with pursue(shop) as pursuit:
         await pursuit.set("Win | budget: 2 turns")
@@ -114,7 +114,7 @@ async def test_a_persons_message_goes_first_and_its_turn_is_judged_instead(shop:
     assert (state.turns_used, [one.verdict for one in verdicts]) == (1, ["done"])
 
 
-async def test_a_step_that_waits_already_stands_behind_what_a_person_says(shop: Workshop, court: Court) -> None:
+async def test_a_step_that_waits_already_stands_after_what_a_person_says(shop: Workshop, court: Court) -> None:
     court.rules(NOT_YET)
     async with pursue(shop, lasting=False) as pursuit:
         await pursuit.set("Win the game")

@@ -90,7 +90,7 @@ async def test_turns_are_counted_until_the_budget_is_used_up(goal: GoalManager) 
     assert [one.verdict for one in await goal.history()] == ["continue"] * 3
 
 
-async def test_resume_begins_to_count_anew_and_takes_the_next_step_by_itself(
+async def test_resume_begins_to_count_again_and_takes_the_next_step_by_itself(
     goal: GoalManager, store: Store, session_id: SessionId
 ) -> None:
     await goal.set("win")

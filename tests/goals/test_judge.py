@@ -52,7 +52,7 @@ class Scripted:
         return self._endings.pop(0)
 
 
-async def test_an_empty_goal_is_skipped_and_an_empty_reply_means_to_go_on_without_a_call(shop: Workshop) -> None:
+async def test_an_empty_goal_is_skipped_and_an_empty_reply_means_to_continue_without_a_call(shop: Workshop) -> None:
     judge = judge_of(shop)
     assert (await judge.opinion(goal("  "), "hello")).verdict == "skipped"
     assert (await judge.opinion(goal(), " \n")).verdict == "continue"
@@ -103,7 +103,7 @@ async def test_a_slow_judge_is_not_waited_for(shop: Workshop) -> None:
         await shop.server.gone()
 
 
-async def test_without_a_model_the_work_goes_on(shop: Workshop) -> None:
+async def test_without_a_model_the_work_continues(shop: Workshop) -> None:
     opinion = await Judge(shop.session_id, shop.store, None).opinion(goal(), "I won.")
     assert (opinion.verdict, "no model" in opinion.reason) == ("continue", True)
 

@@ -121,7 +121,7 @@ async def test_the_time_of_a_goal_runs_while_it_waits(shop: Workshop, court: Cou
     assert len(court.worked) == 1
 
 
-async def test_a_goal_that_was_left_without_a_next_step_goes_on_behind_the_last_turn(
+async def test_a_goal_that_was_left_without_a_next_step_continues_after_the_last_turn(
     shop: Workshop, court: Court
 ) -> None:
     async with pursue(shop) as pursuit:

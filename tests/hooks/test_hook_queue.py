@@ -49,13 +49,13 @@ def test_a_handler_may_wait(tmp_path: Path) -> None:
     assert (folder / "done").read_text() == "session:end"
 
 
-def test_a_handler_may_import_what_stands_beside_it(tmp_path: Path) -> None:
+def test_a_handler_may_import_what_stands_alongside_it(tmp_path: Path) -> None:
     folder = write_hook(tmp_path, "my.own-hook", handler="from .words import handle\n")
     (folder / "words.py").write_text("def handle(event, facts):\n    raise LookupError(event)\n")
     assert "LookupError: agent:end" in Watched(tmp_path).handled().trouble
 
 
-def test_a_handler_that_raises_is_told_with_its_line_and_called_again(tmp_path: Path) -> None:
+def test_a_handler_that_raises_is_reported_with_its_line_and_called_again(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", handler="def handle(event, facts):\n    return 1 / facts['number']\n")
     hook = Watched(tmp_path)
     assert hook.handled(number=0).trouble == "ZeroDivisionError: division by zero (handler.py, line 2)"
@@ -67,7 +67,7 @@ def test_a_handler_that_leaves_ends_nothing(tmp_path: Path) -> None:
     assert Watched(tmp_path).handled().trouble == "SystemExit: 3 (handler.py, line 3)"
 
 
-def test_a_handler_that_cannot_be_loaded_is_told_once(tmp_path: Path) -> None:
+def test_a_handler_that_cannot_be_loaded_is_reported_once(tmp_path: Path) -> None:
     folder = write_hook(tmp_path, "one", handler="import os\nimport nothing_of_this_name\ndef handle(e, f): ...\n")
     hook = Watched(tmp_path)
     told = hook.handled().trouble
@@ -161,7 +161,7 @@ def test_a_command_gets_the_event_as_json_and_the_session_in_its_environment(tmp
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_is_told_with_what_it_said(tmp_path: Path) -> None:
+def test_a_command_that_fails_is_reported_with_what_it_said(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", f"{ALL}run: echo no such luck >&2; exit 4\n", handler="")
     assert Watched(tmp_path).handled().trouble == "the command ended with exit code 4: no such luck"
 

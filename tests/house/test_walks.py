@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=106, calls=299, writes=7, reads=13),
-    "api": Budget(files=101, calls=313, writes=2, reads=7),
-    "handoff": Budget(files=127, calls=369, writes=6, reads=16),
-    "goal": Budget(files=98, calls=305, writes=13, reads=9),
+    "telegram": Budget(files=80, calls=249, writes=5, reads=12),
+    "api": Budget(files=90, calls=293, writes=2, reads=7),
+    "handoff": Budget(files=109, calls=338, writes=5, reads=14),
+    "goal": Budget(files=75, calls=260, writes=8, reads=7),
 }
 
 

@@ -11,15 +11,12 @@ from talaria.contracts.store import Store
 from talaria.core.errors import NotFound
 from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, ServerOptions
-from talaria.http.connection import ConnectionLimits
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.messages import Reply, Request
 from talaria.http.metrics import RequestMetrics
-from talaria.http.origins import OriginPolicy
-from talaria.http.rate_limit import RequestLimiter
-from talaria.http.router import Route, Router
-from talaria.http.server import serve_application
+from talaria.http.request_checks import OriginPolicy, RequestLimiter
+from talaria.http.routing import Reply, Request, Route, Router
+from talaria.http.server import ConnectionLimits, serve_application
 
 _HTML = "text/html; charset=utf-8"
 _COOKIES = {"browser=a": "Ann", "browser=b": "Bob"}

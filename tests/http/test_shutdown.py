@@ -99,9 +99,7 @@ async def test_who_asks_twice_for_the_end_does_not_wait_for_it(tmp_path: Path, m
         assert "run.completed" not in [one.name for one in following.result()]
 
 
-async def test_who_waits_behind_a_turn_that_is_cut_off_is_told_to_come_again(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_who_waits_after_a_turn_that_is_cut_off_is_told_to_come_again(tmp_path: Path, model: ModelServer) -> None:
     async with serving(scripted_program(tmp_path, model, _AT_ONCE)) as server, client(server) as http:
         first = await http.post(CHAT, json=_asking(CHAT, stream=False))
         named = {SESSION: first.headers[SESSION]}

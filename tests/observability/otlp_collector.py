@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from aiohttp import web
 
-from talaria.observability.otlp import OtlpSpan, OtlpTraces
+from talaria.observability.otlp_exporter import OtlpSpan, OtlpTraces
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 

@@ -17,8 +17,7 @@ from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.stores.turns import Step, Turn
 from talaria.core.events import TurnFailed
 from talaria.core.messages import Usage
-from talaria.observability.otlp import OtlpSpan, OtlpValue
-from talaria.observability.otlp_exporter import ExportRetryPolicy, TurnExporter, run_exporter
+from talaria.observability.otlp_exporter import ExportRetryPolicy, OtlpSpan, OtlpValue, TurnExporter, run_exporter
 from talaria.providers.http.client import HttpPool
 
 NOON = 1_767_355_200_000_000_000

@@ -7,13 +7,16 @@ from datetime import timedelta
 
 from talaria.contracts.provider import ModelEvent, ModelReply, ModelRequest, Provider
 from talaria.providers.anthropic.adapter import Anthropic
-from talaria.providers.anthropic.settings import AnthropicSettings
 from talaria.providers.http.client import HttpPool
-from talaria.providers.http.timeouts import Timeouts
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
 from talaria.providers.openai_responses.adapter import OpenAIResponses
-from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
+from talaria.providers.settings import (
+    AnthropicSettings,
+    ChatQuirks,
+    OpenAIChatSettings,
+    OpenAIResponsesSettings,
+    Timeouts,
+)
 
 Connect = Callable[[str, HttpPool, Timeouts], Provider]
 BRIEF = Timeouts(

@@ -92,7 +92,7 @@ async def test_closed_port_is_named_with_its_address(http: HttpPool) -> None:
     )
 
 
-async def test_unknown_host_name_is_told_apart_from_a_closed_port(http: HttpPool) -> None:
+async def test_unknown_host_name_is_distinguished_from_a_closed_port(http: HttpPool) -> None:
     error = await failure_of(own_at("http://model.invalid/v1"), http)
     assert isinstance(error, ProviderUnreachable)
     assert error.cause == "its host name can't be resolved"

@@ -35,7 +35,7 @@ def test_every_preset_has_a_key_that_settings_know_or_a_port() -> None:
         assert preset.base_url.startswith("http://127.0.0.1:" if preset.port else "https://")
 
 
-def test_a_name_nobody_has_is_told_with_those_there_are() -> None:
+def test_a_name_nobody_has_is_reported_with_those_there_are() -> None:
     assert find_preset("groq").title == "Groq"
     with pytest.raises(NotFound, match="ollama"):
         find_preset("grok")

@@ -11,14 +11,12 @@ from talaria.core.errors import MalformedReply, ProviderOverloaded
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.anthropic import incoming as from_anthropic
 from talaria.providers.anthropic import outgoing as to_anthropic
-from talaria.providers.anthropic.settings import AnthropicSettings
 from talaria.providers.base.http_provider import Underway
 from talaria.providers.openai_chat import incoming as from_chat
 from talaria.providers.openai_chat import outgoing as to_chat
-from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
 from talaria.providers.openai_responses import incoming as from_responses
 from talaria.providers.openai_responses import outgoing as to_responses
-from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
+from talaria.providers.settings import AnthropicSettings, ChatQuirks, OpenAIChatSettings, OpenAIResponsesSettings
 
 ANTHROPIC = AnthropicSettings(name="test", base_url="https://model.test")
 RESPONSES = OpenAIResponsesSettings(name="test", base_url="https://model.test")
@@ -45,7 +43,7 @@ class TestChat:
     def underway(self) -> from_chat.ReplyUnderway:
         return from_chat.ReplyUnderway("test", "m")
 
-    def test_parallel_calls_that_are_all_numbered_0_are_told_apart_by_id(self) -> None:
+    def test_parallel_calls_that_are_all_numbered_0_are_distinguished_by_id(self) -> None:
         first = '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}}]}'
         second = first.replace('"a"', '"b"')
         _, reply = hear(self.underway(), first, second, '{"choices":[{"finish_reason":"stop"}]}')
@@ -219,7 +217,7 @@ class TestAnthropic:
         assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "image", "text"]
         assert sent[2]["content"][0]["is_error"] is True
 
-    def test_marks_stand_behind_the_prompt_and_at_both_ends(self) -> None:
+    def test_marks_stand_after_the_prompt_and_at_both_ends(self) -> None:
         history = called(said("tool", ToolResult("a", "1")))
         sent = decoded(to_anthropic.encode(request(history, system="Be kind.", tools=(TOOL,)), ANTHROPIC))
         assert "cache_control" in sent["system"][-1]

@@ -47,7 +47,7 @@ async def test_a_conversation_that_cannot_be_opened_leaves_the_place_as_it_was(t
         assert [text for role, text in await desk.transcript() if role == "user"] == ["two", "three"]
 
 
-async def test_a_conversation_that_cannot_be_opened_anew_goes_on_as_it_was(tmp_path: Path) -> None:
+async def test_a_conversation_that_cannot_be_opened_again_continues_as_it_was(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         here = desk.active_session.session_id
@@ -76,7 +76,7 @@ async def test_what_waits_is_worked_off_when_the_conversation_is_opened(tmp_path
         assert await desk.transcript() == [("user", "still there?"), ("assistant", "ok")]
 
 
-async def test_what_goes_on_beside_a_conversation_outlives_it_and_ends_with_the_place(tmp_path: Path) -> None:
+async def test_what_is_running_alongside_a_conversation_outlives_it_and_ends_with_the_place(tmp_path: Path) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def beside() -> None:
@@ -108,7 +108,7 @@ async def test_a_place_that_is_closed_while_it_opens_another_conversation_has_no
             await desk.active_session.open()
 
 
-async def test_what_has_begun_behind_a_move_is_not_begun_anew(
+async def test_what_has_begun_after_a_move_is_not_started_again(
     tmp_path: Path,
 ) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=CHAT, key="telegram:7") as desk:

@@ -136,7 +136,7 @@ async def test_a_hit_is_the_very_same_agent_and_becomes_the_most_recently_used()
     assert [agent.fate for agent in application.built] == [[], ["released"], []]
 
 
-async def test_another_signature_releases_the_old_one_softly_and_builds_anew() -> None:
+async def test_another_signature_releases_the_old_one_softly_and_builds_again() -> None:
     async with cache_of() as application:
         old = await application.get("a", "one")
         new = await application.get("a", "two")

@@ -29,7 +29,7 @@ async def reported(store: Store, session_id: SessionId, number: str) -> bool:
     return await store.write(lambda tx: report(tx, session_id, "process", number, f"it ended: {number}"))
 
 
-async def test_what_is_reported_to_a_turn_that_was_cut_off_waits_until_that_has_gone_on(
+async def test_what_is_reported_to_a_turn_that_was_cut_off_waits_until_that_has_continued(
     store: Store, session_id: SessionId
 ) -> None:
     await store.write(lambda tx: tx.turns.begin(session_id, TurnId("t1")))

@@ -113,7 +113,7 @@ async def test_a_conversation_that_moved_is_told_where_it_is_now(store: Store, s
     assert read_inbox_message(item.payload).route == ReplyRoute(elsewhere)
 
 
-async def test_what_is_reported_in_a_turn_waits_behind_it_and_is_one_turn(store: Store, session_id: SessionId) -> None:
+async def test_what_is_reported_in_a_turn_waits_after_it_and_is_one_turn(store: Store, session_id: SessionId) -> None:
     questions = []
 
     async def agree(turn: TurnLog) -> TurnEnd:
@@ -166,7 +166,7 @@ def answer(received: Received) -> Say:
     return Say(f"heard: {received.question.rpartition(chr(10))[2]}")
 
 
-async def test_what_waits_is_told_when_a_conversation_is_opened(tmp_path: Path) -> None:
+async def test_what_waits_is_reported_when_a_conversation_is_opened(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.answering(answer)
         here = desk.active_session.session_id

@@ -132,7 +132,7 @@ async def test_a_parcel_alone_begins_no_turn(store: Store) -> None:
     assert len(await store.read(lambda tx: tx.turns.find(session_id))) == 1
 
 
-async def test_a_turn_that_was_cut_off_goes_on_before_it(place: Place, clock: SettableClock, store: Store) -> None:
+async def test_a_turn_that_was_cut_off_continues_before_it(place: Place, clock: SettableClock, store: Store) -> None:
     session_id = await begun(store, ANN)
 
     async def never(turn: TurnLog) -> TurnEnd:

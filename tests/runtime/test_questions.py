@@ -56,7 +56,7 @@ async def test_what_waits_for_approval_is_told_from_what_is_only_asked() -> None
         assert room.questions.answer(question.id, "the red one")
 
 
-async def test_several_questions_are_told_apart() -> None:
+async def test_several_questions_are_distinguished() -> None:
     room = Room()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(room.questions.ask(f"question {number}")) for number in range(3)]

@@ -52,7 +52,7 @@ async def test_the_reply_goes_to_the_new_place_once(store: Store, session_id: Se
     assert "yes, one" in payload
 
 
-async def test_what_waits_behind_it_is_left_to_those_at_the_new_place(store: Store, session_id: SessionId) -> None:
+async def test_what_waits_after_it_is_left_to_those_at_the_new_place(store: Store, session_id: SessionId) -> None:
     async def moved(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
         await add_to_inbox(store, session_id, "test", "2", said("two"))
@@ -74,7 +74,7 @@ async def test_without_a_place_nobody_is_told_in_a_chat(store: Store, session_id
     assert await store.read(lambda tx: replies(tx, session_id)) == []
 
 
-async def test_whoever_goes_on_with_it_answers_at_the_new_place_and_then_what_waits(
+async def test_whoever_continues_with_it_answers_at_the_new_place_and_then_what_waits(
     store: Store, session_id: SessionId
 ) -> None:
     async def dies(turn: TurnRecorder) -> TurnEnd:

@@ -197,7 +197,7 @@ async def test_a_former_owner_cannot_write_any_more(
     await other.close()
 
 
-async def test_a_turn_that_was_cut_off_goes_on_before_anything_new(store: Store, session_id: SessionId) -> None:
+async def test_a_turn_that_was_cut_off_continues_before_anything_new(store: Store, session_id: SessionId) -> None:
     async def break_off(turn: TurnLog) -> TurnEnd:
         await turn.add([answer("let me see")])
         raise StoreBusy("the disk is slow")

@@ -32,7 +32,7 @@ async def test_a_refusal_is_waited_out(error: StoreError) -> None:
 
 
 @pytest.mark.parametrize("error", [LeaseLost("lost"), StoreUnavailable("perhaps it was written")])
-async def test_what_waiting_does_not_mend_is_raised(error: StoreError) -> None:
+async def test_what_waiting_does_not_repair_is_raised(error: StoreError) -> None:
     write = Refusing(error)
     with pytest.raises(type(error)):
         await retry_write(write)

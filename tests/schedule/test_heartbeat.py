@@ -114,7 +114,7 @@ def test_headings_comments_and_what_is_done_ask_for_nothing(tmp_path: Path, text
     assert read_heartbeat_file(tmp_path) == asked
 
 
-async def test_heartbeat_goes_on_after_a_clock_that_was_ahead(office: Office, server: ModelServer) -> None:
+async def test_heartbeat_continues_after_a_clock_that_was_ahead(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 10)
     office.clock.advance(timedelta(days=366))

@@ -73,7 +73,7 @@ async def test_once_is_once_and_a_count_comes_to_its_end(office: Office) -> None
     assert [(await office.job(job)).state for job in (once, twice)] == ["over", "over"]
 
 
-async def test_a_paused_job_rests_and_goes_on_from_its_next_time(office: Office) -> None:
+async def test_a_paused_job_rests_and_continues_from_its_next_time(office: Office) -> None:
     job = await office.add("every 1h")
     now = office.clock.now()
     await office.application.store.write(lambda tx: change_job(tx, job.id, JobRequest(paused=True), OWNER, RULES, now))
@@ -139,7 +139,7 @@ async def test_a_script_without_a_prompt_asks_no_model(
     assert server.received == []
 
 
-async def test_a_failure_is_told_and_the_next_time_comes(office: Office, server: ModelServer) -> None:
+async def test_a_failure_is_reported_and_the_next_time_comes(office: Office, server: ModelServer) -> None:
     job = await office.add("every 1h", name="Weather")
     server.script(*[overloaded()] * 30)
     await office.pass_time(hours=1)

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from talaria.core.errors import Refused
-from talaria.schedule.describe_when import describe_schedule, format_moment
 from talaria.schedule.parse_when import read_schedule, split_schedule
-from talaria.schedule.recurrence import Calendar, Every, find_zone, next_after
+from talaria.schedule.recurrence import Calendar, Every, describe_schedule, find_zone, format_moment, next_after
 
 BERLIN = "Europe/Berlin"
 NOW = datetime(2026, 11, 16, 6, 40, tzinfo=UTC)  # a Monday, 7:40 in Berlin

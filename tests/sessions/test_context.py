@@ -181,7 +181,7 @@ def _one_call(received: Received) -> Say:
 
 
 @pytest.mark.slow
-async def test_turns_of_many_conversations_at_once_are_told_apart(shop: Workshop) -> None:
+async def test_turns_of_many_conversations_at_once_are_distinguished(shop: Workshop) -> None:
     told: dict[str, list[dict[str, str]]] = {}
 
     async def tell(arguments: Word, call: Call) -> str:

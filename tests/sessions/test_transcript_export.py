@@ -165,7 +165,7 @@ def test_a_folder_as_output_gets_a_file_named_after_the_session(program: Program
     assert (program.home / f"{session.id}-trip-to-tōkyō.jsonl").is_file()
 
 
-def test_a_place_that_cannot_be_written_is_told_in_a_sentence(program: Program) -> None:
+def test_a_place_that_cannot_be_written_is_reported_in_a_sentence(program: Program) -> None:
     converse(program, NewSession(source="cli", title="Trip"))
     refused = program.run("sessions", "export", "trip", "-o", str(program.home / "nowhere" / "x.md"))
     assert refused.code == 1

@@ -8,7 +8,7 @@ from talaria.settings.atomic_files import lock_folder, write_file
 from talaria.settings.errors import ProfileUnusable
 
 
-def test_a_file_is_for_its_owner_alone_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_file_is_for_its_owner_alone_and_leaves_nothing_alongside_it(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("old")
     file.chmod(0o644)

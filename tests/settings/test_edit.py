@@ -94,7 +94,7 @@ def test_other_ways_to_write_the_same_table_are_kept(profile: Profile, text: str
         ("", "1", "`` is not a known key"),
     ],
 )
-def test_what_is_wrong_is_told_and_not_written(profile: Profile, key: str, text: str, sentence: str) -> None:
+def test_what_is_wrong_is_reported_and_not_written(profile: Profile, key: str, text: str, sentence: str) -> None:
     write(profile, COMMENTED)
     with pytest.raises(TalariaError) as refused:
         set_value(profile, key, text)

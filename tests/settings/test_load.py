@@ -67,7 +67,7 @@ def test_the_file_wins_over_defaults_and_the_environment_over_the_file() -> None
     assert str(loaded.origin(("log", "level"))) == "default"
 
 
-def test_all_faults_are_told_at_once_with_line_expectation_and_nearest_key() -> None:
+def test_all_faults_are_reported_at_once_with_line_expectation_and_nearest_key() -> None:
     text = (
         '[store]\nreader = 4\nreaders = 99\nurl = "mysql://me:hidden@host/db"\n\n'
         '[cli]\ncolor = true\ntime_zone = "Europe/Berlni"\n\n[stor]\nx = 1\n'
@@ -102,7 +102,7 @@ def test_what_is_right_counts_although_something_else_is_wrong() -> None:
     assert (loaded.settings.store.readers, loaded.settings.store.connections) == (2, 9)
 
 
-def test_a_wrong_value_in_the_file_is_told_even_if_the_environment_overrides_it() -> None:
+def test_a_wrong_value_in_the_file_is_reported_even_if_the_environment_overrides_it() -> None:
     assert len(faults("[store]\nreaders = 0\n", TALARIA__STORE__READERS="3")) == 1
 
 

@@ -112,7 +112,7 @@ def test_a_profile_in_use_that_is_gone_is_told_and_can_be_replaced(profiles: Pro
     assert profiles.use("default").name == "default"
 
 
-def test_nonsense_in_the_file_that_names_the_profile_in_use_is_told(profiles: Profiles) -> None:
+def test_nonsense_in_the_file_that_names_the_profile_in_use_is_reported(profiles: Profiles) -> None:
     profiles.home.mkdir()
     (profiles.home / "active").write_bytes(b"../\xff")
     with pytest.raises(Refused, match="doesn't name a profile"):
@@ -120,7 +120,7 @@ def test_nonsense_in_the_file_that_names_the_profile_in_use_is_told(profiles: Pr
     assert profiles.use("default").name == "default"
 
 
-def test_a_home_that_cannot_be_made_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_made_is_reported_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ProfileUnusable, match="file can't be created: File exists"):
         Profiles(tmp_path / "file" / "home").create("work")

@@ -27,7 +27,7 @@ def test_nothing_is_told_while_nothing_changes(profile: Profile) -> None:
     assert watch.poll() is None
 
 
-def test_a_change_is_told_once_with_what_applies_now_and_what_waits(profile: Profile) -> None:
+def test_a_change_is_reported_once_with_what_applies_now_and_what_waits(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     write_file(profile.config_file, '[log]\nlevel = "debug"\n[store]\nreaders = 4\nurl = "postgresql://me:pw@h/d"\n')
     change = poll(watch)
@@ -50,7 +50,7 @@ def test_what_waits_for_a_restart_is_what_differs_from_the_start(profile: Profil
     assert poll(watch).restart == ()
 
 
-def test_faults_are_told_and_the_old_settings_stay_in_force(profile: Profile) -> None:
+def test_faults_are_reported_and_the_old_settings_stay_in_force(profile: Profile) -> None:
     write_file(profile.config_file, '[log]\nlevel = "error"\n')
     watch = SettingsWatch(profile, {})
     write_file(profile.config_file, '[log]\nlevel = "loud"\n')
@@ -70,13 +70,13 @@ def test_a_removed_file_brings_the_defaults_back(profile: Profile) -> None:
     assert poll(watch).settings.log.level == "info"
 
 
-def test_the_environment_goes_on_overriding(profile: Profile) -> None:
+def test_the_environment_continues_overriding(profile: Profile) -> None:
     watch = SettingsWatch(profile, {"TALARIA__LOG__LEVEL": "error"})
     write_file(profile.config_file, '[log]\nlevel = "debug"\n')
     assert watch.poll() is None
 
 
-def test_secrets_are_told_by_name_only(profile: Profile) -> None:
+def test_secrets_are_reported_by_name_only(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     store_secret(profile, "OPENAI_API_KEY", "hidden-one")
     change = poll(watch)

@@ -25,7 +25,7 @@ def rescued(folder: Path) -> list[Path]:
     return list(folder.glob("talaria.db.rescued-*"))
 
 
-async def test_a_file_that_is_moved_away_and_back_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_file_that_is_moved_away_and_back_is_resumed(tmp_path: Path) -> None:
     path, away = tmp_path / "talaria.db", tmp_path / "away.db"
     store = open_sqlite_store(path)
     await store.write(begin)
@@ -41,7 +41,7 @@ async def test_a_file_that_is_moved_away_and_back_is_gone_on_with(tmp_path: Path
     database.close()
 
 
-async def test_a_folder_that_is_moved_away_and_back_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_folder_that_is_moved_away_and_back_is_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "profile"
     store = open_sqlite_store(folder / "talaria.db")
     await store.write(begin)

@@ -37,7 +37,7 @@ def test_what_it_holds_is_free_for_others(postgres_place: Place, clock: Settable
             asleep.connection.commit()
 
 
-async def test_its_store_goes_on_with_another_connection(postgres_place: Place, clock: SettableClock) -> None:
+async def test_its_store_continues_with_another_connection(postgres_place: Place, clock: SettableClock) -> None:
     def stall(tx: Transaction) -> None:
         tx.named_values.put("test", "said", "too late")
         with psycopg.connect(postgres_place.address, autocommit=True) as raw:

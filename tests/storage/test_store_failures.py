@@ -47,7 +47,7 @@ def small_disk(tmp_path: Path) -> list[str]:
     return mount
 
 
-def test_a_full_disk_is_told_and_loses_nothing(sqlite_place: Place, small_disk: list[str]) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(sqlite_place: Place, small_disk: list[str]) -> None:
     with crowd(1, "fill", sqlite_place, "disk", within=small_disk) as workers:
         [report] = answers(workers)
     assert report["refusal"].startswith("StoreFull: ")
@@ -57,7 +57,7 @@ def test_a_full_disk_is_told_and_loses_nothing(sqlite_place: Place, small_disk: 
     assert report["last"] == report["acknowledged"] + 8
 
 
-def test_a_file_that_may_not_grow_is_told_and_loses_nothing(sqlite_place: Place) -> None:
+def test_a_file_that_may_not_grow_is_reported_and_loses_nothing(sqlite_place: Place) -> None:
     with crowd(1, "fill", sqlite_place, "limit") as workers:
         [report] = answers(workers)
     assert report["refusal"].startswith(("StoreFull: ", "StoreUnavailable: "))
@@ -67,7 +67,7 @@ def test_a_file_that_may_not_grow_is_told_and_loses_nothing(sqlite_place: Place)
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["store is there", "store is not there"])
-def test_a_folder_that_is_not_ours_is_told(sqlite_place: Place, there: bool) -> None:
+def test_a_folder_that_is_not_ours_is_reported(sqlite_place: Place, there: bool) -> None:
     if there:
         sqlite_place.open(SystemClock()).close()
     folder = Path(sqlite_place.address).parent
@@ -82,7 +82,7 @@ def test_a_folder_that_is_not_ours_is_told(sqlite_place: Place, there: bool) -> 
 
 
 @pytest.mark.parametrize("name", ["file/talaria.db", "folder"])
-def test_a_path_where_no_file_can_be_is_told(tmp_path: Path, name: str) -> None:
+def test_a_path_where_no_file_can_be_is_reported(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreUnavailable, match=name):
@@ -195,14 +195,14 @@ def refusal(url: str) -> str:
     return "".join(traceback.format_exception(refused.value))
 
 
-def test_a_wrong_password_is_told_without_the_password(guarded_server: PostgresServer) -> None:
+def test_a_wrong_password_is_reported_without_the_password(guarded_server: PostgresServer) -> None:
     told = refusal(guarded_server.url.replace(SECRET, f"{SECRET}-wrong"))
     assert "password authentication failed" in told
     assert f"127.0.0.1:{guarded_server.port}" in told
     assert SECRET not in told
 
 
-def test_a_server_that_does_not_answer_is_told_without_the_password(guarded_server: PostgresServer) -> None:
+def test_a_server_that_does_not_answer_is_reported_without_the_password(guarded_server: PostgresServer) -> None:
     told = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/postgres")
     assert "can't be reached" in told
     assert SECRET not in told

@@ -19,7 +19,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
-from talaria.providers.base.transcript import NO_ANSWER
+from talaria.providers.base.outgoing import NO_ANSWER
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.wait import until

@@ -103,7 +103,7 @@ async def test_the_end_of_a_process_begins_a_turn_in_its_thread_that_answers_who
     assert post.reply_to == asked
 
 
-async def test_what_ends_while_no_gateway_runs_is_told_at_the_next_start(
+async def test_what_ends_while_no_gateway_runs_is_reported_at_the_next_start(
     network: LoopbackNetwork, program: Program
 ) -> None:
     async with worker(program) as gateway:
@@ -119,7 +119,7 @@ async def test_what_ends_while_no_gateway_runs_is_told_at_the_next_start(
     assert heard(network, "ann") == ["heard: said late"]
 
 
-async def test_a_turn_that_was_woken_and_killed_is_gone_on_with_and_told_once(
+async def test_a_turn_that_was_woken_and_killed_is_resumed_and_reported_once(
     network: LoopbackNetwork, program: Program, server: ModelServer
 ) -> None:
     held = asyncio.Event()
@@ -187,7 +187,7 @@ async def test_a_conversation_that_moved_meanwhile_is_told_where_it_is(
     assert heard(network, "ann") == []
 
 
-async def test_each_of_many_is_told_once_though_the_gateway_is_killed_three_times(
+async def test_each_of_many_is_reported_once_though_the_gateway_is_killed_three_times(
     network: LoopbackNetwork, program: Program
 ) -> None:
     chats = [f"chat{number}" for number in range(8)]

@@ -38,7 +38,7 @@ async def test_every_conversation_is_told_once_of_its_process_and_of_its_task(tm
     assert (outcome.missing, outcome.surplus, outcome.unread, outcome.left) == (0, 0, 0, 0)
 
 
-async def test_a_call_that_a_kill_cut_off_goes_on_with_the_children_that_it_had(
+async def test_a_call_that_a_kill_cut_off_continues_with_the_children_that_it_had(
     program: Program, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
@@ -101,7 +101,7 @@ async def test_many_children_that_wait_for_a_slow_model_hold_up_nobody(
         await network.until(lambda: network.shown("chat")[-1:] == ["all done"])  # behind the calls, if they took long
 
 
-async def test_another_worker_goes_on_with_what_one_left_behind(
+async def test_another_worker_continues_with_what_one_left_behind(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     if find_postgres() is None:

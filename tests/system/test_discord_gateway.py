@@ -92,7 +92,7 @@ async def test_what_is_told_again_after_a_break_is_answered_once(
     assert discord.gateway.logins == ["identify", "resume", "resume"]
 
 
-async def test_a_conversation_moves_into_a_thread_and_goes_on_there(
+async def test_a_conversation_moves_into_a_thread_and_continues_there(
     program: Program, server: ModelServer, discord: DiscordServer
 ) -> None:
     ann = discord.user("Ann")

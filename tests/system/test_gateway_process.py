@@ -113,7 +113,7 @@ async def test_commands_work_in_chats(program: Program, network: LoopbackNetwork
         await shown(network, "bob", "Only the owner of this agent can use `/config`.")
 
 
-async def test_killed_in_the_middle_of_a_turn_it_goes_on(
+async def test_killed_in_the_middle_of_a_turn_it_continues(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 100, pause=0.1))

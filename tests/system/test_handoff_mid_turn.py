@@ -111,7 +111,7 @@ async def telling(program: Program) -> AsyncIterator[Screen]:
 
 @pytest.mark.one_engine
 @BOTH
-async def test_the_answer_goes_on_in_the_thread_and_is_given_once(
+async def test_the_answer_continues_in_the_thread_and_is_given_once(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with worker(program):

@@ -58,7 +58,7 @@ async def test_a_slow_one_delays_no_other(tmp_path: Path, server: ModelServer, e
 
 
 @pytest.mark.parametrize("trouble", ["refuse", "unreachable", "slow_down"])
-async def test_without_a_thread_it_goes_on_in_the_chat_itself(
+async def test_without_a_thread_it_continues_in_the_chat_itself(
     tmp_path: Path, server: ModelServer, store: Place, trouble: FaultKind
 ) -> None:
     async with scene(tmp_path, server, store) as here, worker(here.program):

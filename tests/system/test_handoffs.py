@@ -29,7 +29,7 @@ def sqlite_engine(tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
 @pytest.mark.parametrize("home", [Address("loopback", "ann"), CREW], ids=["private", "group"])
-async def test_it_goes_on_there_with_all_that_was_said(
+async def test_it_continues_there_with_all_that_was_said(
     tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities, home: Address
 ) -> None:
     async with scene(tmp_path, server, engine, abilities) as here, worker(here.program):

@@ -59,7 +59,7 @@ class Ballast:
         self._file.unlink()
 
 
-async def test_a_full_disk_is_told_and_survived(
+async def test_a_full_disk_is_reported_and_survived(
     small_disk: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)

@@ -26,7 +26,7 @@ def other_provider(server: ModelServer) -> str:
     return f'[providers.other]\nbase_url = "{server.url}/v1"\n'
 
 
-async def test_a_provider_that_refuses_connections_is_told_and_tried_again(
+async def test_a_provider_that_refuses_connections_is_reported_and_tried_again(
     tmp_path: Path, network: LoopbackNetwork
 ) -> None:
     async with ModelServer() as gone:

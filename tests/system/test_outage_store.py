@@ -69,7 +69,7 @@ async def test_a_file_that_another_process_holds_is_waited_for(scene: Scene) -> 
     scene.check_log()
 
 
-async def test_who_alone_may_receive_goes_on_receiving_while_the_store_is_held(
+async def test_who_alone_may_receive_continues_receiving_while_the_store_is_held(
     tmp_path: Path, server: ModelServer
 ) -> None:
     async with LoopbackNetwork(PlatformCapabilities(text_limit=4096, exclusive=True)) as network:
@@ -88,7 +88,7 @@ async def test_who_alone_may_receive_goes_on_receiving_while_the_store_is_held(
         scene.check_log()
 
 
-async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
+async def test_a_turn_continues_while_its_store_is_held(scene: Scene) -> None:
     asked, go = asyncio.Event(), asyncio.Event()
 
     async def answer(received: Received) -> Say:
@@ -117,7 +117,7 @@ async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
     scene.check_log()
 
 
-async def test_a_file_that_is_moved_away_and_back_is_gone_on_with(scene: Scene) -> None:
+async def test_a_file_that_is_moved_away_and_back_is_resumed(scene: Scene) -> None:
     away = scene.store.with_name("away.db")
     async with scene.running():
         await scene.answered("ann", "one")
@@ -135,7 +135,7 @@ async def test_a_file_that_is_moved_away_and_back_is_gone_on_with(scene: Scene) 
     scene.check_log()
 
 
-async def test_a_profile_that_is_moved_away_and_back_is_gone_on_with(scene: Scene) -> None:
+async def test_a_profile_that_is_moved_away_and_back_is_resumed(scene: Scene) -> None:
     away = scene.folder.with_name("away")
     async with scene.running():
         await scene.answered("ann", "one")
@@ -150,7 +150,7 @@ async def test_a_profile_that_is_moved_away_and_back_is_gone_on_with(scene: Scen
     scene.check_log()
 
 
-async def test_a_file_that_is_deleted_is_told_and_nothing_of_it_is_lost(scene: Scene) -> None:
+async def test_a_file_that_is_deleted_is_reported_and_nothing_of_it_is_lost(scene: Scene) -> None:
     async with scene.running():
         await scene.answered("ann", "one")
         scene.store.unlink()

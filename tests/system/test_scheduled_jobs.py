@@ -99,7 +99,7 @@ async def test_the_agent_schedules_something_for_the_chat_it_is_asked_in(
         await told(network, "ann", "I will.", "The kettle boils.")
 
 
-async def test_killed_in_the_middle_of_a_run_it_is_gone_on_with_and_told_once(
+async def test_killed_in_the_middle_of_a_run_it_is_resumed_and_reported_once(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = workplace(tmp_path, server, network, access=OWNED)

@@ -42,7 +42,7 @@ async def test_a_message_on_telegram_is_answered_there(
     assert {"goal", "status", "stop"} <= {command.command for menu in telegram.menus.values() for command in menu}
 
 
-async def test_a_group_that_grows_up_goes_on_with_its_conversation(
+async def test_a_group_that_grows_up_continues_with_its_conversation(
     tmp_path: Path, server: ModelServer, telegram: TelegramServer
 ) -> None:
     ann = telegram.user("Ann")

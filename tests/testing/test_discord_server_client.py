@@ -90,7 +90,7 @@ async def test_the_library_talks_in_all_kinds_of_places(server: DiscordServer) -
             assert asked.answer == 6
 
 
-async def test_the_library_goes_on_with_its_session(server: DiscordServer) -> None:
+async def test_the_library_continues_with_its_session(server: DiscordServer) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
     async with running(server) as parrot:

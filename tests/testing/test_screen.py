@@ -271,7 +271,7 @@ async def test_a_saved_place_is_there_as_often_as_it_is_wanted() -> None:
         assert screen.text == "ab six"
 
 
-async def test_a_reset_begins_anew() -> None:
+async def test_a_reset_starts_again() -> None:
     async with shown("old\x1b[?1049h\x1b[31mother\x1bcnew") as screen:
         assert screen.text == "new"
         assert screen.styled[0][0].colour == "default"

@@ -63,7 +63,7 @@ async def test_blocks_are_checked(server: SlackServer, web: AsyncWebClient, ann:
     assert chat.answers == []
 
 
-async def test_what_is_wrong_is_told_by_its_name(server: SlackServer, web: AsyncWebClient, ann: User) -> None:
+async def test_what_is_wrong_is_reported_by_its_name(server: SlackServer, web: AsyncWebClient, ann: User) -> None:
     chat, channel = server.direct(ann), server.channel("family", ann)
     theirs = await channel.says(ann, "mine")
     assert await refusal(web, "chat.postMessage", channel="C1", text="x") == "channel_not_found"

@@ -12,7 +12,7 @@ from talaria.contracts.tool import ProposedAction, Tool
 from talaria.core.errors import ToolFailed
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.providers.settings import OpenAIChatSettings
 from talaria.testing.model_server import ModelServer, Say, overloaded
 from talaria.tools.vision import Vision, VisionArguments
 from talaria.tools.web.client import WebClient

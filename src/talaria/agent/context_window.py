@@ -244,14 +244,17 @@ class WindowMemory:
     def __init__(self, limit_bytes: int = MEMORY_LIMIT) -> None:
         self._limit = limit_bytes
         self._sizes: WeakKeyDictionary[ContextWindow, int] = WeakKeyDictionary()
+        self._most = 0  # bytes: at least the total, because sessions that were freed still count
 
     def use(self, window: ContextWindow, size: int) -> None:
         """Record the use and size of a session; release others while the total is too large."""
-        self._sizes.pop(window, None)
+        self._most += size - self._sizes.pop(window, 0)
         self._sizes[window] = size
-        while sum(self._sizes.values()) > self._limit and len(self._sizes) > 1:
+        if self._most > self._limit:
+            self._most = sum(self._sizes.values())
+        while self._most > self._limit and len(self._sizes) > 1:
             oldest = next(self._sizes.keys())
-            del self._sizes[oldest]
+            self._most -= self._sizes.pop(oldest)
             oldest.release()
 
 

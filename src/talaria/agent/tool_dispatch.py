@@ -56,7 +56,7 @@ class ToolDispatcher:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the same call has failed too often."""
+        """Return whether the same call has failed too often."""
         return self._repetition.is_hopeless
 
     def take_images(self) -> list[Image]:

@@ -17,7 +17,7 @@ from talaria.contracts.store import Store
 from talaria.core.errors import StoreError
 from talaria.core.senders import api_owner
 from talaria.http.errors import Problem, make_too_many
-from talaria.http.messages import Reply, Request, make_json_reply
+from talaria.http.routing import Reply, Request, make_json_reply
 
 _CACHE_SECONDS = 1.0  # for which a key revoked by another process still works
 _NO_KEY = "An API key is required: `Authorization: Bearer KEY`."

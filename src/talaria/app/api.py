@@ -14,11 +14,10 @@ from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
 from talaria.api.images import ImageStore
 from talaria.api.meta.models import ModelNames, ModelRoutes
 from talaria.api.meta.routes import MetaRoutes
-from talaria.api.responses.background import store_ended_response
+from talaria.api.responses.response_store import store_ended_response
 from talaria.api.responses.routes import ResponseRoutes
-from talaria.api.runs.event_stream import RunEventStreams
 from talaria.api.runs.routes import RunRoutes
-from talaria.api.runs.run_store import RunKind
+from talaria.api.runs.run_store import RunEventStreams, RunKind
 from talaria.api.runs.runner import RunSessionPool, RunWorker
 from talaria.api.sessions.routes import SessionRoutes
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
@@ -30,13 +29,11 @@ from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_worker_id
 from talaria.http.application import HttpApplication, ServerOptions
-from talaria.http.connection import ConnectionLimits
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.metrics import RequestMetrics
-from talaria.http.origins import OriginPolicy, is_loopback
-from talaria.http.rate_limit import RequestLimiter
-from talaria.http.router import Route, Router
-from talaria.http.server import ServedApplication, serve_application
+from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
+from talaria.http.routing import Route, Router
+from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
 from talaria.settings.folder_trust import FolderTrust
 from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient

@@ -22,9 +22,9 @@ from talaria.schedule.job import PendingRun
 from talaria.schedule.job_service import StoredJobService
 from talaria.schedule.job_store import JobRules
 from talaria.schedule.parse_when import read_duration
+from talaria.schedule.recurrence import system_zone
 from talaria.schedule.run_executor import RunDependencies
 from talaria.schedule.scheduler import Scheduler
-from talaria.schedule.time_zones import system_zone
 from talaria.settings.model import Settings
 from talaria.tools.terminal.shell import plain_argv
 from talaria.tools.workspace import LocalWorkspace

@@ -16,8 +16,7 @@ from talaria.settings.load import load as load_file
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import split_key, variable
-from talaria.tools.memory.notebook import FILES, notebook_for
-from talaria.tools.memory.tool import snapshot
+from talaria.tools.memory.notebook import FILES, notebook_for, snapshot
 from talaria.tools.skills.registry import SkillRegistry
 
 # Settings of the shared application context, which is created once per process.

@@ -10,11 +10,9 @@ from talaria.core.ids import SessionId, new_worker_id
 from talaria.http.application import HttpApplication, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.messages import Receive, Reply, Scope, Send
 from talaria.http.metrics import RequestMetrics
-from talaria.http.origins import OriginPolicy
-from talaria.http.rate_limit import RequestLimiter
-from talaria.http.router import Route, Router
+from talaria.http.request_checks import OriginPolicy, RequestLimiter
+from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import WebFrontDoor

@@ -13,15 +13,15 @@ FORGET = "forget"
 
 async def run_memory(context: CommandContext) -> None:
     """Show the memory that applies in this chat, or remove an entry from it."""
-    action, _, part = context.words.partition(" ")
+    action, _, part = context.arguments.partition(" ")
     viewer = (await context.active_session.store.read(lambda tx: get_session_scope(tx, context))).viewer
     if viewer is None:
         raise Refused("You can't see what is remembered here: it belongs to the owner.")
     if not action:
-        context.place.show(context.application.knowledge.memory(viewer) or "Nothing is remembered yet.")
+        context.surface.show(context.application.knowledge.memory(viewer) or "Nothing is remembered yet.")
     elif action == FORGET and part.strip():
         entry = context.application.knowledge.forget(part.strip(), viewer)
-        context.place.show(
+        context.surface.show(
             f"Forgotten: {entry}\n\nNew conversations won't know it. Conversations that are already open may still do."
         )
     else:
@@ -48,11 +48,11 @@ MEMORY = Command(
 
 async def run_skills(context: CommandContext) -> None:
     """List the skills, or show one."""
-    if context.words:
-        context.place.show(context.application.knowledge.skill(context.words))
+    if context.arguments:
+        context.surface.show(context.application.knowledge.skill(context.arguments))
         return
     lines = [f"- `{skill.name}`: {skill.about}" for skill in context.application.knowledge.skills()]
-    context.place.show("\n".join(lines) or "There are no skills yet. Ask the agent to write one down.")
+    context.surface.show("\n".join(lines) or "There are no skills yet. Ask the agent to write one down.")
 
 
 async def offer_skills_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -77,10 +77,10 @@ SWITCHES = {"on": True, "off": False}
 
 async def run_tools(context: CommandContext) -> None:
     """List the tools, or switch some and reopen the session with them."""
-    switch, *names = split_arguments(context.words) or [""]
+    switch, *names = split_arguments(context.arguments) or [""]
     if not switch:
         groups = map(_describe_toolset, context.application.knowledge.toolsets())
-        context.place.show(
+        context.surface.show(
             "\n".join([*groups, "", "`/tools on NAME` and `/tools off NAME` switch a toolset or a tool."])
         )
         return
@@ -91,12 +91,13 @@ async def run_tools(context: CommandContext) -> None:
         await context.active_session.renew()
         notes = [*notes, *_explain_surface_toolsets(context)]
     quoted_names = ", ".join(f"`{name}`" for name in changed or names)
-    context.place.show(" ".join([f"{switch.capitalize()} {'now' if changed else 'already'}: {quoted_names}.", *notes]))
+    summary = f"{switch.capitalize()} {'now' if changed else 'already'}: {quoted_names}."
+    context.surface.show(" ".join([summary, *notes]))
 
 
 def _explain_surface_toolsets(context: CommandContext) -> list[str]:
     """Return a notice if this surface has its own list of toolsets, which the switches do not affect."""
-    key = f"surfaces.{context.place.name}.toolsets"
+    key = f"surfaces.{context.surface.name}.toolsets"
     is_set = any(one.key == key and one.value for one in context.application.settings_admin.list())
     return [f"But `{key}` is set, and it decides which toolsets are on here."] if is_set else []
 

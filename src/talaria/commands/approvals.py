@@ -14,15 +14,15 @@ SCOPES = {
 
 async def run_approve(context: CommandContext) -> None:
     """Approve the oldest pending request."""
-    scope = context.words.lower() or "once"
+    scope = context.arguments.lower() or "once"
     if scope not in SCOPES:
         raise NotFound(f"Unknown scope `{scope}`. Choose one of {', '.join(SCOPES)}.")
     questions = context.active_session.questions
     for request in questions.approvals[:1]:
         questions.answer(request.id, scope)
-        context.place.show(f"Allowed {SCOPES[scope]}: `{request.tool}`.{describe_pending_approvals(context)}")
+        context.surface.show(f"Allowed {SCOPES[scope]}: `{request.tool}`.{describe_pending_approvals(context)}")
         return
-    context.place.show("Nothing is waiting for approval.")
+    context.surface.show("Nothing is waiting for approval.")
 
 
 def describe_pending_approvals(context: CommandContext) -> str:
@@ -52,10 +52,10 @@ async def run_deny(context: CommandContext) -> None:
     questions = context.active_session.questions
     for request in questions.approvals[:1]:
         # The full stop keeps a reason from being read as an approval scope.
-        questions.answer(request.id, f"{context.words.rstrip('.')}." if context.words else "no")
-        context.place.show(f"Denied: `{request.tool}`.{describe_pending_approvals(context)}")
+        questions.answer(request.id, f"{context.arguments.rstrip('.')}." if context.arguments else "no")
+        context.surface.show(f"Denied: `{request.tool}`.{describe_pending_approvals(context)}")
         return
-    context.place.show("Nothing is waiting for approval.")
+    context.surface.show("Nothing is waiting for approval.")
 
 
 DENY = Command(

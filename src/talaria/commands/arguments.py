@@ -14,11 +14,11 @@ def parse_count(context: CommandContext, *, default: int, maximum: int) -> int:
 
     Without an argument, returns ``default``.
     """
-    if not context.words:
+    if not context.arguments:
         return default
-    if not (context.words.isascii() and context.words.isdigit()) or int(context.words) == 0:
-        raise Refused(f"`{context.words}` isn't a whole number of 1 or more.")
-    return min(int(context.words[:9]), maximum)
+    if not (context.arguments.isascii() and context.arguments.isdigit()) or int(context.arguments) == 0:
+        raise Refused(f"`{context.arguments}` isn't a whole number of 1 or more.")
+    return min(int(context.arguments[:9]), maximum)
 
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -39,10 +39,10 @@ def truncate(text: str, limit: int) -> str:
 
 def render_message(message: Message, limit: int) -> str:
     """Return a message as Markdown: its text, cut to ``limit`` characters, and a line per tool part."""
-    words = "\n\n".join(part.text.strip() for part in message.parts if isinstance(part, Text))
+    text = "\n\n".join(part.text.strip() for part in message.parts if isinstance(part, Text))
     others = [part for part in message.parts if not isinstance(part, Text | Reasoning)]
     lines = [f"- {format_inline_code(truncate(summarize_part(part), _LONGEST_LINE))}" for part in others]
-    return "\n\n".join(filter(None, [close_fence(truncate(words, limit)), "\n".join(lines)]))
+    return "\n\n".join(filter(None, [close_fence(truncate(text, limit)), "\n".join(lines)]))
 
 
 def require_terminal(context: CommandContext) -> TerminalSurface:
@@ -63,12 +63,12 @@ def split_arguments(text: str) -> list[str]:
         return text.split()
 
 
-def substitute_arguments(text: str, words: str) -> str:
-    r"""Replace ``$ARGUMENTS`` by ``words``, and ``$1`` to ``$9`` by single arguments.
+def substitute_arguments(text: str, arguments: str) -> str:
+    r"""Replace ``$ARGUMENTS`` by ``arguments``, and ``$1`` to ``$9`` by single arguments.
 
-    Without a placeholder ``words`` is appended. ``\$1`` becomes a literal ``$1``.
+    Without a placeholder ``arguments`` is appended. ``\$1`` becomes a literal ``$1``.
     """
-    values = split_arguments(words)
+    values = split_arguments(arguments)
     is_substituted = False
 
     def replace_placeholder(found: re.Match[str]) -> str:
@@ -78,8 +78,8 @@ def substitute_arguments(text: str, words: str) -> str:
             return found[0][1:]
         is_substituted = True
         if name == "ARGUMENTS":
-            return words
+            return arguments
         return values[int(name) - 1] if int(name) <= len(values) else ""
 
     result = _PLACEHOLDER.sub(replace_placeholder, text)
-    return result if is_substituted or not words else f"{result}\n\n{words}"
+    return result if is_substituted or not arguments else f"{result}\n\n{arguments}"

@@ -18,8 +18,8 @@ _STOP = "stop"
 
 async def run_background(context: CommandContext) -> None:
     """Start a background task with the given text, list running tasks, or stop one."""
-    first, _, rest = context.words.partition(" ")
-    if not context.words:
+    first, _, rest = context.arguments.partition(" ")
+    if not context.arguments:
         await _show_tasks(context)
     elif first == _STOP and rest and " " not in rest.strip():
         await _stop_task(context, rest.strip("` "))
@@ -31,8 +31,8 @@ async def _start_task(context: CommandContext) -> None:
     delegator = context.active_session.chat.delegator
     if delegator is None:
         raise Refused("Background tasks aren't available here.")
-    handle = await delegator.run_in_background(context.words)
-    context.place.show(f"Running in the background as `{handle}`. I'll post the result here.")
+    handle = await delegator.run_in_background(context.arguments)
+    context.surface.show(f"Running in the background as `{handle}`. I'll post the result here.")
 
 
 async def _show_tasks(context: CommandContext) -> None:
@@ -43,9 +43,9 @@ async def _show_tasks(context: CommandContext) -> None:
         *(_describe_process(one, now) for one in processes),
     ]
     if not lines:
-        context.place.show("No background tasks are running. `/background <text>` starts one.")
+        context.surface.show("No background tasks are running. `/background <text>` starts one.")
         return
-    context.place.show("Running in the background:\n\n" + "\n".join(f"- {line}" for line in lines))
+    context.surface.show("Running in the background:\n\n" + "\n".join(f"- {line}" for line in lines))
 
 
 async def _stop_task(context: CommandContext, name: str) -> None:
@@ -56,7 +56,7 @@ async def _stop_task(context: CommandContext, name: str) -> None:
         await context.application.processes.kill(found[0], "person")
     else:
         await store.write(lambda tx: ask_to_stop(tx, here, name))
-    context.place.show(f"Stopped `{name}`.")
+    context.surface.show(f"Stopped `{name}`.")
 
 
 def _find_running(tx: Transaction, here: SessionId) -> tuple[list[Delegation], list[BackgroundProcess]]:
@@ -80,7 +80,7 @@ def _describe_process(one: BackgroundProcess, now: datetime) -> str:
 
 async def _offer_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
     """Return the tasks and processes that can be stopped."""
-    if not _STOP.startswith(context.words.partition(" ")[0]):
+    if not _STOP.startswith(context.arguments.partition(" ")[0]):
         return ()
     here = context.active_session.session_id
     delegated, processes = await context.active_session.store.read(lambda tx: _find_running(tx, here))

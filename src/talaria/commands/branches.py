@@ -112,12 +112,12 @@ def _subtract_usage(usage: Usage, less: Usage) -> Usage:
 async def run_branch(context: CommandContext) -> None:
     """Create a branch that shares all messages so far, and switch to it."""
     active_session, here = context.active_session, context.active_session.session_id
-    new_session = await active_session.store.write(lambda tx: _create_branch(tx, here, context.words))
+    new_session = await active_session.store.write(lambda tx: _create_branch(tx, here, context.arguments))
     await switch_to_branch(context, new_session)
     name, back = await active_session.store.read(
         lambda tx: (get_display_name(tx, new_session), _get_resume_command(tx, here))
     )
-    context.place.show(f"You're now in the branch *{escape_markdown(name)}*. {back} returns to the original.")
+    context.surface.show(f"You're now in the branch *{escape_markdown(name)}*. {back} returns to the original.")
 
 
 def _create_branch(tx: Transaction, session_id: SessionId, title: str) -> Session:
@@ -149,9 +149,9 @@ async def run_retry(context: CommandContext) -> None:
     In a chat the text may be another person's, so the new turn runs there without anyone's rights.
     """
     undone = await undo_exchanges(context, 1)
-    sender = OWNER if context.place.address is None else UNKNOWN
+    sender = OWNER if context.surface.address is None else UNKNOWN
     await context.active_session.put(*undone.removed[0].message.parts, sender=sender)
-    context.place.show(f"Asking again. `/resume {undone.saved_in}` has the earlier answer.")
+    context.surface.show(f"Asking again. `/resume {undone.saved_in}` has the earlier answer.")
 
 
 RETRY = Command(
@@ -174,14 +174,14 @@ async def run_undo(context: CommandContext) -> None:
     count = parse_count(context, default=1, maximum=_MAX_EXCHANGES)
     undone = await undo_exchanges(context, count)
     first = undone.removed[0].message
-    words = "\n".join(part.text for part in first.parts if isinstance(part, Text))
+    text = "\n".join(part.text for part in first.parts if isinstance(part, Text))
     if context.screen is not None and first.author != KIND:
-        context.screen.set_input_text(words)
+        context.screen.set_input_text(text)
         for picture in first.parts:
             if isinstance(picture, Image):
                 context.screen.attach(picture)
-    summary = pluralize(count, "exchange") if count > 1 else f"“{escape_markdown(truncate(words, _LONGEST_QUOTE))}”"
-    context.place.show(
+    summary = pluralize(count, "exchange") if count > 1 else f"“{escape_markdown(truncate(text, _LONGEST_QUOTE))}”"
+    context.surface.show(
         f"Undone: {summary}. Files were not changed back. `/resume {undone.saved_in}` returns to the conversation "
         "as it was."
     )

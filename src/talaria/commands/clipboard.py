@@ -32,7 +32,7 @@ _RECENT_MESSAGES = 200
 
 async def run_copy(context: CommandContext) -> None:
     """Copy the reply, one of its code blocks by number, or a chosen one."""
-    reply, argument = await _last_reply(context), context.words.lower()
+    reply, argument = await _last_reply(context), context.arguments.lower()
     if not argument:
         copied_text, label = reply, "The last reply"
     else:
@@ -46,7 +46,7 @@ async def run_copy(context: CommandContext) -> None:
             return
         copied_text, label = blocks[number], f"Code block {number + 1} of {len(blocks)}"
     require_terminal(context).copy(copied_text)
-    context.place.show(f"{label} was copied to the clipboard ({len(copied_text):,} characters).")
+    context.surface.show(f"{label} was copied to the clipboard ({len(copied_text):,} characters).")
 
 
 async def _last_reply(context: CommandContext) -> str:
@@ -61,7 +61,7 @@ async def _last_reply(context: CommandContext) -> str:
 async def _choose_block(context: CommandContext, blocks: Sequence[str]) -> int | None:
     if len(blocks) < 2:
         return _parse_block_number("1", blocks)
-    return await context.place.choose("Which code block?", [block.strip().partition("\n")[0] for block in blocks])
+    return await context.surface.choose("Which code block?", [block.strip().partition("\n")[0] for block in blocks])
 
 
 def _parse_block_number(argument: str, blocks: Sequence[str]) -> int:
@@ -102,7 +102,7 @@ async def run_image(context: CommandContext) -> None:
         if context.active_session.chat.info.images
         else f" But `{context.active_session.chat.model}` can't see images."
     )
-    context.place.show(f"`{file.name}` will be sent with your next message.{warning}")
+    context.surface.show(f"`{file.name}` will be sent with your next message.{warning}")
 
 
 def detect_image_type(file: Path) -> str | None:
@@ -116,12 +116,12 @@ def detect_image_type(file: Path) -> str | None:
 
 def _find_image_file(context: CommandContext) -> Path:
     """Return the typed or dropped file: quoted, escaped, with ``~`` or as a ``file://`` URL."""
-    if not context.words:
+    if not context.arguments:
         raise Refused("Name a file, for example `/image ~/picture.png`.")
     workspace = context.active_session.chat.workspace
-    candidates = [context.words, *split_arguments(context.words)[:1]]
-    if context.words.startswith("file://"):
-        candidates.append(unquote(urlsplit(context.words).path))
+    candidates = [context.arguments, *split_arguments(context.arguments)[:1]]
+    if context.arguments.startswith("file://"):
+        candidates.append(unquote(urlsplit(context.arguments).path))
     for candidate in candidates:
         file = _resolve_file(candidate, workspace)
         if file is not None:
@@ -153,11 +153,11 @@ async def run_paste(context: CommandContext) -> None:
     match await screen.paste():
         case Image() as picture:
             screen.attach(picture)
-            context.place.show("The image will be sent with your next message.")
+            context.surface.show("The image will be sent with your next message.")
         case str(text) if text:
             screen.set_input_text(text)
         case _:
-            context.place.show("The clipboard is empty, or it can't be reached from here.")
+            context.surface.show("The clipboard is empty, or it can't be reached from here.")
 
 
 PASTE = Command(

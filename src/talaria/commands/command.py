@@ -111,9 +111,9 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     ``screen`` is set for commands in the terminal, ``service`` for those in chats.
     """
 
-    words: str
+    arguments: str
     active_session: ActiveSession
-    place: Surface
+    surface: Surface
     application: Application
     commands: "tuple[Command, ...]"
     author: Author = Author()
@@ -123,7 +123,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     @property
     def sender(self) -> str:
         """Sender of the command; messages that it queues have their rights."""
-        return OWNER if self.place.address is None else chat_sender(self.place.address.platform, self.author.id)
+        return OWNER if self.surface.address is None else chat_sender(self.surface.address.platform, self.author.id)
 
 
 CommandHandler = Callable[[CommandContext], Awaitable[None]]

@@ -13,20 +13,20 @@ DEFAULT = "default"
 
 async def run_config(context: CommandContext) -> None:
     """Show changed settings, show one key or table, or set or reset a key."""
-    key, _, value = context.words.partition(" ")
+    key, _, value = context.arguments.partition(" ")
     admin = context.application.settings_admin
     if key.isupper():
         raise Refused(f"Secrets can't be shown or typed here. Use `talaria config set {key} -` in a shell.")
     if value.strip() == DEFAULT:
-        context.place.show(admin.reset(key))
+        context.surface.show(admin.reset(key))
     elif value:
-        context.place.show(admin.change(key, value.strip()))
+        context.surface.show(admin.change(key, value.strip()))
     elif key:
-        context.place.show("\n".join(map(_describe_setting, _find_settings(admin.list(), key))))
+        context.surface.show("\n".join(map(_describe_setting, _find_settings(admin.list(), key))))
     else:
         changed = [f"- {_format_value(one)}" for one in admin.list() if not one.is_default]
         usage = "`/config KEY` shows a setting, `/config KEY VALUE` changes it, `/config KEY default` resets it."
-        context.place.show("\n".join([*(changed or ["All settings are at their defaults."]), "", usage]))
+        context.surface.show("\n".join([*(changed or ["All settings are at their defaults."]), "", usage]))
 
 
 def _find_settings(settings: Sequence[Setting], key: str) -> list[Setting]:

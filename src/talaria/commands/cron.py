@@ -27,35 +27,35 @@ _OUTPUT_LIMIT = 500
 
 async def run_cron(context: CommandContext) -> None:
     """Run the action named by the first argument."""
-    action, _, rest = context.words.strip().partition(" ")
+    action, _, rest = context.arguments.strip().partition(" ")
     handler = _ACTIONS.get(action.lower() or "list")
     if handler is None:
         raise Refused(f"Unknown action `/cron {action}`. Use one of {', '.join(_ACTION_HELP)}.")
     await handler(context, rest.strip())
 
 
-async def _list(context: CommandContext, words: str) -> None:
+async def _list(context: CommandContext, arguments: str) -> None:
     jobs = await context.application.schedules.find("", await _build_asker(context))
     has_gateway = not jobs or await context.active_session.store.read(is_gateway_alive)
     text = "\n".join(map(_format_job, jobs)) or _NO_JOBS
-    context.place.show(text if has_gateway else f"{text}\n\n{_NO_GATEWAY}")
+    context.surface.show(text if has_gateway else f"{text}\n\n{_NO_GATEWAY}")
 
 
-async def _add(context: CommandContext, words: str) -> None:
-    if not words:
+async def _add(context: CommandContext, arguments: str) -> None:
+    if not arguments:
         raise Refused("Give a time and a task: `/cron add every monday 9:00 water the plants`.")
-    made = await context.application.schedules.add(JobRequest(prompt=words), await _build_asker(context))
-    context.place.show("\n\n".join(["Scheduled.", _format_job(made), *made.remarks]))
+    made = await context.application.schedules.add(JobRequest(prompt=arguments), await _build_asker(context))
+    context.surface.show("\n\n".join(["Scheduled.", _format_job(made), *made.remarks]))
 
 
-async def _show(context: CommandContext, words: str) -> None:
-    (job,) = await context.application.schedules.find(_require_name(words), await _build_asker(context))
+async def _show(context: CommandContext, arguments: str) -> None:
+    (job,) = await context.application.schedules.find(_require_name(arguments), await _build_asker(context))
     lines = [f"- **{name}** {escape_markdown(value)}" for name, value in job.facts.items()]
-    context.place.show("\n".join([f"**{escape_markdown(job.name)}** `{job.id}`", "", *lines]))
+    context.surface.show("\n".join([f"**{escape_markdown(job.name)}** `{job.id}`", "", *lines]))
 
 
-async def _edit(context: CommandContext, words: str) -> None:
-    name, _, rest = words.partition(" ")
+async def _edit(context: CommandContext, arguments: str) -> None:
+    name, _, rest = arguments.partition(" ")
     field, _, value = rest.strip().partition(" ")
     build_change = _FIELDS.get(field)
     if build_change is None or not value.strip():
@@ -63,37 +63,37 @@ async def _edit(context: CommandContext, words: str) -> None:
     job = await context.application.schedules.change(
         _require_name(name), build_change(value.strip()), await _build_asker(context)
     )
-    context.place.show(f"Changed.\n\n{_format_job(job)}")
+    context.surface.show(f"Changed.\n\n{_format_job(job)}")
 
 
-async def _pause(context: CommandContext, words: str) -> None:
+async def _pause(context: CommandContext, arguments: str) -> None:
     job = await context.application.schedules.change(
-        _require_name(words), JobRequest(paused=True), await _build_asker(context)
+        _require_name(arguments), JobRequest(paused=True), await _build_asker(context)
     )
-    context.place.show(f"{escape_markdown(job.name)} is paused. `/cron resume {job.id}` resumes it.")
+    context.surface.show(f"{escape_markdown(job.name)} is paused. `/cron resume {job.id}` resumes it.")
 
 
-async def _resume(context: CommandContext, words: str) -> None:
+async def _resume(context: CommandContext, arguments: str) -> None:
     job = await context.application.schedules.change(
-        _require_name(words), JobRequest(paused=False), await _build_asker(context)
+        _require_name(arguments), JobRequest(paused=False), await _build_asker(context)
     )
-    context.place.show(_format_job(job))
+    context.surface.show(_format_job(job))
 
 
-async def _run(context: CommandContext, words: str) -> None:
-    job = await context.application.schedules.run(_require_name(words), await _build_asker(context))
+async def _run(context: CommandContext, arguments: str) -> None:
+    job = await context.application.schedules.run(_require_name(arguments), await _build_asker(context))
     started = f"{escape_markdown(job.name)} has started. `/cron history {job.id}` will show the result."
-    context.place.show("\n\n".join([started, *job.remarks]))
+    context.surface.show("\n\n".join([started, *job.remarks]))
 
 
-async def _history(context: CommandContext, words: str) -> None:
-    runs = await context.application.schedules.history(_require_name(words), await _build_asker(context))
-    context.place.show("\n".join(map(_format_run, runs)) or "It hasn't run yet.")
+async def _history(context: CommandContext, arguments: str) -> None:
+    runs = await context.application.schedules.history(_require_name(arguments), await _build_asker(context))
+    context.surface.show("\n".join(map(_format_run, runs)) or "It hasn't run yet.")
 
 
-async def _remove(context: CommandContext, words: str) -> None:
-    job = await context.application.schedules.remove(_require_name(words), await _build_asker(context))
-    context.place.show(f"Removed {escape_markdown(job.name)}.")
+async def _remove(context: CommandContext, arguments: str) -> None:
+    job = await context.application.schedules.remove(_require_name(arguments), await _build_asker(context))
+    context.surface.show(f"Removed {escape_markdown(job.name)}.")
 
 
 async def _build_asker(context: CommandContext) -> JobRequester:
@@ -101,14 +101,14 @@ async def _build_asker(context: CommandContext) -> JobRequester:
     session_id = context.active_session.session_id
     session = await context.active_session.store.read(lambda tx: tx.sessions.get(session_id))
     return JobRequester(
-        audience=session.audience if session else "", session_id=session_id, address=context.place.address
+        audience=session.audience if session else "", session_id=session_id, address=context.surface.address
     )
 
 
-def _require_name(words: str) -> str:
-    if not words:
+def _require_name(arguments: str) -> str:
+    if not arguments:
         raise Refused("Which job? `/cron` lists them.")
-    return words
+    return arguments
 
 
 def _format_job(job: JobView) -> str:
@@ -120,8 +120,8 @@ def _format_job(job: JobView) -> str:
 
 
 def _format_run(run: RunView) -> str:
-    said = escape_markdown(truncate(" ".join(run.output.split()), _OUTPUT_LIMIT))
-    return f"- {run.due_told} **{run.state}**" + (f": {said}" if said else "")
+    output = escape_markdown(truncate(" ".join(run.output.split()), _OUTPUT_LIMIT))
+    return f"- {run.due_told} **{run.state}**" + (f": {output}" if output else "")
 
 
 async def offer_cron_choices(context: CommandContext) -> Sequence[tuple[str, str]]:

@@ -122,13 +122,13 @@ def _first_line(text: str) -> str:
 
 
 async def _send_prompt(body: str, context: CommandContext) -> None:
-    await context.active_session.put(Text(substitute_arguments(body, context.words)), sender=context.sender)
+    await context.active_session.put(Text(substitute_arguments(body, context.arguments)), sender=context.sender)
 
 
 async def _run_shell_line(line: str, context: CommandContext) -> None:
     workspace = context.active_session.chat.workspace
     result = await context.application.shell.run(
-        line, split_arguments(context.words), workspace, seconds=TIMEOUT_SECONDS
+        line, split_arguments(context.arguments), workspace, seconds=TIMEOUT_SECONDS
     )
     parts = [format_code_block(result.output)] if result.output.strip() else []
     if result.code is None:
@@ -137,4 +137,4 @@ async def _run_shell_line(line: str, context: CommandContext) -> None:
         parts.append(
             f"Exit code {result.code}." if result.code > 0 else f"Ended by {signal.Signals(-result.code).name}."
         )
-    context.place.show("\n\n".join(parts) or "Done. There was no output.")
+    context.surface.show("\n\n".join(parts) or "Done. There was no output.")

@@ -31,18 +31,18 @@ async def run_debug(context: CommandContext) -> None:
         f"talaria   {identity.version}",
         f"python    {platform.python_version()} on {platform.system()} {platform.release()} {platform.machine()}",
         f"profile   {identity.profile}, {identity.store}",
-        f"place     {context.place.name}",
+        f"place     {context.surface.name}",
         f"session   {session_id}, {pluralize(session.message_count if session else 0, 'message')}",
         f"model     {chat.provider}:{chat.model}, {chat.info.context_limit:,} tokens",
         f"tools     {sum(tool.enabled for tool in tools)} of {len(tools)} on",
         f"turn      {'running' if active_session.busy else 'none'}",
         *(["settings", *settings] if settings else []),
     ]
-    is_private = not audience_of(context.place.address)  # the log may mention other people
+    is_private = not audience_of(context.surface.address)  # the log may mention other people
     problems = await asyncio.to_thread(_read_problems, identity.log_file) if is_private else []
     if problems:
         lines += ["log", *(f"  {line}" for line in problems)]
-    context.place.show(format_code_block(_hide_home("\n".join(lines))))
+    context.surface.show(format_code_block(_hide_home("\n".join(lines))))
 
 
 def _read_problems(log_file: Path) -> list[str]:

@@ -21,7 +21,7 @@ def build_command_facts(context: CommandContext, **more: Fact) -> dict[str, Fact
         user_name=author.name,
         session_id=active_session.session_id if active_session.is_open else "",
     )
-    return {**session_facts(surface_context(known, active_session.key, context.place.address)), **more}
+    return {**session_facts(surface_context(known, active_session.key, context.surface.address)), **more}
 
 
 def find_commands(name: str, commands: Sequence[Command]) -> list[Command]:
@@ -52,22 +52,22 @@ def is_command(text: str) -> bool:
 
 async def run_command(text: str, context: CommandContext) -> None:
     """Run ``/name arguments``; every `TalariaError` is shown, not raised."""
-    name, _, words = text.strip().partition(" ")
+    name, _, arguments = text.strip().partition(" ")
     found = find_commands(name, context.commands)
     if len(found) != 1:
-        context.place.show(_explain_no_match(name, found, context.commands))
+        context.surface.show(_explain_no_match(name, found, context.commands))
         return
     command = found[0]
     refusal = _refuse_abbreviation(name, command, context) or _find_refusal(command, context)
     if refusal:
-        context.place.show(refusal)
+        context.surface.show(refusal)
         return
-    facts = build_command_facts(context, command=command.name, text=words.strip(), owner=context.author.owner)
+    facts = build_command_facts(context, command=command.name, text=arguments.strip(), owner=context.author.owner)
     context.application.hooks.fire(f"{COMMAND}{command.name}", facts)
     try:
-        await command.run(structs.replace(context, words=words.strip()))
+        await command.run(structs.replace(context, arguments=arguments.strip()))
     except TalariaError as error:
-        context.place.show(error.for_owner if context.author.owner else error.public)
+        context.surface.show(error.for_owner if context.author.owner else error.public)
 
 
 def select_usable_commands(commands: Sequence[Command], *, terminal: bool, owner: bool = True) -> tuple[Command, ...]:

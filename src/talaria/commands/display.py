@@ -14,11 +14,11 @@ FOOTER_STATES = {"on": "with model, context, folder and cost", "off": "replies o
 
 async def run_footer(context: CommandContext) -> None:
     """Switch the footer on or off; without an argument, toggle it."""
-    state = context.words.lower() or ("off" if context.place.display.footer else "on")
+    state = context.arguments.lower() or ("off" if context.surface.display.footer else "on")
     if state not in FOOTER_STATES:
         raise NotFound(f"Use `on` or `off`, not `{state}`.")
-    context.place.change_display(structs.replace(context.place.display, footer=state == "on"))
-    context.place.show(f"The status line below replies is {state} here.")
+    context.surface.change_display(structs.replace(context.surface.display, footer=state == "on"))
+    context.surface.show(f"The status line below replies is {state} here.")
 
 
 async def offer_footer_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -51,16 +51,16 @@ THEME_HELP = {
 async def run_theme(context: CommandContext) -> None:
     """Choose and save a theme, or show the current one."""
     screen = require_terminal(context)
-    if not context.words:
-        context.place.show(
+    if not context.arguments:
+        context.surface.show(
             f"The theme is `{screen.theme}`. Available themes: {', '.join(f'`{name}`' for name in THEME_HELP)}."
         )
         return
-    if context.words != AUTO_THEME:
-        screen.change_theme(context.words)
-    context.application.settings_admin.change("cli.theme", context.words)
-    when = "From the next start, the theme is" if context.words == AUTO_THEME else "The theme is now"
-    context.place.show(f"{when} `{context.words}`.")
+    if context.arguments != AUTO_THEME:
+        screen.change_theme(context.arguments)
+    context.application.settings_admin.change("cli.theme", context.arguments)
+    when = "From the next start, the theme is" if context.arguments == AUTO_THEME else "The theme is now"
+    context.surface.show(f"{when} `{context.arguments}`.")
 
 
 async def offer_theme_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -90,11 +90,11 @@ PROGRESS_LEVELS = {
 async def run_verbose(context: CommandContext) -> None:
     """Set the level of detail; without an argument, the next of off, new, all, verbose."""
     names = list(PROGRESS_LEVELS)
-    level = context.words.lower() or names[(names.index(context.place.display.progress) + 1) % len(names)]
+    level = context.arguments.lower() or names[(names.index(context.surface.display.progress) + 1) % len(names)]
     if level not in PROGRESS_LEVELS:
         raise NotFound(f"Unknown level `{level}`. Choose one of {', '.join(PROGRESS_LEVELS)}.")
-    context.place.change_display(structs.replace(context.place.display, progress=cast("Progress", level)))
-    context.place.show(f"Now showing {PROGRESS_LEVELS[level]} (`{level}`).")
+    context.surface.change_display(structs.replace(context.surface.display, progress=cast("Progress", level)))
+    context.surface.show(f"Now showing {PROGRESS_LEVELS[level]} (`{level}`).")
 
 
 async def offer_verbose_choices(context: CommandContext) -> Sequence[tuple[str, str]]:

@@ -32,11 +32,11 @@ async def run_goal(context: CommandContext) -> None:
     try:
         await _run_goal_action(context)
     except Refused as refusal:
-        context.place.show(str(refusal))
+        context.surface.show(str(refusal))
 
 
 async def _run_goal_action(context: CommandContext) -> None:
-    match context.words.strip().lower():
+    match context.arguments.strip().lower():
         case "" | "status":
             await _show(context)
         case "pause" | "stop":
@@ -52,37 +52,37 @@ async def _run_goal_action(context: CommandContext) -> None:
 
 
 async def _set(context: CommandContext) -> None:
-    state = await get_goal_manager(context).set(context.words, vouched=context.author.owner, sender=context.sender)
-    context.place.show(f"{format_goal_status(state)}\n\n`/goal pause` pauses it, `/goal clear` removes it.")
+    state = await get_goal_manager(context).set(context.arguments, vouched=context.author.owner, sender=context.sender)
+    context.surface.show(f"{format_goal_status(state)}\n\n`/goal pause` pauses it, `/goal clear` removes it.")
     _wake_runner(context)
 
 
 async def _show(context: CommandContext) -> None:
     state = await get_goal_manager(context).load()
-    context.place.show(describe_goal(state) if state else format_goal_status(None))
+    context.surface.show(describe_goal(state) if state else format_goal_status(None))
 
 
 async def _pause(context: CommandContext) -> None:
     goal = get_goal_manager(context)
     paused = await goal.pause()
-    context.place.show(f"{goal.status_line()} `/goal resume` continues." if paused else goal.status_line())
+    context.surface.show(f"{goal.status_line()} `/goal resume` continues." if paused else goal.status_line())
     context.active_session.chat.conversation.follow()
 
 
 async def _resume(context: CommandContext) -> None:
-    context.place.show(format_goal_status(await get_goal_manager(context).resume()))
+    context.surface.show(format_goal_status(await get_goal_manager(context).resume()))
     _wake_runner(context)
 
 
 async def _clear(context: CommandContext) -> None:
     cleared = await get_goal_manager(context).clear()
-    context.place.show("Goal cleared." if cleared else format_goal_status(None))
+    context.surface.show("Goal cleared." if cleared else format_goal_status(None))
     context.active_session.chat.conversation.follow()
 
 
 async def _show_history(context: CommandContext) -> None:
     verdicts = await get_goal_manager(context).history()
-    context.place.show("\n".join(map(_format_verdict, verdicts)) or "No turn has been judged yet.")
+    context.surface.show("\n".join(map(_format_verdict, verdicts)) or "No turn has been judged yet.")
 
 
 def _wake_runner(context: CommandContext) -> None:
@@ -116,21 +116,21 @@ async def run_subgoal(context: CommandContext) -> None:
     try:
         await _run_subgoal_action(context)
     except Refused as refusal:
-        context.place.show(str(refusal))
+        context.surface.show(str(refusal))
 
 
 async def _run_subgoal_action(context: CommandContext) -> None:
     goal = get_goal_manager(context)
-    first, _, rest = context.words.partition(" ")
-    if not context.words:
+    first, _, rest = context.arguments.partition(" ")
+    if not context.arguments:
         state = await goal.load()
-        context.place.show(_list_subgoals(state) if state else goal.status_line())
+        context.surface.show(_list_subgoals(state) if state else goal.status_line())
         return
     if first.lower() == "remove" and (not rest.strip() or rest.strip().isdecimal()):
-        context.place.show(_list_subgoals(await goal.remove_subgoal(_parse_number(rest))))
+        context.surface.show(_list_subgoals(await goal.remove_subgoal(_parse_number(rest))))
     else:
         is_setter = partial(context.active_session.chat.is_same_person, context.sender)
-        context.place.show(_list_subgoals(await goal.add_subgoal(context.words, is_setter=is_setter)))
+        context.surface.show(_list_subgoals(await goal.add_subgoal(context.arguments, is_setter=is_setter)))
     context.active_session.chat.conversation.follow()
 
 

@@ -79,11 +79,11 @@ class HandoffCommand:
 
     async def run(self, context: CommandContext) -> None:
         """Hand the session over and leave, or raise `Refused` with the reason why it stays here."""
-        if context.words.strip().lower() == _CANCEL:
+        if context.arguments.strip().lower() == _CANCEL:
             await _cancel(context)
             return
         active_session, moved = context.active_session, context.active_session.session_id
-        end = await self._request_and_wait(context, _parse_request(context.words, moved))
+        end = await self._request_and_wait(context, _parse_request(context.arguments, moved))
         if end["state"] != "completed":
             raise Refused(f"The conversation stays here: {end['error'] or 'the handoff failed'}.")
         if context.screen is not None:
@@ -102,7 +102,7 @@ class HandoffCommand:
         active_session.departure.begin(active_session.chat.conversation, request.platform)
         try:
             await _request(context, request, is_busy=running)
-            context.place.show(f"Handing off to {platform_label(request.platform)} …")
+            context.surface.show(f"Handing off to {platform_label(request.platform)} …")
             end = await wait_for_handoff(
                 active_session.store,
                 request.session_id,
@@ -129,11 +129,11 @@ class HandoffCommand:
         def report(now: HandoffState) -> None:
             nonlocal reported_at, last_status
             if now["state"] != last_status:
-                context.place.show("The gateway is moving it …")
+                context.surface.show("The gateway is moving it …")
                 last_status = now["state"]
             elif clock() - reported_at >= self._report_seconds:
                 waited = clock() - started_at
-                context.place.show(f"Still waiting ({waited:.0f} of {self._timeout_seconds:.0f} s) …")
+                context.surface.show(f"Still waiting ({waited:.0f} of {self._timeout_seconds:.0f} s) …")
                 reported_at = clock()
 
         return report
@@ -142,23 +142,23 @@ class HandoffCommand:
 async def _cancel(context: CommandContext) -> None:
     active_session = context.active_session
     if not await cancel_handoff(active_session.store, active_session.session_id, "you cancelled it"):
-        context.place.show("There is no handoff to cancel.")
+        context.surface.show("There is no handoff to cancel.")
     elif active_session.departure.session_id is None:  # otherwise the waiting command reports it
-        context.place.show("Handoff cancelled. The conversation stays where it is.")
+        context.surface.show("Handoff cancelled. The conversation stays where it is.")
 
 
 async def offer_handoff_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
     """Return the configured networks as completions."""
     found = [(name, "configured") for name, configured in context.application.platforms.items() if configured]
-    if context.words.startswith(_NOW):
+    if context.arguments.startswith(_NOW):
         return [(f"{_NOW} {name}", about) for name, about in found]
     return [*found, (_NOW, "move now, in the middle of the turn"), (_CANCEL, "cancel the handoff")]
 
 
-def _parse_request(words: str, session_id: SessionId) -> HandoffRequest:
-    first, _, rest = words.partition(" ")
+def _parse_request(arguments: str, session_id: SessionId) -> HandoffRequest:
+    first, _, rest = arguments.partition(" ")
     is_immediate = first == _NOW
-    return HandoffRequest(session_id, rest.strip() if is_immediate else words, immediate=is_immediate)
+    return HandoffRequest(session_id, rest.strip() if is_immediate else arguments, immediate=is_immediate)
 
 
 async def _request(context: CommandContext, request: HandoffRequest, *, is_busy: bool) -> None:
@@ -188,15 +188,15 @@ async def _leave(context: CommandContext, screen: TerminalSurface, moved: Sessio
     notice = await active_session.store.read(lambda tx: _describe_new_location(tx, moved))
     if active_session.session_id != moved:  # another session was opened here in the meantime
         active_session.departure.end(None, stays=False)
-        context.place.show(notice)
+        context.surface.show(notice)
         return
     if active_session.busy:
         screen.mute()
-        context.place.show(f"{notice}\n\n{_TURN_MOVED_NOTICE}")
+        context.surface.show(f"{notice}\n\n{_TURN_MOVED_NOTICE}")
         with suppress(TalariaError):
             await active_session.chat.conversation.settled()
     else:
-        context.place.show(notice)
+        context.surface.show(notice)
     screen.leave()
 
 

@@ -6,13 +6,59 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from talaria.commands.command import Command, CommandContext
-from talaria.commands.preferences import get_preferences, set_preferences
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.sessions import SessionChanges
-from talaria.core.errors import NotFound
+from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.core.formatting import pluralize
+from talaria.core.ids import SessionId
+from talaria.sessions.preferences import Preferences, read_preferences, write_preferences
 
 _MILLION = 1_000_000
+DEFAULT_MODEL = "default"
+NO_PERSONALITY = "none"
+EFFORTS = {
+    "none": "no reasoning",
+    "minimal": "as little reasoning as possible",
+    "low": "some reasoning",
+    "medium": "the usual amount of reasoning",
+    "high": "a lot of reasoning; takes time and tokens",
+    "default": "as in the settings",
+}
+VISIBILITY_HELP = {"show": "show the model's reasoning", "hide": "hide it"}
+
+
+async def get_preferences(context: CommandContext) -> Preferences:
+    """Return the preferences of the active session."""
+    session_id = context.active_session.session_id
+    return await context.active_session.store.read(lambda tx: read_preferences(tx, session_id))
+
+
+async def set_preferences(context: CommandContext, **changes: str) -> None:
+    """Store preferences and reopen the session with them.
+
+    If it cannot be reopened, the old preferences are restored and the error is raised. Raises `Refused` during a turn.
+    """
+    if context.active_session.busy:
+        raise Refused("A turn is running. Stop it with `/stop` first, then choose.")
+    active_session, session_id, request = (
+        context.active_session,
+        context.active_session.session_id,
+        context.active_session.request,
+    )
+    before = await get_preferences(context)
+    if "model" in changes:  # overrides the model given at startup
+        active_session.request = structs.replace(request, model="")
+    await _store(context, session_id, structs.replace(before, **changes))
+    try:
+        await active_session.renew()
+    except TalariaError:
+        active_session.request = request
+        await _store(context, session_id, before)
+        raise
+
+
+async def _store(context: CommandContext, session_id: SessionId, chosen: Preferences) -> None:
+    await context.active_session.store.write(lambda tx: write_preferences(tx, session_id, chosen))
 
 
 def describe_model(info: ModelInfo) -> str:
@@ -28,27 +74,24 @@ def _format_price(info: ModelInfo) -> str:
     return f"${info.input_price / _MILLION:g} in, ${info.output_price / _MILLION:g} out per million tokens"
 
 
-DEFAULT_MODEL = "default"
-
-
 async def run_model(context: CommandContext) -> None:
     """Show the current model and why it was chosen, or choose another."""
-    if not context.words:
+    if not context.arguments:
         chat = context.active_session.chat
-        context.place.show(
+        context.surface.show(
             f"This conversation uses `{chat.provider}:{chat.model}`. {chat.why} "
             f"{describe_model(chat.info)}\n\n`/model NAME` chooses another model for it."
         )
-    elif context.words == DEFAULT_MODEL:
+    elif context.arguments == DEFAULT_MODEL:
         await set_preferences(context, model="")
         await _report_model(context, ", as in the settings")
     else:
-        await choose_model(context, context.words)
+        await choose_model(context, context.arguments)
 
 
-async def choose_model(context: CommandContext, words: str) -> None:
+async def choose_model(context: CommandContext, name: str) -> None:
     """Use the named model in this session."""
-    chosen = await context.application.models.find(words)
+    chosen = await context.application.models.find(name)
     await set_preferences(context, model=f"{chosen.provider}:{chosen.model}")
     await _report_model(context, "; `/model default` returns to the one in the settings", chosen.limits)
 
@@ -59,7 +102,7 @@ async def _report_model(context: CommandContext, note: str, limits: str = "") ->
         lambda tx: tx.sessions.update(session_id, SessionChanges(model=chat.model))
     )
     sentences = (f"This conversation now uses `{chat.provider}:{chat.model}`{note}.", describe_model(chat.info), limits)
-    context.place.show(" ".join(filter(None, sentences)))
+    context.surface.show(" ".join(filter(None, sentences)))
 
 
 async def offer_model_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -82,24 +125,21 @@ MODEL = Command(
 )
 
 
-NO_PERSONALITY = "none"
-
-
 async def run_personality(context: CommandContext) -> None:
     """List the personalities, or choose one."""
     known = context.application.knowledge.personalities()
-    if not context.words:
+    if not context.arguments:
         now = (await get_preferences(context)).personality
         lines = [f"- `{name}`{' (chosen here)' if name == now else ''}: {line}" for name, line in known.items()]
         end = "`/personality NAME` chooses one for this conversation, `/personality none` removes it."
-        context.place.show("\n".join([*lines, "", end]))
+        context.surface.show("\n".join([*lines, "", end]))
         return
-    if context.words not in (*known, NO_PERSONALITY):
-        raise NotFound(f"There is no personality `{context.words}`. Available: {', '.join(known)}.")
-    chosen = "" if context.words == NO_PERSONALITY else context.words
+    if context.arguments not in (*known, NO_PERSONALITY):
+        raise NotFound(f"There is no personality `{context.arguments}`. Available: {', '.join(known)}.")
+    chosen = "" if context.arguments == NO_PERSONALITY else context.arguments
     await set_preferences(context, personality=chosen)
     now = f"as `{chosen}`" if chosen else "without a personality"
-    context.place.show(f"From the next message, the agent answers {now} in this conversation.")
+    context.surface.show(f"From the next message, the agent answers {now} in this conversation.")
 
 
 async def offer_personality_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -121,8 +161,8 @@ PERSONALITY = Command(
 
 async def run_provider(context: CommandContext) -> None:
     """List the providers, or switch to one."""
-    if context.words:
-        await choose_model(context, context.words.removesuffix(":"))
+    if context.arguments:
+        await choose_model(context, context.arguments.removesuffix(":"))
         return
     listing = await context.application.models.listing()
     here = context.active_session.chat.provider
@@ -133,7 +173,7 @@ async def run_provider(context: CommandContext) -> None:
     ]
     problems = [f"- {problem}" for problem in listing.problems]
     end = "`/provider NAME` switches this conversation to a model of that provider."
-    context.place.show("\n".join([*lines, *problems, "", end]).strip())
+    context.surface.show("\n".join([*lines, *problems, "", end]).strip())
 
 
 async def offer_provider_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -155,30 +195,17 @@ PROVIDER = Command(
 )
 
 
-EFFORTS = {
-    "none": "no reasoning",
-    "minimal": "as little reasoning as possible",
-    "low": "some reasoning",
-    "medium": "the usual amount of reasoning",
-    "high": "a lot of reasoning; takes time and tokens",
-    "default": "as in the settings",
-}
-
-
-VISIBILITY_HELP = {"show": "show the model's reasoning", "hide": "hide it"}
-
-
 async def run_reasoning(context: CommandContext) -> None:
     """Show the reasoning options, set the effort for this session, or show or hide reasoning."""
-    word = context.words.lower()
+    word = context.arguments.lower()
     if not word:
         await _show_reasoning(context)
     elif word in VISIBILITY_HELP:
-        context.place.change_display(structs.replace(context.place.display, reasoning=word == "show"))
-        context.place.show(f"The model's reasoning is now {'shown' if word == 'show' else 'hidden'} here.")
+        context.surface.change_display(structs.replace(context.surface.display, reasoning=word == "show"))
+        context.surface.show(f"The model's reasoning is now {'shown' if word == 'show' else 'hidden'} here.")
     elif word in EFFORTS:
         await set_preferences(context, effort="" if word == "default" else word)
-        context.place.show(
+        context.surface.show(
             f"Reasoning effort for this conversation: `{word}` ({EFFORTS[word]}).{_warn_if_unsupported(context)}"
         )
     else:
@@ -193,8 +220,8 @@ async def _show_reasoning(context: CommandContext) -> None:
         if effort
         else f"`{configured or 'model default'}`, as in the settings"
     )
-    shown = "shown" if context.place.display.reasoning else "hidden"
-    context.place.show(f"Reasoning effort: {chosen}. Reasoning output: {shown}.{_warn_if_unsupported(context)}")
+    shown = "shown" if context.surface.display.reasoning else "hidden"
+    context.surface.show(f"Reasoning effort: {chosen}. Reasoning output: {shown}.{_warn_if_unsupported(context)}")
 
 
 def _warn_if_unsupported(context: CommandContext) -> str:

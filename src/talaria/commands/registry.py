@@ -15,13 +15,9 @@ from talaria.commands.dispatch import find_commands, group_help_by_category
 from talaria.commands.display import FOOTER, THEME, VERBOSE
 from talaria.commands.goal import GOAL, SUBGOAL
 from talaria.commands.handoff import HANDOFF, MOVE
-from talaria.commands.help import HELP
 from talaria.commands.model import MODEL, PERSONALITY, PROVIDER, REASONING
-from talaria.commands.program import KEYS, QUIT, RESTART, SETHOME, START
-from talaria.commands.resume import RESUME
-from talaria.commands.save import SAVE
-from talaria.commands.search import SEARCH
-from talaria.commands.sessions import HISTORY, NEW, SESSIONS, TITLE
+from talaria.commands.program import HELP, KEYS, QUIT, RESTART, SETHOME, START
+from talaria.commands.sessions import HISTORY, NEW, RESUME, SAVE, SEARCH, SESSIONS, TITLE
 from talaria.commands.status import STATUS, VERSION, WHOAMI
 from talaria.commands.turn_control import COMPRESS, QUEUE, STEER, STOP
 from talaria.commands.usage import USAGE

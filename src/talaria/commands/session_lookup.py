@@ -40,7 +40,7 @@ def get_session_scope(tx: Transaction, context: CommandContext) -> SessionScope:
     A guest sees nothing of the owner's; in a group the owner sees only what was said there.
     """
     here = tx.sessions.get(context.active_session.session_id)
-    audience = audience_of(context.place.address)
+    audience = audience_of(context.surface.address)
     owner = here.owner if here and (audience or not context.author.owner) else ""
     return SessionScope(
         context.active_session.session_id, Viewer(owner, audience) if owner or context.author.owner else None

@@ -23,7 +23,7 @@ from talaria.sessions.transcript_export import format_inline_code
 async def run_status(context: CommandContext) -> None:
     """Show the session, its model, and running and pending work."""
     facts = await context.active_session.store.read(lambda tx: list(_collect_facts(tx, context)))
-    context.place.show("\n".join(f"- {name}{value}" for name, value in facts if value))
+    context.surface.show("\n".join(f"- {name}{value}" for name, value in facts if value))
 
 
 def _collect_facts(tx: Transaction, context: CommandContext) -> Iterator[tuple[str, str]]:
@@ -45,7 +45,7 @@ def _collect_facts(tx: Transaction, context: CommandContext) -> Iterator[tuple[s
     yield "Cost: ", format_money(session.usage.cost_microdollars)
     yield "Turn: ", "running (`/stop` stops it)" if active_session.busy else "not running"
     yield "Waiting: ", pluralize(len(waiting), "message") if waiting else ""
-    yield "Handoff: ", _describe_handoff(tx, session.id, chat=context.place.address is not None)
+    yield "Handoff: ", _describe_handoff(tx, session.id, chat=context.surface.address is not None)
     goal = read_goal(tx, session.id).state
     yield "", escape_markdown(format_goal_status(goal)) if goal else ""
     yield "Gateway: ", "running" if is_gateway_alive(tx) else "not running"
@@ -106,7 +106,7 @@ STATUS = Command(
 
 async def run_version(context: CommandContext) -> None:
     """Show the version."""
-    context.place.show(f"Talaria {context.application.identity.version}")
+    context.surface.show(f"Talaria {context.application.identity.version}")
 
 
 VERSION = Command(name="version", category="Program", help="Show the version of Talaria.", run=run_version, reads=True)
@@ -114,14 +114,14 @@ VERSION = Command(name="version", category="Program", help="Show the version of 
 
 async def run_whoami(context: CommandContext) -> None:
     """Show the user, the chat and the session."""
-    author, place, active_session = context.author, context.place, context.active_session
+    author, surface, active_session = context.author, context.surface, context.active_session
     lines = [
         f"- You are {escape_markdown(author.name) or 'someone without a name'}, {_describe_role(owner=author.owner)}.",
-        f"- You are in `{place.name}`{_describe_address(context)}.",
+        f"- You are in `{surface.name}`{_describe_address(context)}.",
         f"- The conversation is `{active_session.session_id}`"
         + (f", bound to `{active_session.key}`." if active_session.key else "."),
     ]
-    context.place.show("\n".join(lines))
+    context.surface.show("\n".join(lines))
 
 
 def _describe_role(*, owner: bool) -> str:
@@ -129,7 +129,7 @@ def _describe_role(*, owner: bool) -> str:
 
 
 def _describe_address(context: CommandContext) -> str:
-    address = context.place.address
+    address = context.surface.address
     if address is None:
         return ""
     thread = f", thread `{address.thread_id}`" if address.thread_id else ""

@@ -21,13 +21,13 @@ async def run_compress(context: CommandContext) -> None:
     active_session, session_id = context.active_session, context.active_session.session_id
     before = await active_session.store.read(lambda tx: estimate_context_tokens(tx, session_id))
     if not await active_session.chat.conversation.compact():
-        context.place.show(
+        context.surface.show(
             f"Nothing was compressed: the conversation (about {before:,} tokens) is too short to gain anything, or "
             "the model returned no usable summary."
         )
         return
     after = await active_session.store.read(lambda tx: estimate_context_tokens(tx, session_id))
-    context.place.show(
+    context.surface.show(
         f"Compressed from about {before:,} to {after:,} tokens. `/history` and `/search` still find everything."
     )
 
@@ -55,14 +55,14 @@ async def run_queue(context: CommandContext) -> None:
     """Queue a message after those already pending, or list the queue."""
     active_session = context.active_session
     was_busy = active_session.busy
-    if context.words:
-        await active_session.put(Text(context.words), sender=context.sender)
+    if context.arguments:
+        await active_session.put(Text(context.arguments), sender=context.sender)
         if not was_busy:
             return
     session_id = active_session.session_id
     pending = await active_session.store.read(lambda tx: list_pending_messages(tx, session_id))
     lines = [f"{number}. {_format_message(message)}" for number, message in enumerate(pending, 1)]
-    context.place.show("Queued after the running turn:\n\n" + "\n".join(lines) if lines else "The queue is empty.")
+    context.surface.show("Queued after the running turn:\n\n" + "\n".join(lines) if lines else "The queue is empty.")
 
 
 def _format_message(message: Message) -> str:
@@ -83,14 +83,14 @@ async def run_steer(context: CommandContext) -> None:
 
     It is queued if no turn is running, or if another person started the running turn.
     """
-    if not context.words:
+    if not context.arguments:
         raise Refused("Add the text for the running turn: `/steer use the other branch`.")
     active_session, sender = context.active_session, context.sender
     running = await active_session.store.read(lambda tx: running_sender(tx, active_session.session_id))
     if active_session.busy or running is None:
-        await active_session.put(Text(context.words), sender=sender, steering=True)
+        await active_session.put(Text(context.arguments), sender=sender, steering=True)
     else:
-        message = Message(role="user", parts=(Text(context.words),), at=datetime.now(UTC))
+        message = Message(role="user", parts=(Text(context.arguments),), at=datetime.now(UTC))
         await send_to_session(
             active_session.store,
             active_session.session_id,
@@ -100,9 +100,9 @@ async def run_steer(context: CommandContext) -> None:
             steering=True,
         )
     if running is not None and active_session.chat.is_same_person(running, sender):
-        context.place.show("It joins the running turn at its next step.")
+        context.surface.show("It joins the running turn at its next step.")
     elif running is not None:
-        context.place.show("Someone else's turn is running. Your message gets its own turn right after.")
+        context.surface.show("Someone else's turn is running. Your message gets its own turn right after.")
 
 
 STEER = Command(
@@ -125,7 +125,7 @@ async def run_stop(context: CommandContext) -> None:
         not await send_control_message(context.active_session.store, context.active_session.session_id, StopTurn())
         and not stopped
     ):
-        context.place.show("Nothing is running.")
+        context.surface.show("Nothing is running.")
 
 
 STOP = Command(name="stop", category="Turn", help="Stop the running turn; finished steps are kept.", run=run_stop)

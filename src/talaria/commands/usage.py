@@ -17,7 +17,7 @@ _ACCOUNT_NAMES = {"all": "everything this month", "person": "you this month", "s
 
 async def run_usage(context: CommandContext) -> None:
     """Show the usage of this session and the remaining budget."""
-    context.place.show("\n".join(await context.active_session.store.read(lambda tx: list(_build_lines(tx, context)))))
+    context.surface.show("\n".join(await context.active_session.store.read(lambda tx: list(_build_lines(tx, context)))))
 
 
 def _build_lines(tx: Transaction, context: CommandContext) -> Iterator[str]:
@@ -33,7 +33,7 @@ def _build_lines(tx: Transaction, context: CommandContext) -> Iterator[str]:
     inherited = [usage for one in ancestors for usage in (one.usage, *delegated_usage(tx, one.id))]
     if inherited:
         yield f"- Including the conversation it was branched from: {format_usage(sum_usage([*here, *inherited]))}"
-    is_private = context.author.owner and not audience_of(context.place.address)
+    is_private = context.author.owner and not audience_of(context.surface.address)
     for cap in context.application.caps(session) if is_private else ():
         spent = tx.ledger.spent(cap.account)
         name = _ACCOUNT_NAMES.get(cap.account.partition(":")[0], cap.account)

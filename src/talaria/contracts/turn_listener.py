@@ -46,7 +46,7 @@ class TurnFollowUp(TurnListener, Protocol):
 
     @property
     def has_follow_up(self) -> bool:
-        """Whether the turn that has just ended leaves work for `follow_up`; without any, it is not called."""
+        """Return whether the turn that has just ended leaves work for `follow_up`; without any, it is not called."""
 
     async def follow_up(self) -> bool:
         """Do the work after the reply; return ``True`` if the inbox has a new message.

@@ -13,6 +13,7 @@ from talaria.commands.dispatch import is_command
 from talaria.contracts.hooks import SESSION_END, SESSION_RESET, SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId
@@ -34,6 +35,7 @@ from talaria.gateway.chats.assignment import (
     take_orphaned_updates,
 )
 from talaria.gateway.chats.chat import Chat
+from talaria.gateway.chats.prompts import ChoicePrompts
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.runtime.outbox import queue_notice
 from talaria.sessions.context import surface_context
@@ -202,12 +204,20 @@ class Dispatcher:
         chat = self._chats.find(participant.key)
         if not update.button:
             if chat is not None:
-                await chat.marked(update.message_id, update.reaction, update.sender.id, owner=participant.is_owner)
+                await self._answer_by_reaction(chat.prompts, update, participant)
         elif chat is None:
             await self._notify(update, participant, _PROMPT_CLOSED)
         elif not chat.prompts.press(update.button, update.sender.id, owner=participant.is_owner):
             text = _NOT_ALLOWED if chat.prompts.is_open(update.button) else _PROMPT_CLOSED
             await self._notify(update, participant, text)
+
+    async def _answer_by_reaction(self, prompts: ChoicePrompts, update: Incoming, participant: Participant) -> None:
+        """Answer an open question by a reaction to its message."""
+        filters = [OutboxFilter(key=key, sent=True) for key in prompts.waiting]
+        found = await self._store.read(lambda tx: [item for one in filters for item in tx.outbox.find(one)])
+        for item in found:
+            if item.reference == update.message_id:
+                prompts.mark(item.key, update.reaction, update.sender.id, owner=participant.is_owner)
 
     async def _notify(self, update: Incoming, participant: Participant, text: str) -> None:
         """Reply to a button that has no effect."""

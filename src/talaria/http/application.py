@@ -15,11 +15,9 @@ from talaria.core.errors import TalariaError
 from talaria.core.ids import new_id
 from talaria.http.errors import ClientGone, Problem, ServerStopping, make_server_problem, to_problem
 from talaria.http.idempotency import HEADER, MAX_STORED_BYTES, IdempotencyStore, StoredReply
-from talaria.http.messages import CallerT, Receive, Reply, ReplyStream, Request, Scope, Send
 from talaria.http.metrics import RequestMetrics
-from talaria.http.origins import OriginPolicy
-from talaria.http.rate_limit import RequestLimiter
-from talaria.http.router import Route, Router
+from talaria.http.request_checks import OriginPolicy, RequestLimiter
+from talaria.http.routing import CallerT, Receive, Reply, ReplyStream, Request, Route, Router, Scope, Send
 
 _HEARTBEAT = b": still here\n\n"
 _TOO_LONG = "The first answer was too long to store."

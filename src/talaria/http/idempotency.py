@@ -15,7 +15,7 @@ from talaria.contracts.stores.responses import IdempotentAnswer
 from talaria.core.errors import StoreError
 from talaria.core.ids import WorkerId, is_gone
 from talaria.http.errors import Problem, make_conflict
-from talaria.http.messages import Reply
+from talaria.http.routing import Reply
 
 HEADER = "idempotency-key"
 _TIME_TO_LIVE = timedelta(hours=24)

@@ -5,9 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from talaria.core.errors import NotFound
-from talaria.providers.anthropic.settings import AnthropicQuirks
-from talaria.providers.openai_chat.settings import ChatQuirks
-from talaria.providers.openai_responses.settings import ResponsesQuirks
+from talaria.providers.settings import AnthropicQuirks, ChatQuirks, ResponsesQuirks
 
 ProtocolName = Literal["openai_chat", "openai_responses", "anthropic"]
 Quirks = ChatQuirks | ResponsesQuirks | AnthropicQuirks

@@ -31,7 +31,7 @@ class FollowUpTasks:
 
     @property
     def busy(self) -> bool:
-        """Whether any task is running."""
+        """Return whether any task is running."""
         return any(not task.done() for task in (*self._awaited, *self._resumable.values()))
 
     def start_follow_ups(self) -> None:

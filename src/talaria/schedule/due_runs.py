@@ -12,10 +12,9 @@ from talaria.contracts.stores.jobs import Job, JobRun
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import Refused, UnreadableValue
 from talaria.core.ids import SessionId
-from talaria.schedule.describe_when import format_moment
 from talaria.schedule.job import PENDING_RUN, UNFINISHED, PendingRun, ScheduledJob, read_job, write_plan
 from talaria.schedule.job_store import find_job, note_change
-from talaria.schedule.recurrence import Every, Once, Schedule, last_until, next_after, write_schedule
+from talaria.schedule.recurrence import Every, Once, Schedule, format_moment, last_until, next_after, write_schedule
 from talaria.schedule.report_delivery import JobReport, Networks, send_report
 
 _BATCH_SIZE = 32

@@ -13,10 +13,16 @@ from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound, Refused
 from talaria.core.ids import JobId, SessionId, new_id
-from talaria.schedule.describe_when import describe_schedule, format_moment
 from talaria.schedule.job import JobSpec, ReportTarget, ScheduledJob, read_job, write_plan
 from talaria.schedule.parse_when import read_schedule
-from talaria.schedule.recurrence import Calendar, find_zone, next_after, write_schedule
+from talaria.schedule.recurrence import (
+    Calendar,
+    describe_schedule,
+    find_zone,
+    format_moment,
+    next_after,
+    write_schedule,
+)
 from talaria.sessions.chat_directory import find_target
 
 SCHEDULE_CHANGES = NamedValue("schedule_changes", bool)  # its version counts the changes

@@ -1,8 +1,11 @@
-"""Due times: pure functions of a schedule and a time, correct across daylight saving changes."""
+"""Due times of schedules: next and last, in time zones, and their description for people."""
 
+import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -14,6 +17,14 @@ from talaria.schedule.cron_expression import CronFields, read_fields
 _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 _MAX_DAYS = 9 * 366  # days: 29 February comes after eight years at the latest
 _LOOK_BACK_STEPS = (timedelta(minutes=5), timedelta(hours=2), _DAY, 32 * _DAY, 367 * _DAY, _MAX_DAYS * _DAY)
+_encode = msgspec.json.Encoder().encode
+_UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+_SIMPLE_CRON = re.compile(r"(\d+) (\d+) (\*|\d+) \* (\*|[\d,]+|1-5)")
+_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_GROUPS = {"*": "day", "1-5": "weekday", "0,6": "weekend"}
+_LOCAL_LINK, _NAME_FILE = Path("/etc/localtime"), Path("/etc/timezone")
+_FOLDER = "zoneinfo/"
+_UTC_NAME = "UTC"
 
 
 class Once(Struct, frozen=True, tag="once"):
@@ -42,7 +53,7 @@ class Calendar(Struct, frozen=True, tag="calendar"):
 
 Schedule = Once | Every | Calendar
 
-_encode = msgspec.json.Encoder().encode
+
 _decoder: msgspec.json.Decoder[Schedule] = msgspec.json.Decoder(Schedule)
 
 
@@ -143,3 +154,72 @@ def _next_by_minutes(fields: CronFields, zone: ZoneInfo, moment: datetime) -> da
 
 def _next_minute(minutes: tuple[int, ...], minute: int) -> int:
     return next((one for one in minutes if one > minute), minutes[0])
+
+
+def describe_schedule(schedule: Schedule) -> str:
+    """Return a schedule as text that parses to the same one, without its zone and start."""
+    match schedule:
+        case Once():
+            return "once"
+        case Every(seconds):
+            return f"every {_format_interval(seconds)}"
+        case Calendar(expression):
+            return _describe_expression(expression) or expression
+
+
+def format_moment(at: datetime, zone: str) -> str:
+    """Return a time in a zone, with the zone's name; UTC if the zone is unknown here."""
+    try:
+        return f"{at.astimezone(find_zone(zone)):%a %Y-%m-%d %H:%M} {zone}"
+    except Refused:
+        return f"{at.astimezone(UTC):%a %Y-%m-%d %H:%M} UTC"
+
+
+def _format_interval(seconds: int) -> str:
+    parts = []
+    for size, unit in _UNITS:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)
+
+
+def _describe_expression(expression: str) -> str:
+    found = _SIMPLE_CRON.fullmatch(expression)
+    if found is None:
+        return ""
+    minute, hour, day, weekdays = found.groups()
+    at = f"{int(hour)}:{int(minute):02}"
+    if day != "*":
+        return f"every month on day {day} at {at}" if weekdays == "*" else ""
+    if weekdays in _GROUPS:
+        return f"every {_GROUPS[weekdays]} {at}"
+    numbers = [int(one) for one in weekdays.split(",") if one]
+    return f"every {', '.join(_NAMES[one] for one in numbers)} {at}" if max(numbers) < len(_NAMES) else ""
+
+
+def system_zone(environment: Mapping[str, str]) -> str:
+    """Return the zone in the environment, otherwise the system's; UTC if neither is known."""
+    candidates = (environment.get("TZ", "").lstrip(":"), _read_link(), _read_name())
+    return next((one.rpartition(_FOLDER)[2] for one in candidates if _is_zone(one.rpartition(_FOLDER)[2])), _UTC_NAME)
+
+
+def _read_link() -> str:
+    try:
+        return str(_LOCAL_LINK.resolve())
+    except OSError:
+        return ""
+
+
+def _read_name() -> str:
+    try:
+        return _NAME_FILE.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        return bool(name) and ZoneInfo(name).key == name
+    except (KeyError, ValueError, OSError):
+        return False

@@ -1,14 +1,16 @@
 """Titles of sessions, and lookup by title."""
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from talaria.agent.auxiliary import Auxiliary
-from talaria.agent.context_window import unwrap_messages
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session, SessionChanges, SessionFilter
 from talaria.core.ids import SessionId
+
+if TYPE_CHECKING:  # loads asyncio, which lists of sessions don't need
+    from talaria.agent.auxiliary import Auxiliary
 
 _MESSAGES_READ = 3
 _LONGEST_OPENING = 80
@@ -24,8 +26,10 @@ def opening(tx: Transaction, session: Session) -> str:
     return " ".join(text[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
 
 
-async def generate_title(store: Store, session_id: SessionId, auxiliary: Auxiliary) -> bool:
+async def generate_title(store: Store, session_id: SessionId, auxiliary: "Auxiliary") -> bool:
     """Give a session a title that a model made from its first messages; return whether it has one now."""
+    from talaria.agent.context_window import unwrap_messages  # noqa: PLC0415 (loaded when a title is made)
+
     session = await store.read(lambda tx: tx.sessions.get(session_id))
     if session is None or session.title:
         return True

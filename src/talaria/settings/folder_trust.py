@@ -14,7 +14,8 @@ import msgspec
 
 from talaria.core.errors import Refused
 
-PROJECT_FILES = (".talaria/commands", ".talaria/skills")
+_PROJECT_FOLDER = ".talaria"
+PROJECT_FILES = (f"{_PROJECT_FOLDER}/commands", f"{_PROJECT_FOLDER}/skills")
 _MAX_FILES = 2_000
 _MAX_BYTES = 20_000_000
 _decode = msgspec.json.Decoder(dict[str, str]).decode
@@ -79,6 +80,8 @@ class FolderTrust:
 def project_files(folder: Path) -> list[Path]:
     """Return the files of a project that would take effect, sorted."""
     found: list[Path] = []
+    if not os.path.lexists(f"{folder}/{_PROJECT_FOLDER}"):
+        return found
     for path in chain.from_iterable(_list_files(folder / root) for root in PROJECT_FILES):
         found += [path] if path.is_file() else []
         if len(found) > _MAX_FILES:

@@ -95,8 +95,6 @@ def _locate_variable(name: str) -> SourceLocation:
 
 
 Table = dict[str, Any]
-
-
 S = TypeVar("S")
 
 
@@ -126,7 +124,7 @@ class LoadedSettings(msgspec.Struct, frozen=True):
         return kind() if found is None else cast("S", found)
 
     def values(self) -> Iterator[tuple[SchemaField, Any]]:
-        """Return all keys with their values, by section."""
+        """Yield all keys with their values, by section."""
         for name, kind in self.model.sections.items():
             branch = SchemaTable(tuple(name.split(".")), NO_SECTIONS, kind)
             yield from branch.values(self.sections.get(name) or kind())

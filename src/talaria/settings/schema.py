@@ -17,20 +17,10 @@ from talaria.settings.errors import nearest
 from talaria.settings.model import Settings
 
 Key = tuple[str, ...]
-
-
 ANY_NAME = "<name>"
-
-
 VARIABLE_PREFIX = "TALARIA__"
-
-
 _BARE = r"[A-Za-z0-9_-]+"
-
-
 _PART = r"\"[^\"]*\"|'[^']*'|[^.]+"
-
-
 _NOT_IN_VARIABLES = r"[^A-Z0-9_]"
 
 
@@ -61,10 +51,7 @@ def _quote_part(part: str) -> str:
 
 
 Sections = Mapping[str, Any]
-
-
 """Dotted name of a table to its type: a Struct, or ``dict[str, SomeStruct]`` for a table of named tables."""
-
 
 NO_SECTIONS: Sections = MappingProxyType({})
 
@@ -189,7 +176,7 @@ class SchemaTable:
         )
 
     def fields(self) -> Iterator[SchemaField]:
-        """Return all keys in this table and below."""
+        """Yield all keys in this table and below."""
         for child in self.children.values():
             if isinstance(child, SchemaField):
                 yield child
@@ -197,7 +184,7 @@ class SchemaTable:
                 yield from child.fields()
 
     def values(self, table: Any) -> Iterator[tuple[SchemaField, Any]]:
-        """Return all keys of ``table``, a value of this type, with their values."""
+        """Yield all keys of ``table``, a value of this type, with their values."""
         names = table if ANY_NAME in self.own else self.own
         for name in names:
             child = self.child(name)

@@ -9,8 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.http.errors import make_not_found
-from talaria.http.messages import Reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route
 from talaria.web.front_door import WebRequest
 
 STATIC = Path(__file__).parent / "static"

@@ -167,10 +167,10 @@ class WebConversations:
 
     async def complete(self, session: WebSession, text: str, caller: WebCaller) -> Sequence[tuple[str, str]]:
         """Return the completions of a command's arguments."""
-        name, _, words = text.partition(" ")
+        name, _, arguments = text.partition(" ")
         context = self._make_context(session, WebSurface(self, session), caller)
         found = find_commands(name, context.commands)
-        return await found[0].offers(structs.replace(context, words=words)) if len(found) == 1 else ()
+        return await found[0].offers(structs.replace(context, arguments=arguments)) if len(found) == 1 else ()
 
     async def choose(self, session_id: SessionId, question: str, choices: Sequence[str]) -> int | None:
         """Ask in the conversation for one of some choices; ``None`` if nobody answers in time."""
@@ -221,9 +221,9 @@ class WebConversations:
 
     def _make_context(self, session: WebSession, surface: "WebSurface", caller: WebCaller) -> CommandContext:
         return CommandContext(
-            words="",
+            arguments="",
             active_session=session,
-            place=surface,
+            surface=surface,
             application=self.application,
             commands=self.commands(caller),
             author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),

@@ -22,7 +22,7 @@ from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.core.errors import StoreError
 from talaria.core.senders import OWNER, chat_sender
 from talaria.http.errors import Problem, make_too_many
-from talaria.http.messages import Reply, Request, make_json_reply
+from talaria.http.routing import Reply, Request, make_json_reply
 
 SOURCE = "web"
 ANYONE, USER, AGENT_OWNER = "anyone", "user", "owner"  # scopes of routes

@@ -10,7 +10,7 @@ from msgspec import structs
 from talaria.contracts.store import Store
 from talaria.core.events import ApprovalAsked, QuestionAsked, ToolProgressed, TurnBegan, TurnEnd, TurnFailed
 from talaria.core.ids import SessionId, TurnId
-from talaria.http.messages import format_sse
+from talaria.http.routing import format_sse
 from talaria.runtime.live.feed import FeedBuffer, FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteWatcher
 from talaria.web.front_door import WebCaller

@@ -97,7 +97,7 @@ async def test_the_bytes_of_a_stream_end_as_clients_expect(host: Hosted, model: 
     assert answer.text.endswith("\n\ndata: [DONE]\n\n")
 
 
-async def test_tools_are_told_of_beside_the_words_and_never_in_them(
+async def test_tools_are_told_of_alongside_the_words_and_never_in_them(
     client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(_LOOK, Say("It is empty."))
@@ -200,7 +200,9 @@ async def test_a_history_that_grows_stays_one_conversation_with_one_prefix(
     assert [one["role"] for one in after[1:]] == ["user", "assistant", "user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_two_that_go_on_from_the_same_point_do_not_meet(client: openai.AsyncOpenAI, model: ModelServer) -> None:
+async def test_two_that_continue_from_the_same_point_do_not_meet(
+    client: openai.AsyncOpenAI, model: ModelServer
+) -> None:
     await client.chat.completions.create(model="talaria", messages=HI)
     told: list[ChatCompletionMessageParam] = [*HI, {"role": "assistant", "content": "ok"}]
     one, other = await asyncio.gather(
@@ -216,7 +218,7 @@ async def test_two_that_go_on_from_the_same_point_do_not_meet(client: openai.Asy
     assert ["left" in text and "right" in text for text in asked] == [False, False]
 
 
-async def test_a_conversation_that_is_named_goes_on_with_the_last_message_alone(
+async def test_a_conversation_that_is_named_continues_with_the_last_message_alone(
     client: openai.AsyncOpenAI, model: ModelServer, host: Hosted
 ) -> None:
     first = await client.chat.completions.with_raw_response.create(model="talaria", messages=HI)

@@ -9,8 +9,7 @@ from pydantic import TypeAdapter
 from talaria.api.responses.builder import ResponseBuilder
 from talaria.api.responses.stream_events import ResponseEvent, get_event_name
 from talaria.api.responses.wire import Response
-from talaria.api.runs.event_mapping import INTERRUPTED, RunEventMapper, to_run_end
-from talaria.api.runs.events import RunEvent, RunQueued, TurnResumed
+from talaria.api.runs.events import INTERRUPTED, RunEvent, RunEventMapper, RunQueued, TurnResumed, to_run_end
 from talaria.core.events import (
     ModelCalled,
     ReasoningAdded,
@@ -130,7 +129,7 @@ def test_usage_is_the_sum_of_all_model_calls() -> None:
     assert official.usage.output_tokens_details.reasoning_tokens == 1
 
 
-def test_thoughts_are_told_only_where_they_were_asked_for() -> None:
+def test_thoughts_are_reported_only_where_they_were_asked_for() -> None:
     composition, composed = _composed(_told(*_WITH_A_TOOL), thoughts=True)
     names = _checked(composed)
     assert names.count("reasoning_summary_text.delta") == 2
@@ -171,7 +170,7 @@ def test_a_call_of_which_nobody_hears_again_is_cut_off_when_the_model_speaks() -
         (TurnOutOfBudget("time", "I stopped."), "incomplete", "incomplete"),
     ],
 )
-def test_other_ends_are_told_as_such(end: TurnEnd, status: str, name: str) -> None:
+def test_other_ends_are_reported_as_such(end: TurnEnd, status: str, name: str) -> None:
     composition, composed = _composed(_told(_BEGAN, TextAdded("So"), end))
     assert _checked(composed)[-1] == name
     official = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response))
@@ -180,13 +179,13 @@ def test_other_ends_are_told_as_such(end: TurnEnd, status: str, name: str) -> No
     assert "/retry" not in str(composed), "no command can be typed here"
 
 
-def test_an_answer_without_any_piece_before_it_is_told_whole() -> None:
+def test_an_answer_without_any_piece_before_it_is_reported_whole() -> None:
     composition, composed = _composed(_told(_BEGAN, TurnAnswered("Done before.")))
     assert _checked(composed).count("output_text.delta") == 1
     assert OfficialResponse.model_validate_json(msgspec.json.encode(composition.response)).output_text == "Done before."
 
 
-def test_what_goes_on_after_a_crash_repeats_no_words_that_stay_the_same() -> None:
+def test_what_continues_after_a_crash_repeats_no_words_that_stay_the_same() -> None:
     telling = RunEventMapper()
     told = [one for event in (_BEGAN, TextAdded("One two")) for one in telling.tell(event)]
     again = RunEventMapper()

@@ -69,7 +69,7 @@ async def test_a_stream_with_a_tool_is_understood_by_the_stream_of_the_client(
     assert last.phase == "final_answer"
 
 
-async def test_thoughts_are_told_where_they_were_asked_for(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_thoughts_are_reported_where_they_were_asked_for(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.otherwise(Say("Yes.", reasoning="Is it so?"))
     response = await sdk.responses.create(model="talaria", input="So?", reasoning={"summary": "auto"})
     assert [item.type for item in response.output] == ["reasoning", "message"]
@@ -77,7 +77,7 @@ async def test_thoughts_are_told_where_they_were_asked_for(sdk: AsyncOpenAI, mod
     assert [item.type for item in without.output] == ["message"]
 
 
-async def test_a_response_goes_on_from_the_one_before(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_a_response_continues_from_the_one_before(sdk: AsyncOpenAI, model: ModelServer) -> None:
     first = await sdk.responses.create(model="talaria", input="One", instructions="Be brief.")
     second = await sdk.responses.create(model="talaria", input="Two", previous_response_id=first.id)
     await sdk.responses.create(model="talaria", input="Three", previous_response_id=second.id)
@@ -116,7 +116,7 @@ async def test_other_instructions_later_on_change_nothing_that_was_sent_before(
     assert _said(model.received[1])[2:] == [("system", "Be long."), ("user", "Two")]
 
 
-async def test_a_named_conversation_goes_on(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_a_named_conversation_continues(sdk: AsyncOpenAI, model: ModelServer) -> None:
     for words in ("One", "Two"):
         response = await sdk.responses.create(model="talaria", input=words, conversation="trip")
         assert response.conversation is not None

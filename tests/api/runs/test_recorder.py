@@ -9,9 +9,9 @@ from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.api.front_door import ApiCaller
 from talaria.api.runs.events import RunCompleted, RunEvent, RunStopped, decode_event, make_stream_name
-from talaria.api.runs.reconcile import reconcile_run
 from talaria.api.runs.recorder import RunRecorder
 from talaria.api.runs.run_store import RunStart, begin_run, end_run
+from talaria.api.runs.runner import reconcile_run
 from talaria.api.runs.turn_links import find_resume_point
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
@@ -104,7 +104,9 @@ async def _gone_on(store: Store, run: ApiRun, recorder: RunRecorder, *, while_it
 
 @pytest.mark.parametrize("while_it_runs", [True, False])
 @pytest.mark.parametrize("told", [True, False])
-async def test_a_turn_that_was_cut_off_is_told_whole_and_once(store: Store, *, told: bool, while_it_runs: bool) -> None:
+async def test_a_turn_that_was_cut_off_is_reported_whole_and_once(
+    store: Store, *, told: bool, while_it_runs: bool
+) -> None:
     run = await _begun(store)
     await _cut_off(store, run, await _recorder(store, run.session_id), told=told)
     await _gone_on(store, run, await _recorder(store, run.session_id), while_it_runs=while_it_runs)

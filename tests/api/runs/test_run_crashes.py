@@ -82,7 +82,7 @@ def _messages(heard: list[Heard]) -> list[str]:
 
 
 @pytest.mark.one_engine
-async def test_a_run_goes_on_when_its_server_is_killed_while_it_speaks(server: Server, model: ModelServer) -> None:
+async def test_a_run_continues_when_its_server_is_killed_while_it_speaks(server: Server, model: ModelServer) -> None:
     model.script(Say(_WORDS, pause=0.2), Say(_WORDS))
     run = await _started(server)
     before = await _until(server, run, lambda one: one.name == "text.delta")
@@ -99,7 +99,7 @@ async def test_a_run_goes_on_when_its_server_is_killed_while_it_speaks(server: S
 
 
 @pytest.mark.one_engine
-async def test_a_call_whose_outcome_is_unknown_is_told_as_cut_off(server: Server, model: ModelServer) -> None:
+async def test_a_call_whose_outcome_is_unknown_is_reported_as_cut_off(server: Server, model: ModelServer) -> None:
     sleeping = Ask("terminal", {"command": "touch begun; sleep 60"}, id="call_1")
     model.script(Say("Wait.", calls=[sleeping]), Say("It was cut off."))
     run = await _started(server)
@@ -120,7 +120,7 @@ async def test_a_call_whose_outcome_is_unknown_is_told_as_cut_off(server: Server
 
 
 @pytest.mark.one_engine
-async def test_what_waits_for_an_approval_asks_anew(server: Server, model: ModelServer) -> None:
+async def test_what_waits_for_an_approval_asks_again(server: Server, model: ModelServer) -> None:
     kept = server.program.home / "workspaces" / "default" / "kept"
     kept.touch()
     model.script(Say(calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("Gone."))
@@ -218,7 +218,7 @@ async def test_when_one_server_dies_the_other_takes_its_runs_over(server: Server
 
 
 @pytest.mark.one_engine
-async def test_a_run_that_cannot_be_gone_on_with_fails_and_says_why(server: Server, model: ModelServer) -> None:
+async def test_a_run_that_cannot_be_resumed_fails_and_says_why(server: Server, model: ModelServer) -> None:
     model.script(Say(_WORDS, pause=0.3))
     run = await _started(server)
     await _until(server, run, lambda one: one.name == "text.delta")

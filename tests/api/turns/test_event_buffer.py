@@ -50,7 +50,7 @@ async def test_a_reader_that_keeps_up_gets_each_event_by_itself() -> None:
     assert reading.result() == [TextAdded("a"), TextAdded("b"), TextAdded("c")]
 
 
-async def test_an_error_comes_behind_what_was_put_before_it() -> None:
+async def test_an_error_comes_after_what_was_put_before_it() -> None:
     channel = TurnEventQueue()
     channel.put(TextAdded("So far."))
     channel.close(Refused("No more."))

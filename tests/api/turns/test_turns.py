@@ -52,7 +52,7 @@ async def test_a_client_that_leaves_a_stream_stops_its_turn(host: Hosted, model:
     await _stopped(host)
 
 
-async def test_a_conversation_whose_client_left_goes_on_when_it_comes_back(host: Hosted, model: ModelServer) -> None:
+async def test_a_conversation_whose_client_left_continues_when_it_comes_back(host: Hosted, model: ModelServer) -> None:
     model.script(Say("words " * 1000, pause=0.05))
     async with host.http.stream("POST", CHAT, json=STREAM) as answer:
         named = {SESSION: answer.headers[SESSION]}

@@ -18,7 +18,7 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def test_the_version_is_told(program: Program) -> None:
+def test_the_version_is_reported(program: Program) -> None:
     assert program.run("--version").out == f"talaria {__version__}\n"
     assert program.run("-V").out == f"talaria {__version__}\n"
     assert program.run("--debug", "--version").out == f"talaria {__version__}\n"
@@ -165,7 +165,7 @@ def test_closed_streams_are_no_reason_to_fail_in_another_way(program: Program, w
     assert code("<&- >&- 2>&-") == (expected[0], b"")
 
 
-def test_a_full_disk_is_told_in_a_sentence(program: Program) -> None:
+def test_a_full_disk_is_reported_in_a_sentence(program: Program) -> None:
     with Path("/dev/full").open("wb") as full:
         process = subprocess.run(
             [TALARIA, "--help"], env=program.environment(), stdout=full, stderr=subprocess.PIPE, check=False

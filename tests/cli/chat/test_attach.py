@@ -94,7 +94,7 @@ async def test_a_stop_from_the_terminal_ends_the_turn_in_the_chat(program: Progr
 
 
 @BOTH
-async def test_who_takes_it_sees_the_rest_and_goes_on(
+async def test_who_takes_it_sees_the_rest_and_continues(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     async with told(program, network), attached(program) as screen:
@@ -115,7 +115,7 @@ async def test_who_takes_it_sees_the_rest_and_goes_on(
 
 @pytest.mark.one_engine
 @BOTH
-async def test_when_the_gateway_is_killed_it_waits_and_goes_on_with_the_next(
+async def test_when_the_gateway_is_killed_it_waits_and_continues_with_the_next(
     program: Program, network: LoopbackNetwork
 ) -> None:
     async with told(program, network) as process, attached(program) as screen:
@@ -128,7 +128,7 @@ async def test_when_the_gateway_is_killed_it_waits_and_goes_on_with_the_next(
             await screen.wait_for(re.compile("word79"))
 
 
-async def test_who_takes_it_from_a_gateway_that_is_killed_goes_on_alone(
+async def test_who_takes_it_from_a_gateway_that_is_killed_continues_alone(
     program: Program, network: LoopbackNetwork
 ) -> None:
     async with told(program, network) as process, attached(program) as screen:

@@ -110,7 +110,7 @@ async def test_events_come_as_lines_of_json(program: Program, server: ModelServe
     assert {"tool_called", "tool_answered", "model_called", "text"} <= set(kinds)
 
 
-async def test_a_conversation_goes_on_by_its_id_and_as_the_last_one(program: Program, server: ModelServer) -> None:
+async def test_a_conversation_continues_by_its_id_and_as_the_last_one(program: Program, server: ModelServer) -> None:
     await _run(program, "chat", "-q", "My name is on the door.")
     session = (await _run(program, "sessions", "list")).out.split("\t")[0]
     await _run(program, "chat", "-q", "What did I say?", "--resume", session)
@@ -143,7 +143,7 @@ async def test_dangerous_commands_do_not_run_where_nobody_can_allow_them(program
     assert "nobody was there" in server.received[1].body.decode()
 
 
-async def test_a_killed_turn_goes_on_where_it_was(program: Program, server: ModelServer) -> None:
+async def test_a_killed_turn_continues_where_it_was(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 50, pause=0.1))
     process = await asyncio.create_subprocess_exec(
         TALARIA,

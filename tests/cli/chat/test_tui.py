@@ -209,7 +209,7 @@ async def test_the_path_of_a_picture_attaches_it(program: Program, server: Model
     assert "data:image/png;base64," in server.received[0].body.decode()
 
 
-async def test_the_screen_is_right_behind_a_resize(program: Program, server: ModelServer) -> None:
+async def test_the_screen_is_right_after_a_resize(program: Program, server: ModelServer) -> None:
     server.script(Say("words " * 60))
     async with opened(program) as screen:
         await ready(screen)
@@ -221,7 +221,7 @@ async def test_the_screen_is_right_behind_a_resize(program: Program, server: Mod
         assert len([line for line in screen.lines if line.startswith("❯ Ask")]) == 1
 
 
-async def test_a_failed_turn_is_told_and_the_chat_goes_on(program: Program, server: ModelServer) -> None:
+async def test_a_failed_turn_is_reported_and_the_chat_continues(program: Program, server: ModelServer) -> None:
     server.script(bad_key(), Say("Back again."))
     async with opened(program) as screen:
         await ready(screen)

@@ -74,7 +74,7 @@ def test_show_hides_secrets(program: Program) -> None:
     assert "GROQ_API_KEY\t****\tenvironment variable GROQ_API_KEY\n" in program.run("config", "show", env=env).out
 
 
-def test_show_tells_faults_beside_the_table(program: Program) -> None:
+def test_show_tells_faults_alongside_the_table(program: Program) -> None:
     write_config(program, "[store]\nreaders = 0\n")
     shown = program.run("config", "show")
     assert shown.code == 0
@@ -204,7 +204,7 @@ def test_edit_offers_to_edit_again(program: Program) -> None:
 
 
 @pytest.mark.parametrize(("name", "sentence"), [("/no/such", "No such file"), ("false", "exited with code 1")])
-def test_an_editor_that_fails_is_told(program: Program, name: str, sentence: str) -> None:
+def test_an_editor_that_fails_is_reported(program: Program, name: str, sentence: str) -> None:
     refused = program.run("config", "edit", env={"VISUAL": name})
     assert refused.code == 1
     assert sentence in refused.err

@@ -82,7 +82,7 @@ def test_a_missing_folder_is_made_when_asked_for(program: Program) -> None:
     assert mode(path) == 0o700
 
 
-def test_every_fault_of_the_settings_is_told_and_the_rest_still_looked_at(program: Program) -> None:
+def test_every_fault_of_the_settings_is_reported_and_the_rest_still_looked_at(program: Program) -> None:
     file = write_private(folder(program) / "config.toml", "[store]\nreaders = 0\n[log]\nlevl = 1\n")
     converse(program, NewSession(source="cli"))
     seen = program.run("doctor", "--offline")
@@ -123,7 +123,7 @@ def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program
     assert mode(file) == 0o600
 
 
-def test_modes_of_folder_settings_and_store_are_mended(program: Program) -> None:
+def test_modes_of_folder_settings_and_store_are_repaired(program: Program) -> None:
     converse(program, NewSession(source="cli"))
     write_private(folder(program) / "config.toml", "").chmod(0o664)
     folder(program).chmod(0o755)
@@ -173,7 +173,7 @@ def test_a_token_whose_package_is_missing_is_a_warning(program: Program, tmp_pat
     assert "browser" not in seen.out
 
 
-def test_installed_extras_are_told_with_their_versions(program: Program) -> None:
+def test_installed_extras_are_reported_with_their_versions(program: Program) -> None:
     assert any(
         sentence.startswith("postgres: psycopg 3.")
         for _, sentence in found(program.run("doctor", "--offline"), "extras")
@@ -373,7 +373,7 @@ def test_a_folder_in_place_of_the_store_is_a_fault(program: Program) -> None:
         assert "fault" in {state for state, _ in found(seen, "store")}
 
 
-def test_a_profile_that_does_not_exist_is_told_once(program: Program) -> None:
+def test_a_profile_that_does_not_exist_is_reported_once(program: Program) -> None:
     refused = program.run("doctor", "--offline", "-p", "nowhere", "--json")
     assert (refused.code, refused.out) == (1, "")
     assert "talaria profile create nowhere" in refused.err

@@ -77,7 +77,7 @@ def test_systemctl_is_asked_to_start_and_to_end_it(program: Program) -> None:
     ]
 
 
-def test_what_systemctl_complains_about_is_told(program: Program) -> None:
+def test_what_systemctl_complains_about_is_reported(program: Program) -> None:
     done = program.run("gateway", "install", env=systemctl(program.home, code=1))
     assert done.code == 1
     assert "couldn't be started: no bus" in done.err

@@ -73,7 +73,7 @@ def test_a_wrong_code_is_refused_and_counted(program: Program) -> None:
     assert "Too many wrong codes for telegram" in locked.err
 
 
-def test_what_makes_no_sense_is_told_and_not_counted(program: Program) -> None:
+def test_what_makes_no_sense_is_reported_and_not_counted(program: Program) -> None:
     assert "There is no valid pairing code on telegram" in program.run("pairing", "approve", "telegram", "ABCDEFGH").err
     code = offered(program, ANN)
     assert "Requests are pending on telegram." in program.run("pairing", "approve", "telegarm", code).err

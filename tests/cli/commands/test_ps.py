@@ -50,7 +50,7 @@ async def until_printed(program: Program) -> Started:
                 return process
 
 
-async def test_what_a_question_has_started_goes_on_and_is_listed(program: Program, server: ModelServer) -> None:
+async def test_what_a_question_has_started_continues_and_is_listed(program: Program, server: ModelServer) -> None:
     process = await until_printed(program)
     assert (process.state, process.last_line) == ("running", "ready")
     assert is_running(process.pid)

@@ -67,7 +67,7 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
     )
 
 
-async def test_a_wrong_key_is_told_and_another_one_taken(program: Program, env: dict[str, str]) -> None:
+async def test_a_wrong_key_is_reported_and_another_one_taken(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "model", env=env) as talk:
         await talk.answer("Provider", "1")
         await talk.answer("Key OPENAI_API_KEY", "sk-wrong")
@@ -273,7 +273,7 @@ async def test_tokens_of_all_networks_are_asked_for_and_kept(program: Program, e
     assert TOKEN not in talk.text
 
 
-async def test_an_environment_that_wins_over_what_was_typed_is_told(program: Program, env: dict[str, str]) -> None:
+async def test_an_environment_that_wins_over_what_was_typed_is_reported(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "model", env={**env, "OPENAI_API_KEY": "sk-old-0123456789abc"}) as talk:
         await talk.answer("Provider [openai]", "")
         await talk.answer("Key OPENAI_API_KEY (not shown) [keep ****9abc]", KEY)

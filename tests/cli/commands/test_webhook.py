@@ -101,7 +101,7 @@ def test_an_event_that_is_not_wanted_says_so(program: Program) -> None:
         (["broken", "--body", "event.json"], "broken.toml"),
     ],
 )
-def test_what_cannot_be_tried_is_told_in_a_sentence(program: Program, words: list[str], said: str) -> None:
+def test_what_cannot_be_tried_is_reported_in_a_sentence(program: Program, words: list[str], said: str) -> None:
     write_route(folder(program), "hub")
     write_route(folder(program), "broken", scheme="rot13")
     words = [str(program.home / word) if word.endswith(".json") else word for word in words]

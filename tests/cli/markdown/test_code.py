@@ -50,7 +50,7 @@ def test_code_in_an_unknown_language_is_plain(info: str) -> None:
 
 
 @pytest.mark.parametrize("info", ["python title=x", " Python ", "{.python}", "{python}"])
-def test_more_than_a_name_may_stand_behind_the_marks(info: str) -> None:
+def test_more_than_a_name_may_stand_after_the_marks(info: str) -> None:
     assert "\x1b[1mif\x1b[0m" in render(f"```{info}\nif x: pass\n```", MONO, 60)
 
 
@@ -66,13 +66,13 @@ def test_more_than_a_name_may_stand_behind_the_marks(info: str) -> None:
         ("rust", ["/* a comment", "if this were code", "*/"]),
     ],
 )
-def test_colours_go_on_over_lines(language: str, lines: list[str]) -> None:
+def test_colours_continue_over_lines(language: str, lines: list[str]) -> None:
     found = styles(language, *lines)
     assert len(found[1]) == 1
     assert found == [found[0]] * 3
 
 
-def test_code_goes_on_behind_a_comment() -> None:
+def test_code_continues_after_a_comment() -> None:
     behind, alone = styles("c", "/* a", "*/ return x;")[1], styles("c", "return x;")[0]
     assert alone < behind
 
@@ -109,6 +109,6 @@ def test_a_fence_without_an_end_ends_with_the_reply() -> None:
     assert render("```\nx\n\n", MONO, 40) == "x\n\n"
 
 
-def test_changes_are_told_apart() -> None:
+def test_changes_are_distinguished() -> None:
     added, removed = styles("diff", "+new", "-old")
     assert (added, removed) == ({DARK.added}, {DARK.removed})

@@ -183,7 +183,7 @@ def test_the_settings_decide_where_nothing_else_does(preference: str, shown: str
     assert out.getvalue() == shown
 
 
-def test_notes_stand_beside_the_output() -> None:
+def test_notes_stand_alongside_the_output() -> None:
     out, notes = io.StringIO(), io.StringIO()
     terminal = Terminal((io.StringIO(), out, notes), {})
     terminal.note("careful")

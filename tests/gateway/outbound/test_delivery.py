@@ -168,7 +168,7 @@ async def test_what_is_refused_is_kept_with_the_reason_and_lets_the_next_go(
     assert network.shown("1") == ["next"]
 
 
-async def test_an_account_that_is_refused_keeps_everything_until_it_is_mended(
+async def test_an_account_that_is_refused_keeps_everything_until_it_is_repaired(
     store: Store, network: LoopbackNetwork
 ) -> None:
     office = PostOffice(store)
@@ -186,7 +186,7 @@ async def test_an_account_that_is_refused_keeps_everything_until_it_is_mended(
         assert (delivery.status.state, delivery.status.sent) == ("serving", 3)
 
 
-async def test_a_long_reply_goes_out_in_pieces_and_goes_on_behind_the_last_that_went(store: Store) -> None:
+async def test_a_long_reply_goes_out_in_pieces_and_continues_after_the_last_that_went(store: Store) -> None:
     office = PostOffice(store)
     async with LoopbackNetwork(structs.replace(CHATTY, text_limit=20)) as network:
         await office.reply("t1", "one two three\n\nfour five six\n\nseven eight nine", reply_to="5")

@@ -224,7 +224,7 @@ async def test_a_preview_whose_posting_was_cut_off_is_not_copied_where_the_netwo
             assert network.shown("1") == ["Something is being said", "Something is said."]
 
 
-async def test_a_resumed_turn_goes_on_in_the_message_it_had(store: Store, network: LoopbackNetwork) -> None:
+async def test_a_resumed_turn_continues_in_the_message_it_had(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network) as preview:
         preview.event(TextAdded("The first attempt at a reply"))
         [post] = await network.posted(1)
@@ -278,7 +278,7 @@ async def test_nothing_is_shown_of_a_turn_that_is_over(store: Store, network: Lo
     assert network.posts == []
 
 
-async def test_a_reply_behind_a_question_stands_below_it(store: Store, network: LoopbackNetwork) -> None:
+async def test_a_reply_after_a_question_stands_below_it(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network) as preview:
         preview.event(TextAdded("I need to know something first."))
         await network.posted(1)

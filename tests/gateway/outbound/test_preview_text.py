@@ -65,7 +65,7 @@ def test_no_more_than_the_limit_is_kept() -> None:
     assert draft.text == "words word"
 
 
-def test_words_behind_a_call_take_the_place_of_those_before_it() -> None:
+def test_words_after_a_call_take_the_place_of_those_before_it() -> None:
     draft = draft_of(TextAdded("Let me look."), called(1))
     assert draft.text == "Let me look.\n\n… `read_file 1`"
     draft.event(answered(1))
@@ -87,7 +87,7 @@ def test_what_a_person_writes_begins_a_new_passage() -> None:
     assert draft.text == "Two."
 
 
-def test_lines_are_told_once_where_nothing_can_be_edited() -> None:
+def test_lines_are_reported_once_where_nothing_can_be_edited() -> None:
     draft = draft_of(called(1), Noticed("The model is busy."))
     assert draft.new_lines() == "… `read_file 1`  \n_The model is busy._"
     assert draft.new_lines() == ""

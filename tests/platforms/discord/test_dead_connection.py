@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from tests.platforms.dead_connection import Wire, hearing
 from tests.platforms.discord.far_side import settings_for
 
@@ -12,7 +13,8 @@ from talaria.testing.discord_server import DiscordServer
 QUICK = timedelta(seconds=2)
 
 
-async def test_discord_that_falls_silent_is_connected_to_anew(store: Store) -> None:
+@pytest.mark.one_engine
+async def test_discord_that_falls_silent_is_connected_to_again(store: Store) -> None:
     async with DiscordServer(heartbeat=0.3) as server, Wire(server.url) as wire:
         server.gateway.public_url = wire.url
         ann = server.user("Ann")

@@ -21,7 +21,7 @@ def again(server: DiscordServer, store: Store) -> Discord:
     return Discord(settings_for(server), (), DurableProgressStore(store, "discord"))
 
 
-async def test_another_process_goes_on_with_the_session(server: DiscordServer, store: Store) -> None:
+async def test_another_process_continues_with_the_session(server: DiscordServer, store: Store) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
     first = again(server, store)
@@ -91,7 +91,7 @@ async def test_what_was_missed_is_read_again_until_it_was_taken(server: DiscordS
 
 
 @pytest.mark.parametrize("trouble", ["reconnect", "cut"])
-async def test_a_connection_that_ends_is_made_anew_and_nothing_is_lost_or_told_twice(
+async def test_a_connection_that_ends_is_made_again_and_nothing_is_lost_or_reported_twice(
     server: DiscordServer, discord: Discord, trouble: str
 ) -> None:
     ann = server.user("Ann")
@@ -246,7 +246,7 @@ async def test_without_leave_to_read_messages_the_owner_is_told_what_to_do(
     await modest.close()
 
 
-async def test_a_token_that_only_the_gateway_does_not_know_is_told(server: DiscordServer, discord: Discord) -> None:
+async def test_a_token_that_only_the_gateway_does_not_know_is_reported(server: DiscordServer, discord: Discord) -> None:
     server.gateway.token = "another"
     with pytest.raises(BadCredentials, match="rejected the bot token"):
         async with discord.connect():

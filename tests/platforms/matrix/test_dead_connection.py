@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from tests.platforms.dead_connection import Wire, hearing
 from tests.platforms.matrix.matrix_clients import Desk, Person
 
@@ -11,7 +12,8 @@ from talaria.contracts.store import Store
 QUICK = timedelta(seconds=2)
 
 
-async def test_a_homeserver_that_falls_silent_is_synced_with_anew(desk: Desk, alice: Person, store: Store) -> None:
+@pytest.mark.one_engine
+async def test_a_homeserver_that_falls_silent_is_synced_with_again(desk: Desk, alice: Person, store: Store) -> None:
     room = alice.room_with(desk.user_id)
     Person(alice.homeserver_client, desk.account).join(room)
     async with Wire(desk.settings.homeserver) as wire:

@@ -69,7 +69,7 @@ def from_us(desk: Desk, text: str) -> Callable[[Any], bool]:
     return lambda one: one.sender == desk.user_id and getattr(one, "body", "") == text
 
 
-async def test_an_encrypted_talk_goes_on_after_a_restart(desk: Desk, alice: Person, tmp_path: Path) -> None:
+async def test_an_encrypted_talk_continues_after_a_restart(desk: Desk, alice: Person, tmp_path: Path) -> None:
     document = tmp_path / "plan.txt"
     document.write_text("a secret plan")
     async with encrypting(alice, tmp_path) as reader:

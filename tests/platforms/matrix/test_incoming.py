@@ -291,7 +291,7 @@ def test_what_refusals_mean(code: str, status: int, kind: type[PlatformError]) -
     assert type(to_platform_error(code, status, "no")) is kind
 
 
-def test_a_pause_is_told_and_bounded() -> None:
+def test_a_pause_is_reported_and_bounded() -> None:
     def pause(asked: timedelta | None) -> timedelta:
         slow = to_platform_error("M_LIMIT_EXCEEDED", 429, "", retry_after=asked)
         assert isinstance(slow, SlowDown)

@@ -85,7 +85,7 @@ async def test_strangers_may_ask_for_a_talk_alone_where_that_is_wanted(
         ({"MATRIX_HOMESERVER": "https://x.example", "MATRIX_ACCESS_TOKEN": "t"}, {"grup_mode": "free"}),
     ],
 )
-async def test_what_is_missing_or_wrong_is_told(
+async def test_what_is_missing_or_wrong_is_reported(
     account: Open, secrets: dict[str, str], options: dict[str, str]
 ) -> None:
     with pytest.raises(Refused, match=r"Matrix .*needs|platforms\.matrix"):

@@ -1,5 +1,6 @@
 """A websocket whose connection is dead and does not know it: noticed within its time, and made anew."""
 
+import pytest
 from tests.platforms.dead_connection import Wire, hearing
 from tests.platforms.slack.far_side import settings_for
 
@@ -8,7 +9,8 @@ from talaria.platforms.slack.adapter import Slack
 from talaria.testing.slack_server import SlackServer
 
 
-async def test_slack_that_falls_silent_is_connected_anew(store: Store) -> None:
+@pytest.mark.one_engine
+async def test_slack_that_falls_silent_is_connected_again(store: Store) -> None:
     async with SlackServer() as server, Wire(server.world.url) as wire:
         server.world.url = wire.url
         ann = server.user("Ann")

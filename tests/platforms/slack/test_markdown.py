@@ -61,7 +61,7 @@ def test_marks_within_a_line() -> None:
     )
 
 
-def test_links_lead_somewhere_or_are_told() -> None:
+def test_links_lead_somewhere_or_are_reported() -> None:
     source = "[**x** y](https://a.example/?q=1&r) <https://b.example> [z](../file) ![p](https://c.example/p.png)"
     assert elements(source) == (
         Section(

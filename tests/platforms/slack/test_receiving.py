@@ -122,7 +122,7 @@ async def test_a_mention_that_is_told_of_twice_arrives_once(server: SlackServer,
     assert kinds == ["message", "app_mention", "message"]
 
 
-async def test_an_edit_is_told_and_a_preview_is_not(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_an_edit_is_reported_and_a_preview_is_not(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         asked = await channel.says(ann, "waht?", mention=True)
@@ -317,7 +317,7 @@ async def test_of_two_that_listen_each_hears_a_part_and_nothing_twice(server: Sl
         await platform.close()
 
 
-async def test_an_app_token_that_is_wrong_is_told_without_it(server: SlackServer) -> None:
+async def test_an_app_token_that_is_wrong_is_reported_without_it(server: SlackServer) -> None:
     slack = Slack(settings_for(server, app_token="xapp-wrong-and-secret"))
     with pytest.raises(BadCredentials) as refused:
         async with slack.connect():
@@ -326,7 +326,7 @@ async def test_an_app_token_that_is_wrong_is_told_without_it(server: SlackServer
     await slack.close()
 
 
-async def test_a_websocket_that_does_not_open_is_told_in_time(server: SlackServer) -> None:
+async def test_a_websocket_that_does_not_open_is_reported_in_time(server: SlackServer) -> None:
     slack = Slack(settings_for(server))
     server.office.forget_tickets = True
     with pytest.raises(Unreachable):

@@ -180,7 +180,7 @@ async def test_a_pause_is_one_for_the_place(server: SlackServer, slack: Slack, h
     ("error", "kind"),
     [("internal_error", Unreachable), ("is_archived", Rejected), ("restricted_action", Rejected)],
 )
-async def test_errors_are_told_apart_by_what_they_ask_for(
+async def test_errors_are_distinguished_by_what_they_ask_for(
     server: SlackServer, slack: Slack, home: Address, error: str, kind: type[Exception]
 ) -> None:
     server.fail("chat.postMessage", error)

@@ -14,8 +14,9 @@ from talaria.testing.telegram_server import TelegramServer
 QUICK = timedelta(seconds=2)
 
 
+@pytest.mark.one_engine
 @pytest.mark.slow
-async def test_telegram_that_falls_silent_is_polled_anew(store: Store) -> None:
+async def test_telegram_that_falls_silent_is_polled_again(store: Store) -> None:
     async with TelegramServer() as server, Wire(server.url) as wire:
         ann = server.user("Ann")
         chat = server.private(ann)

@@ -131,7 +131,7 @@ async def test_our_name_is_left_out_where_it_only_says_whom_it_is_for(
     assert (incoming.text, incoming.addressed) == (text, True)
 
 
-async def test_marks_are_told_as_markdown(server: TelegramServer) -> None:
+async def test_marks_are_reported_as_markdown(server: TelegramServer) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)
     marks = [Mark(type="mention", offset=0, length=12), Mark(type="bold", offset=16, length=4)]
@@ -141,7 +141,7 @@ async def test_marks_are_told_as_markdown(server: TelegramServer) -> None:
         assert (await next_incoming(arrivals)).text == "😀 **look** [here](https://a.example)"
 
 
-async def test_an_edit_is_told_as_one(server: TelegramServer) -> None:
+async def test_an_edit_is_reported_as_one(server: TelegramServer) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     async with arriving(server) as arrivals:

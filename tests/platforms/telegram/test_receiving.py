@@ -128,7 +128,7 @@ async def test_nonsense_from_the_webhook_is_not_asked_for_again(server: Telegram
     assert statuses == [400, 400, 200]
 
 
-async def test_a_port_that_is_taken_is_told(server: TelegramServer) -> None:
+async def test_a_port_that_is_taken_is_reported(server: TelegramServer) -> None:
     hook = free_webhook()
     one, other = (Telegram(settings_for(server, webhook=hook)) for _ in range(2))
     async with one.connect():

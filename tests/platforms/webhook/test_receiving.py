@@ -317,7 +317,7 @@ async def test_slack_hears_its_challenge_if_it_can_sign(folder: Path) -> None:
     assert door.taken == []
 
 
-async def test_a_port_that_is_taken_is_told(folder: Path) -> None:
+async def test_a_port_that_is_taken_is_reported(folder: Path) -> None:
     door = Door(folder)
     async with door.opened():
         with pytest.raises(Unreachable, match="can't listen"):

@@ -79,7 +79,7 @@ async def test_what_the_receiver_answers_is_told_by_the_right_error(
     assert SECRET not in str(raised.value)
 
 
-async def test_nobody_there_and_a_route_to_be_mended_are_tried_again(webhooks: Webhooks, tmp_path: Path) -> None:
+async def test_nobody_there_and_a_route_to_be_repaired_are_tried_again(webhooks: Webhooks, tmp_path: Path) -> None:
     for told in (
         {"deliver_to": f"http://127.0.0.1:{free_port()}/"},
         {"deliver_to": "http://127.0.0.1:1/", "secret": "GONE"},

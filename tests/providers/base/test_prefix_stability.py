@@ -12,12 +12,10 @@ from tests.providers.random_histories import TOOL, answered, asked, histories, r
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import Message, Text
 from talaria.providers.anthropic import outgoing as anthropic
-from talaria.providers.anthropic.settings import AnthropicSettings
-from talaria.providers.base.conversation_encoder import ConversationEncoder
+from talaria.providers.base.outgoing import ConversationEncoder
 from talaria.providers.openai_chat import outgoing as chat
-from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
 from talaria.providers.openai_responses import outgoing as responses
-from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
+from talaria.providers.settings import AnthropicSettings, ChatQuirks, OpenAIChatSettings, OpenAIResponsesSettings
 
 Encode = Callable[[ModelRequest], bytes]
 MARK = b',"cache_control":{"type":"ephemeral"}'

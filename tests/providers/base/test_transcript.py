@@ -5,7 +5,7 @@ from hypothesis import given
 from tests.providers.random_histories import PIXEL, asked, histories, said
 
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.base.transcript import INTERRUPTED, note_on, repair, split_data_uri
+from talaria.providers.base.outgoing import INTERRUPTED, note_on, repair, split_data_uri
 
 MINE = "chat@test:"
 

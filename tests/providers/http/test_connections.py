@@ -12,7 +12,8 @@ from tests.providers.scripted_providers import PATIENT, pool
 
 from talaria.core.errors import ProviderUnreachable
 from talaria.providers.http.client import HttpPool
-from talaria.providers.http.dial import find_route, read_url
+from talaria.providers.http.connection import read_url
+from talaria.providers.http.dial import find_route
 from talaria.testing.wait import LIMIT
 
 CLOSING = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)

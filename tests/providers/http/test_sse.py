@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from talaria.providers.http.sse import EventParser
+from talaria.providers.http.client import EventParser
 
 LINES = st.sampled_from(
     [

@@ -200,7 +200,7 @@ async def test_a_turn_that_runs_out_of_time_leaves_nothing_at_work(tmp_path: Pat
         await until_stored(desk, is_over)
 
 
-async def test_what_was_cut_off_goes_on_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+async def test_what_was_cut_off_continues_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     async with ModelServer() as server:
         script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
         async with open_desk(tmp_path, server) as desk:

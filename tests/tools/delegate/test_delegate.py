@@ -46,7 +46,7 @@ async def test_tasks_go_out_as_they_are_and_answers_come_back_in_order() -> None
     assert await run(busy, TaskArguments("one")) == "did one\n\n(note)"
 
 
-async def test_what_goes_on_in_the_background_has_a_name() -> None:
+async def test_what_is_running_in_the_background_has_a_name() -> None:
     assert (await run(Busy(), TaskArguments("one"), background=True)).startswith("bg-1 is running in the background.")
 
 

@@ -5,9 +5,7 @@ from pathlib import Path
 import msgspec
 from tests.tools.tool_calls import call_from
 
-from talaria.tools.files.diff import text_diff
-from talaria.tools.files.edit import EditFile, EditFileArguments
-from talaria.tools.files.write import WriteFile, WriteFileArguments
+from talaria.tools.files.edit import EditFile, EditFileArguments, WriteFile, WriteFileArguments, text_diff
 from talaria.tools.workspace import LocalWorkspace
 
 

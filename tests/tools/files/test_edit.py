@@ -8,9 +8,8 @@ import pytest
 from tests.tools.tool_calls import call_from
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.files.edit import EditFile, EditFileArguments
+from talaria.tools.files.edit import EditFile, EditFileArguments, apply_patch
 from talaria.tools.files.fuzzy_match import replace_passage
-from talaria.tools.files.patch import apply_patch
 
 
 class Desk:

@@ -66,7 +66,7 @@ async def test_lines_around_are_shown(search: Search) -> None:
 
 
 @pytest.mark.slow
-async def test_a_limit_holds_and_is_told(search: Search) -> None:
+async def test_a_limit_holds_and_is_reported(search: Search) -> None:
     lines = await search.find("VALUE", limit=2)
     assert lines[-1] == "[first 2 results; narrow the search, or raise limit]"
     assert len(lines) == 3

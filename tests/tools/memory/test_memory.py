@@ -12,7 +12,8 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.tools.atomic_files import sole_writer
-from talaria.tools.memory.tool import Memory, MemoryArguments, snapshot
+from talaria.tools.memory.notebook import snapshot
+from talaria.tools.memory.tool import Memory, MemoryArguments
 
 MANY_WRITERS = """
 import sys

@@ -16,7 +16,7 @@ from talaria.core.ids import WorkerId, new_worker_id
 from talaria.core.os_processes import is_running, kill_tree
 from talaria.testing.clock import NOON, SettableClock
 from talaria.testing.wait import LIMIT, until
-from talaria.tools.process.pattern_watch import APART, MOST_NOTICES, Lookout
+from talaria.tools.process.poller import APART, MOST_NOTICES, Lookout
 from talaria.tools.process.run_folder import ProcessFiles
 
 
@@ -68,7 +68,9 @@ async def test_process_is_adopted_if_the_pid_of_its_dead_watcher_is_in_use(sqlit
         await after.use("kill", process)
 
 
-async def test_what_ended_while_nobody_watched_is_told_with_what_it_left(sqlite_store: Store, tmp_path: Path) -> None:
+async def test_what_ended_while_nobody_watched_is_reported_with_what_it_left(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
     process = await left_by_a_crash(sqlite_store, tmp_path, "read line; echo last words; exit 7")
     await ended_unseen(process, ago=timedelta())
     async with supervised(sqlite_store, tmp_path) as after:
@@ -145,7 +147,7 @@ async def test_what_a_person_ends_from_elsewhere_is_ended_and_told(sqlite_store:
         assert "by the user" in text
 
 
-async def test_what_a_person_ends_here_is_told(sqlite_store: Store, tmp_path: Path) -> None:
+async def test_what_a_person_ends_here_is_reported(sqlite_store: Store, tmp_path: Path) -> None:
     async with supervised(sqlite_store, tmp_path) as bench:
         over = await bench.supervisor.kill(await bench.start("sleep 600"), "person")
         assert over.state == "killed"
@@ -153,7 +155,9 @@ async def test_what_a_person_ends_here_is_told(sqlite_store: Store, tmp_path: Pa
         assert "by the user" in text
 
 
-async def test_a_line_that_is_watched_for_is_told_while_the_process_runs(sqlite_store: Store, tmp_path: Path) -> None:
+async def test_a_line_that_is_watched_for_is_reported_while_the_process_runs(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
     async with supervised(sqlite_store, tmp_path) as bench:
         process = await bench.start("echo starting; echo ready on 80; read line", watch_patterns=["ready"])
         (text,) = await bench.until_told()
@@ -164,7 +168,7 @@ async def test_a_line_that_is_watched_for_is_told_while_the_process_runs(sqlite_
         assert len(bench.told) == 1
 
 
-async def test_lines_are_told_once_though_the_watcher_is_another(sqlite_store: Store, tmp_path: Path) -> None:
+async def test_lines_are_reported_once_though_the_watcher_is_another(sqlite_store: Store, tmp_path: Path) -> None:
     async with supervised(sqlite_store, tmp_path) as before:
         process = await before.start("echo ready 1; read line; echo ready 2", watch_patterns=["ready"])
         await before.until_told()
@@ -200,7 +204,7 @@ def test_a_line_counts_when_it_is_whole(files: ProcessFiles) -> None:
     assert lookout.lines == ["ready", "ready, almost"]
 
 
-def test_what_comes_in_quick_succession_is_told_together_and_too_much_of_it_no_more(files: ProcessFiles) -> None:
+def test_what_comes_in_quick_succession_is_reported_together_and_too_much_of_it_no_more(files: ProcessFiles) -> None:
     lookout, now = Lookout(files, ["error"]), NOON
     for number in range(MOST_NOTICES):
         add(files, f"error {number}\n")
@@ -225,7 +229,7 @@ def test_many_lines_at_once_are_counted_and_few_of_them_shown(files: ProcessFile
     assert lookout.left_out == 80
 
 
-def test_an_output_that_was_begun_anew_is_looked_through_from_its_beginning(files: ProcessFiles) -> None:
+def test_an_output_that_was_started_again_is_looked_through_from_its_beginning(files: ProcessFiles) -> None:
     lookout = Lookout(files, ["error"], position=1000)
     add(files, "error\n")
     lookout.look()

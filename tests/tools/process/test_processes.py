@@ -87,7 +87,7 @@ def _read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_the_end_is_told_once_with_code_and_last_lines(bench: Bench) -> None:
+async def test_the_end_is_reported_once_with_code_and_last_lines(bench: Bench) -> None:
     process = await bench.start("echo one; echo two >&2; exit 3")
     (text,) = await bench.until_told()
     assert f"Background process {process.id} (echo one; echo two >&2; exit 3) ended with exit code 3" in text
@@ -268,7 +268,7 @@ async def test_only_so_many_run_at_once(bench: Bench) -> None:
         await bench.start("sleep 600")
 
 
-async def test_a_long_output_is_begun_anew_and_its_end_is_still_there(tmp_path: Path) -> None:
+async def test_a_long_output_is_started_again_and_its_end_is_still_there(tmp_path: Path) -> None:
     files = ProcessFiles(tmp_path / "one")
     files.prepare()
     with files.out.open("ab") as out:
@@ -284,7 +284,9 @@ async def test_a_long_output_is_begun_anew_and_its_end_is_still_there(tmp_path: 
 
 
 @pytest.mark.skipif(sandbox_available() is not None, reason="bubblewrap doesn't work here")
-async def test_in_a_sandbox_it_goes_on_writes_only_its_folder_and_is_ended_whole(bench: Bench, tmp_path: Path) -> None:
+async def test_in_a_sandbox_it_continues_writes_only_its_folder_and_is_ended_whole(
+    bench: Bench, tmp_path: Path
+) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     bench.terminal = Terminal(

@@ -16,8 +16,7 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Role
-from talaria.tools.recall.embeddings import Meaning
-from talaria.tools.recall.tool import SessionSearch, SessionSearchArguments
+from talaria.tools.recall.tool import Meaning, SessionSearch, SessionSearchArguments
 
 
 async def talk(store: Store, title: str, *texts: str, owner: str = "", audience: str = "") -> SessionId:
@@ -64,7 +63,7 @@ async def test_messages_around_a_hit_are_read(store: Store) -> None:
     assert "[line] [7]" in await ask(SessionSearch(store), "line 7", session=bread)
 
 
-async def test_what_was_sent_from_elsewhere_is_told_apart(store: Store) -> None:
+async def test_what_was_sent_from_elsewhere_is_distinguished(store: Store) -> None:
     bread = await talk(store, "Bread", "When?")
     sent = structs.replace(said("Dinner at 7.", "assistant"), author="Agent, from telegram")
     await store.write(lambda tx: tx.messages.append(bread, [sent]))
@@ -114,7 +113,7 @@ async def test_what_was_said_in_private_is_not_found_where_others_read_along(sto
             await ask(tool, session=private, owner="chat:1", audience="chat/9")
 
 
-async def test_the_conversation_that_goes_on_is_read_wherever_it_was_brought(store: Store) -> None:
+async def test_the_conversation_that_continues_is_read_wherever_it_was_brought(store: Store) -> None:
     here = await talk(store, "Brought along", "the rye bread")
     call = call_from(Path(), owner="chat/9", audience="chat/9", session_id=here)
     for arguments in (SessionSearchArguments(session=here), SessionSearchArguments("rye", here)):

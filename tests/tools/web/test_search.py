@@ -9,8 +9,7 @@ from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
-from talaria.tools.web.search import WebSearch, WebSearchArguments
-from talaria.tools.web.search_engines import DuckDuckGo, SearchEngine, SearchResult, SearXng
+from talaria.tools.web.search import DuckDuckGo, SearchEngine, SearchResult, SearXng, WebSearch, WebSearchArguments
 
 LISTING = """<html><body><div id="links" class="results">
 <div class="result results_links results_links_deep result--ad"><h2 class="result__title">

@@ -32,7 +32,7 @@ from talaria.core.events import (
 from talaria.core.ids import new_id
 from talaria.core.messages import Usage
 from talaria.http.errors import Problem, make_server_problem
-from talaria.http.messages import format_sse
+from talaria.http.routing import format_sse
 
 INTERRUPTED = "The server is shutting down and interrupted the turn. Try again in a moment."
 DONE = b"data: [DONE]\n\n"

@@ -12,8 +12,7 @@ from talaria.commands.application import ModelCatalog
 from talaria.contracts.clock import SystemClock
 from talaria.core.errors import Ambiguous, NotFound, Refused
 from talaria.http.errors import Problem, make_not_found, make_server_problem
-from talaria.http.messages import Reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_json_reply
 
 AGENT_MODEL = "talaria"
 _LIST_TIMEOUT = 3.0

@@ -7,12 +7,10 @@ from msgspec import Struct
 
 from talaria.access.api_keys import SCOPES
 from talaria.api.front_door import ApiRequest
-from talaria.api.meta.docs_page import render_docs_page
-from talaria.api.meta.openapi import build_openapi
+from talaria.api.meta.openapi import build_openapi, render_docs_page
 from talaria.api.turns.session_pool import SessionPool
-from talaria.http.messages import Reply, make_json_reply
 from talaria.http.metrics import RequestMetrics
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.observability.prometheus import CONTENT_TYPE
 
 _HTML = "text/html; charset=utf-8"

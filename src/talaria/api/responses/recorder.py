@@ -9,14 +9,13 @@ import msgspec
 from talaria.api.responses.builder import ResponseBuilder
 from talaria.api.responses.stream_events import ResponseEvent, get_event_name
 from talaria.api.responses.wire import Response
-from talaria.api.runs.event_mapping import RunEventMapper, to_run_end
-from talaria.api.runs.event_stream import RunEventStream
-from talaria.api.runs.events import RunEvent, RunFailed, TurnStarted, decode_event
+from talaria.api.runs.events import RunEvent, RunEventMapper, RunFailed, TurnStarted, decode_event, to_run_end
+from talaria.api.runs.run_store import RunEventStream
 from talaria.api.turns.turn import ApiTurn
 from talaria.core.errors import TalariaError
 from talaria.core.events import TextAdded, ToolProgressed, TurnEnd, TurnEvent
 from talaria.http.errors import to_problem
-from talaria.http.messages import format_sse
+from talaria.http.routing import format_sse
 
 INTERRUPTED = "The server is shutting down and interrupted the turn. Try again in a moment."
 

@@ -1,4 +1,4 @@
-"""Stored responses: look up, continue, and resolve item references."""
+"""Responses in the store, and those processed as runs: built from the events of their run, by any server."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,10 +8,13 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from talaria.api.front_door import ApiCaller
+from talaria.api.responses.builder import ResponseBuilder
 from talaria.api.responses.wire import InputItems, Response
+from talaria.api.runs.events import decode_event, make_stream_name
+from talaria.api.runs.run_store import END_STATES, read_options
 from talaria.api.turns.session_pool import ApiOrigin, read_origin, require_session, write_origin
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.responses import StoredResponse
+from talaria.contracts.stores.responses import ApiRun, StoredResponse
 from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_id
@@ -20,6 +23,8 @@ from talaria.sessions.branches import create_branch
 
 CONTINUED_RESPONSE = SessionValue("continued_response", bool)  # by response
 _ITEM_KINDS = ("msg", "mcp", "rs")
+_PAGE = 1000
+_decode_response = msgspec.json.Decoder(Response).decode
 
 
 class ResponseRecord(Struct, frozen=True, kw_only=True):
@@ -176,3 +181,42 @@ def _branch_session(tx: Transaction, session_id: SessionId, upto: int, caller: A
 
 def _make_missing(response_id: str, param: str | None = None, code: str = "response_not_found") -> Problem:
     return make_not_found(f"There is no response `{response_id[:64]}`.", param=param, code=code)
+
+
+def make_builder(run: ApiRun) -> ResponseBuilder:
+    """Return the builder for a run's response before its first event."""
+    order = read_options(run)
+    return ResponseBuilder(_decode_response(order.response), thoughts=order.thoughts)
+
+
+def build_response(tx: Transaction, run: ApiRun) -> Response:
+    """Return the current response of a run."""
+    builder, after = make_builder(run), 0
+    while page := tx.events.after(make_stream_name(run.id), after, _PAGE):
+        for event in page:
+            builder.take(decode_event(event), event.at.timestamp())
+        after = page[-1].seq
+    return builder.whole()
+
+
+def get_current_response(tx: Transaction, stored: StoredResponse, record: ResponseRecord) -> Response:
+    """Return the current state of a response."""
+    if record.response.status not in ("queued", "in_progress"):
+        return record.response
+    run = tx.runs.get(stored.id)
+    return build_response(tx, run) if run is not None else record.response
+
+
+def store_ended_response(tx: Transaction, run: ApiRun) -> None:
+    """Store the response of an ended run; other runs and deleted responses are skipped."""
+    ended = tx.runs.get(run.id)
+    if ended is None or ended.state not in END_STATES or read_options(ended).kind != "response":
+        return
+    stored = tx.responses.get(ended.id)
+    if stored is None:
+        return
+    last = tx.messages.last(ended.session_id, 1)
+    record = structs.replace(
+        decode_record(stored), response=build_response(tx, ended), upto=last[-1].seq if last else 0
+    )
+    put_response(tx, ended.session_id, record, stored.conversation)

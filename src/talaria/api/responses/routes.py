@@ -12,10 +12,9 @@ from msgspec import Meta, Struct, structs
 
 from talaria.api.front_door import ApiCaller, ApiRequest
 from talaria.api.images import ImageStore
-from talaria.api.items.input import make_instruction, read_input, store_images
+from talaria.api.input_items import make_instruction, read_input, store_images
 from talaria.api.meta.models import AGENT_MODEL, ModelNames
 from talaria.api.responses import response_store
-from talaria.api.responses.background import get_current_response, make_builder, store_ended_response
 from talaria.api.responses.recorder import (
     INTERRUPTED,
     ResponseRecorder,
@@ -23,7 +22,13 @@ from talaria.api.responses.recorder import (
     RunResponseStream,
     TurnResponseStream,
 )
-from talaria.api.responses.response_store import ContinuedSession, ResponseRecord
+from talaria.api.responses.response_store import (
+    ContinuedSession,
+    ResponseRecord,
+    get_current_response,
+    make_builder,
+    store_ended_response,
+)
 from talaria.api.responses.stream_events import ResponseEvent
 from talaria.api.responses.wire import (
     ConversationReference,
@@ -33,9 +38,8 @@ from talaria.api.responses.wire import (
     Response,
     ResponseRequest,
 )
-from talaria.api.runs.event_stream import RunEventStreams
 from talaria.api.runs.routes import stop_and_wait
-from talaria.api.runs.run_store import RunOptions, RunStart, begin_run, queue_history
+from talaria.api.runs.run_store import RunEventStreams, RunOptions, RunStart, begin_run, queue_history
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction
@@ -44,8 +48,7 @@ from talaria.core.errors import Busy
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message
 from talaria.http.errors import NUL_REFUSED, Problem, make_server_problem, make_unsupported
-from talaria.http.messages import Reply, make_event_reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
 from talaria.runtime.leases import is_leased, session_lease_name
 
 _TAG = "responses"

@@ -1,10 +1,19 @@
-"""Run events: a typed union, as stored in the stream of the run and as sent."""
+"""Run events: a typed union, as stored in the stream of the run and as sent, and their mapping from turn events."""
+
+from collections.abc import Iterable
+from typing import assert_never
 
 import msgspec
 from msgspec import Struct
 
 from talaria.contracts.stores.events import StreamEvent
+from talaria.contracts.stores.responses import ApiRunState
+from talaria.core import events
+from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.messages import Usage
+
+INTERRUPTED = "Interrupted; the outcome is unknown."
+_MAX_OUTPUT = 10_000
 
 
 class RunQueued(Struct, frozen=True, tag="run.queued"):
@@ -176,3 +185,158 @@ def decode_event(stored: StreamEvent) -> RunEvent:
     """Return the event from kind and payload."""
     event: RunEvent = _decode(stored.payload)
     return event
+
+
+class RunEventMapper:
+    """Record of what was emitted of a turn, so that each event appears once and in order."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self._text = ""
+        self._started_calls: dict[str, str] = {}
+        self._open_calls: dict[str, str] = {}
+        self._questions: list[str] = []
+
+    def copied(self) -> "RunEventMapper":
+        """Return an independent copy."""
+        copy = RunEventMapper()
+        copy.messages, copy._text = self.messages, self._text
+        copy._started_calls, copy._open_calls, copy._questions = (
+            dict(self._started_calls),
+            dict(self._open_calls),
+            list(self._questions),
+        )
+        return copy
+
+    def recall(self, reported: Iterable[RunEvent]) -> None:
+        """Record events that another process has emitted for this turn."""
+        for event in reported:
+            match event:
+                case MessageCompleted():
+                    self.messages += 1
+                case ToolStarted():
+                    self._started_calls[event.call_id] = self._open_calls[event.call_id] = event.name
+                case ToolCompleted():
+                    self._open_calls.pop(event.call_id, None)
+                case ApprovalRequested() | RunQuestionAsked():
+                    self._questions.append(event.id)
+                case RunQuestionClosed():
+                    self._questions.remove(event.id)
+                case _:
+                    pass
+
+    def tell(self, event: TurnEvent) -> list[RunEvent]:
+        """Return the run events for a turn event."""
+        match event:
+            case events.TextAdded(text):
+                self._text += text
+                return [*self._close_calls(), TextDelta(text)]
+            case events.ReasoningAdded(text):
+                return [*self._close_calls(), ReasoningDelta(text)]
+            case events.TurnAnswered() | events.TurnStopped() | events.TurnOutOfBudget() | events.TurnFailed():
+                return [*self._close_questions(), *self._close_calls(), *self.said()]
+            case events.ModelCalled(model, usage, context, context_limit):
+                return [*self._close_calls(), ModelUsed(model, usage, context, context_limit)]
+            case events.TurnBegan(turn_id):
+                return [TurnStarted(turn_id)]
+            case events.Noticed(text):
+                return [Notice(text)]
+            case events.PersonJoined(text):
+                return [*self.said(), InputJoined(text)]
+            case events.ApprovalAsked(number, tool, summary, reason):
+                self._questions.append(number)
+                return [*self.said(), ApprovalRequested(number, tool, summary, reason)]
+            case events.QuestionAsked(number, question, choices):
+                self._questions.append(number)
+                return [*self.said(), RunQuestionAsked(number, question, choices)]
+            case _:
+                return self._map_tool_event(event)
+
+    @property
+    def state(self) -> ApiRunState:
+        """Return the state of the run: it waits while a question is open."""
+        return "waiting" if self._questions else "running"
+
+    def closed(self, question_id: str) -> list[RunEvent]:
+        """Return the events for a closed question."""
+        if question_id not in self._questions:
+            return []
+        self._questions.remove(question_id)
+        return [RunQuestionClosed(question_id)]
+
+    def said(self, text: str = "") -> list[RunEvent]:
+        """Return the event for a completed message, if there is one, from its deltas or its full text."""
+        whole, self._text = text or self._text, ""
+        if not whole:
+            return []
+        self.messages += 1
+        return [MessageCompleted(whole)]
+
+    def restart(self) -> list[RunEvent]:
+        """Return the events for a resumed turn: incomplete text is generated again."""
+        self._text = ""
+        return self._close_questions()
+
+    def started(self, call_id: str, name: str, arguments: str, summary: str) -> list[RunEvent]:
+        """Return the event for a tool call, unless it was emitted: after a crash a call may be repeated."""
+        if call_id in self._started_calls:
+            return []
+        self._started_calls[call_id] = self._open_calls[call_id] = name
+        return [ToolStarted(call_id, name, arguments, summary)]
+
+    def completed(self, call_id: str, text: str, *, failed: bool, seconds: float) -> list[RunEvent]:
+        """Return the event for a tool result, unless it was emitted."""
+        name = self._open_calls.pop(call_id, None)
+        return [] if name is None else [ToolCompleted(call_id, name, _truncate(text), failed, seconds)]
+
+    def _map_tool_event(
+        self,
+        event: events.ToolCalled
+        | events.ToolProgressed
+        | events.ToolAnswered
+        | events.ToolRefused
+        | events.StoreBlocked,
+    ) -> list[RunEvent]:
+        match event:
+            case events.ToolRefused() | events.StoreBlocked():
+                return []
+            case events.ToolCalled(call, summary):
+                return [*self.said(), *self.started(call.id, call.name, call.arguments, summary)]
+            case events.ToolProgressed(call_id, text):
+                return [ToolProgress(call_id, text)]
+            case events.ToolAnswered(result, _, seconds):
+                return self.completed(result.call_id, result.text, failed=result.failed, seconds=seconds)
+            case _:
+                assert_never(event)
+
+    def _close_calls(self) -> list[RunEvent]:
+        """Return the ends of abandoned calls: the model continues only when all are answered."""
+        interrupted = [
+            ToolCompleted(call_id, name, INTERRUPTED, failed=True, seconds=0.0)
+            for call_id, name in self._open_calls.items()
+        ]
+        self._open_calls.clear()
+        return list(interrupted)
+
+    def _close_questions(self) -> list[RunEvent]:
+        closed, self._questions = self._questions, []
+        return [RunQuestionClosed(number) for number in closed]
+
+
+def to_run_end(end: TurnEnd) -> RunEnd:
+    """Return the end of a run whose last turn ended so."""
+    match end:
+        case events.TurnAnswered(text):
+            return RunCompleted(text)
+        case events.TurnStopped():
+            return RunStopped()
+        case events.TurnOutOfBudget(_, text):
+            return RunFailed(text, "out_of_budget")
+        case events.TurnFailed(text):
+            return RunFailed(text, "failed")
+        case _:
+            assert_never(end)
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}…"

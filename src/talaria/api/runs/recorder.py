@@ -8,8 +8,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from talaria.api.runs.control_store import append_events
-from talaria.api.runs.event_mapping import RunEventMapper, to_run_end
-from talaria.api.runs.events import RunCompleted, RunEvent, RunWaiting, make_stream_name
+from talaria.api.runs.events import RunCompleted, RunEvent, RunEventMapper, RunWaiting, make_stream_name, to_run_end
 from talaria.api.runs.run_store import end_run
 from talaria.api.runs.turn_links import ResumePoint, StreamPosition, close_link, link_turn, read_link
 from talaria.contracts.store import Store, Transaction

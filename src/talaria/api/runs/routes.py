@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 
 from talaria.api.front_door import ApiRequest
 from talaria.api.images import ImageStore
-from talaria.api.items.input import make_instruction, read_input, store_images
+from talaria.api.input_items import make_instruction, read_input, store_images
 from talaria.api.meta.models import ModelNames
 from talaria.api.runs.control_store import Question, list_open_questions, request_answer
-from talaria.api.runs.event_stream import RunEventStream, RunEventStreams
 from talaria.api.runs.events import ApprovalRequested, RunEvent, make_stream_name
 from talaria.api.runs.run_store import (
+    RunEventStream,
+    RunEventStreams,
     RunOptions,
     RunStart,
     begin_run,
@@ -27,8 +28,7 @@ from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.responses import ApiRun
 from talaria.core.ids import SessionId, new_session_id
 from talaria.http.errors import Problem, make_conflict, make_not_found
-from talaria.http.messages import Reply, format_sse, make_event_reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, format_sse, make_event_reply, make_json_reply
 
 _TAG = "runs"
 _STOP_TIMEOUT = 5.0

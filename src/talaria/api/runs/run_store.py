@@ -1,6 +1,7 @@
-"""Runs in the store: started, shown and stopped, in transactions that may run on any server."""
+"""Runs in the store: start and end them, read their state, and follow their events from any point."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -8,12 +9,22 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.api.front_door import ApiCaller
-from talaria.api.items.wire import Metadata
+from talaria.api.input_items import Metadata
 from talaria.api.runs.control_store import append_events, clear_stop_request, list_open_questions, request_stop
-from talaria.api.runs.events import RunCompleted, RunEnd, RunEvent, RunFailed, RunQueued, RunStopped, RunWaiting
+from talaria.api.runs.events import (
+    RunCompleted,
+    RunEnd,
+    RunEvent,
+    RunFailed,
+    RunQueued,
+    RunStopped,
+    RunWaiting,
+    make_stream_name,
+)
 from talaria.api.runs.wire import Run, RunProblem
 from talaria.api.turns.session_pool import SOURCE, ApiOrigin, require_session, write_origin
-from talaria.contracts.store import Transaction
+from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.values import SessionValue
@@ -27,6 +38,7 @@ RUNS_TOPIC = "runs"  # the topic that is notified when a run is created
 RunKind = Literal["run", "response"]
 END_STATES = ("completed", "failed", "stopped")
 _SOURCE = "run"
+_PAGE = 200
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -209,3 +221,70 @@ def _to_seconds(at: datetime | None) -> int:
 
 def _add_usage(one: Usage, other: Usage) -> Usage:
     return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
+
+
+class RunEventStreams:
+    """All followers of runs on one server; at shutdown they are disconnected and can resume elsewhere."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.is_shut_down = False
+        self._waiters: set[Subscription] = set()
+
+    def follow(self, run_id: str, after: int = 0) -> "RunEventStream":
+        """Return the events of a run after this number."""
+        return RunEventStream(self, run_id, after)
+
+    def dismiss(self) -> None:
+        """Disconnect all followers."""
+        self.is_shut_down = True
+        for subscription in self._waiters:
+            subscription.wake()
+
+    def join(self, subscription: Subscription) -> None:
+        """Wake a subscription when all are disconnected."""
+        self._waiters.add(subscription)
+
+    def part(self, subscription: Subscription) -> None:
+        """Remove a subscription."""
+        self._waiters.discard(subscription)
+
+
+class RunEventStream:
+    """The events of a run after ``after``, in batches, until the run ends.
+
+    Events that a slow reader has not fetched stay in the store.
+    """
+
+    def __init__(self, streams: RunEventStreams, run_id: str, after: int) -> None:
+        self._streams = streams
+        self._run_id = run_id
+        self._after = after
+        self._stack = AsyncExitStack()
+        self.is_over = False
+
+    async def __aiter__(self) -> AsyncIterator[list[StreamEvent]]:
+        store = self._streams.store
+        subscription = await self._stack.enter_async_context(store.subscribe(make_stream_name(self._run_id)))
+        self._streams.join(subscription)
+        self._stack.callback(self._streams.part, subscription)
+        await subscription.wait()
+        while True:
+            if self._streams.is_shut_down:
+                return
+            page, run_is_over = await store.read(self._read_page)
+            if page:
+                self._after = page[-1].seq
+                yield page
+            elif run_is_over:
+                self.is_over = True
+                return
+            else:
+                await subscription.wait()
+
+    async def close(self) -> None:
+        """Stop listening."""
+        await self._stack.aclose()
+
+    def _read_page(self, tx: Transaction) -> tuple[list[StreamEvent], bool]:
+        return tx.events.after(make_stream_name(self._run_id), self._after, _PAGE), is_over(tx.runs.get(self._run_id))

@@ -6,8 +6,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.api.runs.control_store import append_events
-from talaria.api.runs.event_mapping import RunEventMapper
-from talaria.api.runs.events import RunEvent, TurnResumed, TurnStarted, decode_event, make_stream_name
+from talaria.api.runs.events import RunEvent, RunEventMapper, TurnResumed, TurnStarted, decode_event, make_stream_name
 from talaria.contracts.background_processes import list_processes
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.api.items.wire import Input, Metadata
+from talaria.api.input_items import Input, Metadata
 from talaria.api.runs.control_store import Question
 from talaria.contracts.stores.responses import ApiRunState
 from talaria.core.messages import Usage

@@ -20,7 +20,7 @@ from talaria.api.turns.session_pool import (
     write_origin,
 )
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.sessions import NewSession, SessionChanges
+from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.turn_listener import TurnResult
 from talaria.core.errors import TalariaError
 from talaria.core.events import (
@@ -206,8 +206,6 @@ class ApiTurn:
         """Record the end of this turn, in its transaction."""
         if result.turn_id != self._turn_id:
             return
-        if not self._request.session_id:
-            tx.sessions.update(self.session_id, SessionChanges(model=self._model))
         if self._request.ended is not None:
             self._request.ended(tx, result)
 
@@ -244,7 +242,9 @@ class ApiTurn:
         self._session_pool.jobs.create_task(self._watch(conversation))
 
     def _create_session(self, tx: Transaction) -> int | None:
-        session = tx.sessions.create(NewSession(source=SOURCE, id=self.session_id, owner=self._caller.owner))
+        session = tx.sessions.create(
+            NewSession(source=SOURCE, id=self.session_id, model=self._model, owner=self._caller.owner)
+        )
         write_origin(tx, session.id, self._origin)
         if self._request.history:
             tx.messages.append(session.id, self._request.history)

@@ -7,15 +7,13 @@ from talaria.app.models import ConfiguredProviders
 from talaria.contracts.voice import Speaker, Transcriber
 from talaria.core.errors import Refused, TalariaError
 from talaria.providers.http.client import HttpPool
-from talaria.providers.voice.audio import AudioServer, AudioSpeaker, AudioTranscriber
-from talaria.providers.voice.command import CommandSpeaker, CommandTranscriber
+from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
 from talaria.settings.secrets import KNOWN_SECRETS
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
     from talaria.app.application import TalariaApplication
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 

@@ -26,7 +26,7 @@ from talaria.sessions.prompt_prefix import Prefix, choose_prefix, save_prefix
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.memory.tool import snapshot
+from talaria.tools.memory.notebook import snapshot
 from talaria.tools.skills.registry import index
 from talaria.tools.skills.tool import Skills
 

@@ -32,16 +32,14 @@ from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.cron.tool import Cron
 from talaria.tools.delegate.tool import DelegateTask
-from talaria.tools.files.edit import EditFile
+from talaria.tools.files.edit import EditFile, WriteFile
 from talaria.tools.files.list import ListFiles
 from talaria.tools.files.read import ReadFile
 from talaria.tools.files.search import SearchFiles
-from talaria.tools.files.write import WriteFile
 from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.tool import Process
-from talaria.tools.recall.embeddings import Meaning
-from talaria.tools.recall.tool import SessionSearch
+from talaria.tools.recall.tool import Meaning, SessionSearch
 from talaria.tools.sandbox.bubblewrap import Sandbox
 from talaria.tools.send.file import SendFile
 from talaria.tools.send.message import SendMessage
@@ -52,8 +50,7 @@ from talaria.tools.todo import Todo
 from talaria.tools.vision import Vision
 from talaria.tools.web.client import WebClient
 from talaria.tools.web.fetch import WebFetch
-from talaria.tools.web.search import WebSearch
-from talaria.tools.web.search_engines import DuckDuckGo, SearXng
+from talaria.tools.web.search import DuckDuckGo, SearXng, WebSearch
 
 MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
 

@@ -53,7 +53,7 @@ class OpenWorkspace:
 
     @property
     def has_running_servers(self) -> bool:
-        """Whether MCP servers of the session are running."""
+        """Return whether MCP servers of the session are running."""
         return self._servers is not None and self._servers.is_running
 
     def close_servers(self) -> None:

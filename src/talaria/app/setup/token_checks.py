@@ -11,7 +11,7 @@ from msgspec import Struct
 from talaria.cli.commands.setup.probes import NetworkName, ProbeResult
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
 from talaria.providers.http.client import HttpPool
-from talaria.providers.http.timeouts import Timeouts
+from talaria.providers.settings import Timeouts
 
 CHECK_SECONDS = 8.0
 

@@ -138,12 +138,12 @@ class AttachedSession:
 
     async def _poll_location(self) -> None:
         """Detect changes without events: a dead process, a missed end of a turn, a moved session."""
-        place: str | None = None
+        chat: str | None = None
         while True:
             location = await self._store.read(lambda tx: locate_session(tx, self.session))
-            if place not in (None, location.place) and not self.taken:
+            if chat not in (None, location.chat) and not self.taken:
                 self._report(f"The conversation has moved. {location.description}")
-            place = location.place
+            chat = location.chat
             if location.turn_id is None:
                 self.busy = False
             if self.taken and (location.turn_id is None or location.owner is None):

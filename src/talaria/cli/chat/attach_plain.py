@@ -55,7 +55,7 @@ async def _print_events(arguments: argparse.Namespace, services: Services) -> No
         store = services.load_application()(stack).store
         session = await store.read(lambda tx: find_session(tx, arguments.session))
         location = await store.read(lambda tx: locate_session(tx, session))
-        opened = {"type": "attached", "session": session.id, "title": session.title, "place": location.place}
+        opened = {"type": "attached", "session": session.id, "title": session.title, "place": location.chat}
         print_event({**opened, "running": location.turn_id is not None})
         attached = AttachedSession(store, session, print_event, terminal.note, None, jobs)
         _leave_on_signals(attached)
@@ -67,12 +67,12 @@ async def _watch(arguments: argparse.Namespace, services: Services) -> SessionId
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         store: Store = services.load_application()(stack).store
         session = await store.read(lambda tx: find_session(tx, arguments.session))
-        location, said = await store.read(
+        location, recent = await store.read(
             lambda tx: (locate_session(tx, session), render_previous_exchange(tx, session))
         )
         terminal.note(format_attach_heading(session, location))
-        if said:
-            terminal.line(said)
+        if recent:
+            terminal.line(recent)
         lines = _Lines(terminal)
         attached = AttachedSession(store, session, lines.show_event, terminal.note, lines, jobs)
         _leave_on_signals(attached)

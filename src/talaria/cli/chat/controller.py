@@ -163,10 +163,10 @@ class ChatController:
         found = find_commands(text.partition(" ")[0], self._commands) if is_command(text) else []
         return len(found) == 1 and found[0].during_turn == "runs"
 
-    async def offers(self, name: str, words: str) -> Sequence[tuple[str, str]]:
+    async def offers(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
         """Return the completions of a command."""
         found = find_commands(name, self._commands)
-        return await found[0].offers(structs.replace(self.context(), words=words)) if len(found) == 1 else ()
+        return await found[0].offers(structs.replace(self.context(), arguments=arguments)) if len(found) == 1 else ()
 
     def _get_session_id(self) -> SessionId | None:
         return self.active_session.session_id if self.active_session.is_open else None
@@ -174,9 +174,9 @@ class ChatController:
     def context(self) -> CommandContext:
         """Return the context for a command."""
         return CommandContext(
-            words="",
+            arguments="",
             active_session=self.active_session,
-            place=self._chat_screen,
+            surface=self._chat_screen,
             application=self._application,
             commands=self._commands,
             screen=self._chat_screen,

@@ -71,7 +71,7 @@ async def _replay(controller: ChatController, terminal: Terminal) -> None:
     """Print the last exchanges of a resumed session."""
     session_id = controller.active_session.session_id
     for exchange in await controller.active_session.store.read(lambda tx: last_exchanges(tx, session_id)):
-        terminal.note(terminal.styled(f"> {exchange.said}", "bold"))
+        terminal.note(terminal.styled(f"> {exchange.text}", "bold"))
         if exchange.reply:
             terminal.line(exchange.reply)
 

@@ -23,7 +23,7 @@ _LAST_TEXT_LIMIT = 3_000
 class Exchange(Struct, frozen=True):
     """Message with its author, if known, and the reply as Markdown; empty while there is none."""
 
-    said: str
+    text: str
     author: str = ""
     reply: str = ""
 

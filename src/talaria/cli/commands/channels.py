@@ -47,13 +47,13 @@ def _read_channels(tx: Transaction, platform: str) -> list[tuple[KnownChannel, b
 
 
 def _as_data(channel: KnownChannel, *, home: bool) -> dict[str, object]:
-    place = channel.address
+    address = channel.address
     return {
         "target": channel.target,
-        "platform": place.platform,
-        "chat_id": place.chat_id,
+        "platform": address.platform,
+        "chat_id": address.chat_id,
         "name": channel.name,
-        "kind": place.chat_type,
+        "kind": address.chat_type,
         "seen": channel.seen,
         "home": home,
     }

@@ -103,12 +103,12 @@ def _queue(tx: Transaction, target: str, text: str, networks: Collection[str]) -
 
 
 def _build_receipt(target: str, item: OutboxItem, *, gateway: bool) -> Receipt:
-    place = item.address
+    address = item.address
     return Receipt(
         target=target,
-        platform=place.platform,
-        chat_id=place.chat_id,
-        thread_id=place.thread_id,
+        platform=address.platform,
+        chat_id=address.chat_id,
+        thread_id=address.thread_id,
         key=item.key,
         state="queued",
         gateway=gateway,

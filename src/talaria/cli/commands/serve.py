@@ -5,11 +5,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 
 import msgspec
 
 from talaria.access.api_keys import read_key_file
+from talaria.cli.server_process import open_server_application
 from talaria.cli.services import Services
 from talaria.core.aio import StopSignal, first_error
 
@@ -54,18 +54,12 @@ async def serve_until_stopped(
     services: Services, *, on_listening: Callable[[str], None], host: str = "", port: int | None = None
 ) -> None:
     """Serve the API and the web app until a signal; an empty ``host`` or ``port`` is taken from the settings."""
-    stop, loop = StopSignal(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            loop.add_signal_handler(number, stop.request_stop, signal.Signals(number).name)
-    await services.store_maintenance().wait_until_usable(stop, services.terminal.note)
-    if stop.is_set():
-        return
-    async with AsyncExitStack() as stack:
-        application = services.load_application()(stack)
-        for note in application.notes:
-            services.terminal.note(note)
-        await application.serve_api(stop, host=host, port=port, on_listening=on_listening, tell=services.terminal.note)
+    stop, signals = StopSignal(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    async with open_server_application(services, stop, {one: one.name for one in signals}) as application:
+        if application is not None:
+            await application.serve_api(
+                stop, host=host, port=port, on_listening=on_listening, tell=services.terminal.note
+            )
 
 
 def _announce(arguments: argparse.Namespace, services: Services, address: str, previous_key: str) -> None:

@@ -38,7 +38,7 @@ from talaria.cli.markdown.styled_text import StyledLine, line_width, strip_line,
 from talaria.cli.markdown.table import Table, read_alignment, split_row
 from talaria.cli.markdown.themes import Theme
 
-# A longer paragraph is written in parts, so that no call takes long: each part begins on a line of its own.
+# A longer paragraph is written in parts, so that no call takes long: each part starts on a new line.
 LONGEST_PART = 2000
 _NARROWEST = 10
 _WIDEST_RULE = 40
@@ -54,7 +54,7 @@ class Blocks:
         self._leaf: Leaf | None = None
         self._keys = 0
         self._written: list[str] = []
-        self._above: list[int] | None = None  # the containers of the line above, by their keys; none on top
+        self._above: list[int] | None = None  # keys of the containers of the line above; ``None`` before the first line
         self._gap = False
 
     @property

@@ -9,9 +9,9 @@ from talaria.cli.markdown.styled_text import StyledLine
 from talaria.cli.markdown.themes import Theme
 from talaria.core.lazy import load_module
 
-_LONGEST_LINE = 300  # a lexer takes about 5 ms for the densest of them
+_LONGEST_LINE = 300  # characters; a lexer takes about 5 ms for the densest lines
 _CONTEXT_CHARACTERS = 2048  # visible to look-behind patterns
-# What some lexers match only as a whole: while its end has not come, the lines so far are coloured as if it had.
+# Tokens that some lexers match only as a whole: until the end arrives, the lines so far are coloured as if it had.
 _PAIRS = {"/*": "*/", "<!--": "-->", '"""': '"""', "'''": "'''", "`": "`", "--[[": "]]", "{-": "-}", "<#": "#>"}
 _FIND_BEGINNING = re.compile("|".join(map(re.escape, _PAIRS)))
 _MAX_IDLE_STEPS = 200
@@ -31,7 +31,7 @@ class Highlighter:
 
     @cached_property
     def _lexer(self) -> Any:
-        # Not before the first line: while its name arrives, a language may look like another.
+        # Resolved with the first line: a partly streamed name may look like another language.
         return _lexer(self._language)
 
     def copy(self) -> "Highlighter":
@@ -51,7 +51,7 @@ class Highlighter:
         style_of = _styles(self._theme)
         line = [(part, style_of(kind)) for kind, part in self._tokens(text + "\n") if part]
         whole = "".join(part for part, _ in line) == text
-        return line if whole else [(text, "")]  # some lexers drop what they do not understand
+        return line if whole else [(text, "")]  # some lexers drop text they don't recognise
 
     def _tokens(self, line: str) -> Iterator[tuple[Any, str]]:
         from pygments.lexer import ExtendedRegexLexer, RegexLexer  # type: ignore[import-untyped]  # noqa: PLC0415 (loaded with the first code block)
@@ -92,11 +92,11 @@ class Highlighter:
         self._text += line
         if self._open is not None:
             kind, end = self._open
-            place = self._text.find(end, self._at)
-            stop = len(self._text) if place < 0 else place + len(end)
+            position = self._text.find(end, self._at)
+            stop = len(self._text) if position < 0 else position + len(end)
             yield kind, self._text[self._at : stop]
             self._at = stop
-            if place < 0:
+            if position < 0:
                 return
             self._open = None
         yield from self._lex(may_stay_open=_FIND_BEGINNING.search(line) is not None)
@@ -221,10 +221,10 @@ def nearest_color(color: str) -> int:
     """Return the nearest of the terminal's 256 colours for six hexadecimal digits."""
     rgb = tuple(int(color[i : i + 2], 16) for i in (0, 2, 4))
     steps = (0, 95, 135, 175, 215, 255)
-    place = [min(range(6), key=lambda i: abs(steps[i] - value)) for value in rgb]
+    cube = [min(range(6), key=lambda i: abs(steps[i] - value)) for value in rgb]
     grey = min(range(24), key=lambda i: abs(8 + 10 * i - sum(rgb) / 3))
     found = {
-        16 + 36 * place[0] + 6 * place[1] + place[2]: tuple(steps[i] for i in place),
+        16 + 36 * cube[0] + 6 * cube[1] + cube[2]: tuple(steps[i] for i in cube),
         232 + grey: (8 + 10 * grey,) * 3,
     }
     return min(found, key=lambda number: sum((a - b) ** 2 for a, b in zip(found[number], rgb, strict=True)))

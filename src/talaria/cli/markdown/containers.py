@@ -50,7 +50,7 @@ def enter(container: Container, rest: str) -> str | None:
     if isinstance(container, Item):
         if indent == len(rest):
             return ""
-        # Below "1." many write two spaces where three are due: that is meant as a list within.
+        # Below "1." many people indent by two spaces instead of three: that is meant as a nested list.
         if container.origin + 2 <= indent < container.indent and _FIND_MARKER.match(rest, indent):
             container.indent = indent
         return rest[container.indent :] if indent >= container.indent else None
@@ -66,7 +66,7 @@ def open_quote(rest: str, key: int) -> tuple[Container, str] | None:
 def open_item(rest: str, key: int, before: Container | None, *, interrupts: bool) -> tuple[Container, str] | None:
     """Return the item that starts here, and its part of this line.
 
-    ``before`` has just ended at the same place: an item of the same list continues its numbering. An item that
+    ``before`` has just ended at the same position: an item of the same list continues its numbering. An item that
     ``interrupts`` a paragraph must have a text and the number 1.
     """
     origin = indent_of(rest)

@@ -236,7 +236,7 @@ def _can_pair(opener: _Delimiter, closer: _Delimiter) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    # Punctuation of East Asia counts as a letter, so that **「so」**と is bold as it was meant to be.
+    # East Asian punctuation counts as a letter, so that **「so」**と is bold, as intended.
     return character < "\u2e80" and category(character)[0] in "PS"
 
 

@@ -92,7 +92,7 @@ class MarkdownStream:
         leaf = blocks.leaf
         limit = TAIL_LINES * max(1, width)
         if isinstance(leaf, Fence) and self._size > limit:
-            # The end of one long line of code: what it belongs to was decided by its beginning.
+            # The end of one long line of code; its start has decided which block it belongs to.
             blocks.add_code(_clean(rest[-limit:])[-limit:])
         elif self._size:
             line = _clean(rest[:LONGEST_PART])
@@ -106,7 +106,7 @@ class MarkdownStream:
 
 
 def _clean(line: str) -> str:
-    # Tabs become spaces: how wide a tab is shown differs, and what is cut to the width must not depend on it.
+    # Tabs become spaces: terminals show tabs with different widths, and cutting must not depend on that.
     return escape_control(line.expandtabs(_TAB) if "\t" in line else line)
 
 

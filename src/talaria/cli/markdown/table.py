@@ -10,7 +10,7 @@ from talaria.cli.markdown.inline import read_inline
 from talaria.cli.markdown.styled_text import StyledLine, StyledRun, line_width, strip_line, wrap
 from talaria.cli.markdown.themes import Theme
 
-# With so many rows or characters the widths are settled: what comes later is shown at once and has to fit in.
+# From so many rows or characters on, the widths are fixed: later rows are shown at once and must fit.
 _SETTLED_ROWS = 30
 _SETTLED_SIZE = 3000
 _LONGEST_CELL = 1000

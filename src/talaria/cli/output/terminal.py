@@ -133,8 +133,8 @@ class Terminal:
 
     def _join_cells(self, row: Sequence[str], widths: Sequence[int], numbers: set[int]) -> str:
         sized = [
-            pad(cut(text, width), width, right=place in numbers)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+            pad(cut(text, width), width, right=index in numbers)
+            for index, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
         return _GAP.join(sized).rstrip()
 
@@ -183,12 +183,12 @@ def _wants_color(choice: str, environment: Mapping[str, str], stream: TextIO) ->
 
 def _number_columns(rows: Sequence[Sequence[object]]) -> set[int]:
     indices = range(len(rows[0])) if rows else range(0)
-    return {place for place in indices if all(isinstance(row[place], int | float) for row in rows)}
+    return {index for index in indices if all(isinstance(row[index], int | float) for row in rows)}
 
 
 def _fit_widths(rows: list[list[str]], available: int) -> list[int]:
     """Return the width of each column; if the total is too wide, the widest shrink first."""
-    widths = [min(available, max(display_width(row[place]) for row in rows)) for place in range(len(rows[0]))]
+    widths = [min(available, max(display_width(row[index]) for row in rows)) for index in range(len(rows[0]))]
     available -= len(_GAP) * (len(widths) - 1)
     while sum(widths) > available and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1

@@ -19,7 +19,6 @@ from talaria.contracts.models import ModelInfo
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep
 from talaria.core.addresses import Address
@@ -119,7 +118,7 @@ class Chat:
         self.release: Callable[[], object] = lambda: None
         self._network = network
         self._jobs = jobs
-        self.prompts = ChoicePrompts(self.post, buttons=network.abilities.buttons, closed=self._close_question)
+        self.prompts = ChoicePrompts(self._post, buttons=network.abilities.buttons, closed=self._close_question)
         view_options = TurnViewOptions(
             address=address,
             preview=network.preview,
@@ -259,9 +258,9 @@ class Chat:
         await self._wait_for_command(before)
         _command_sender.set(by)
         context = CommandContext(
-            words="",
+            arguments="",
             active_session=self.active_session,
-            place=self,
+            surface=self,
             application=self._network.application,
             commands=commands,
             author=author,
@@ -271,9 +270,9 @@ class Chat:
 
     def show(self, text: str) -> None:
         """Post a Markdown text in this chat."""
-        self._jobs.create_task(self.post(Content(text=text)))
+        self._jobs.create_task(self._post(Content(text=text)))
 
-    async def post(self, content: Content, key: str = "") -> None:
+    async def _post(self, content: Content, key: str = "") -> None:
         """Queue a message for this chat, once per key."""
         session_id, key = self.active_session.session_id, key or new_id()
         store = self.active_session.store
@@ -306,7 +305,7 @@ class Chat:
                 self._network.outage.end()
         elif isinstance(event, StoreBlocked):
             self._notify_outage()
-        elif isinstance(event, Noticed) and event.lasting:
+        elif isinstance(event, Noticed) and event.lasting and not event.posted:
             self.show(event.text)
         self.show_event(event, self.active_session.session_id, self.active_session.chat.questions)
 
@@ -336,17 +335,6 @@ class Chat:
             )
         except PlatformError as error:
             log.warning("%s: couldn't post that a turn is waiting: %s", self.name, error)
-
-    async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
-        """Answer an open question by a reaction to its message."""
-        keys = self.prompts.waiting
-        filters = [OutboxFilter(key=key, sent=True) for key in keys]
-        found = await self.active_session.store.read(
-            lambda tx: [item for one in filters for item in tx.outbox.find(one)]
-        )
-        for item in found:
-            if item.reference == message_id:
-                self.prompts.mark(item.key, emoji, by, owner=owner)
 
     def _read_display(self, tx: Transaction) -> Display | None:
         return DISPLAY.get(tx, self.key)
@@ -378,18 +366,18 @@ class ReplyQueuer:
         self._settings = settings
         self._voice = voice
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
-        """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
-        if ending.route is not None:
-            queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
-        if self._voice is not None and self._settings.current.voice.speak != "off":
-            return self._voice.turn_ended(tx, ending)
-        return None
-
     @property
     def has_follow_up(self) -> bool:
         """Return whether replies are spoken."""
         return self._voice is not None and self._settings.current.voice.speak != "off"
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
+        """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
+        if ending.route is not None:
+            queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
+        if self._voice is not None and self.has_follow_up:
+            return self._voice.turn_ended(tx, ending)
+        return None
 
     async def follow_up(self) -> bool:
         """Speak pending replies."""

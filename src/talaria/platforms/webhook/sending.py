@@ -10,8 +10,8 @@ from talaria.contracts.platform import Content
 from talaria.core.addresses import Address
 from talaria.core.errors import MalformedReply, PlatformError, ProviderUnreachable, Rejected, SlowDown, Unreachable
 from talaria.providers.http.client import HttpPool
-from talaria.providers.http.dial import read_url
-from talaria.providers.http.timeouts import Timeouts
+from talaria.providers.http.connection import read_url
+from talaria.providers.settings import Timeouts
 
 TEXT_LIMIT = 50_000
 

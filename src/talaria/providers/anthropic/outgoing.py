@@ -9,9 +9,15 @@ from msgspec import Raw, Struct, structs
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.anthropic.settings import AnthropicQuirks, AnthropicSettings
-from talaria.providers.base.conversation_encoder import ConversationEncoder
-from talaria.providers.base.transcript import OPENING, note_on, reasoning_mark, split_data_uri, wire_call_id
+from talaria.providers.base.outgoing import (
+    OPENING,
+    ConversationEncoder,
+    note_on,
+    reasoning_mark,
+    split_data_uri,
+    wire_call_id,
+)
+from talaria.providers.settings import AnthropicQuirks, AnthropicSettings
 
 PROTOCOL = "anthropic"
 REDACTED = "redacted:"

@@ -1,8 +1,8 @@
 """Shared implementation of providers over HTTP: send a request, stream the reply, raise our errors."""
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
@@ -12,12 +12,11 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
 from talaria.core.errors import MalformedReply, ModelSource, ProviderError
 from talaria.core.messages import File, Image
-from talaria.providers.base.conversation_encoder import ConversationEncoder
 from talaria.providers.base.errors import failure
-from talaria.providers.base.transcript import load_attachments
+from talaria.providers.base.incoming import ReplyMeter
+from talaria.providers.base.outgoing import ConversationEncoder, load_attachments
 from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.http.reply_limits import ReplyMeter
-from talaria.providers.http.timeouts import Timeouts
+from talaria.providers.settings import Timeouts
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -49,12 +48,25 @@ class Endpoint(Struct, frozen=True):
     source: ModelSource | None = None
 
 
-class ProviderOverHttp(ABC):
-    """A provider over HTTP, without its wire format; its creator owns the pool."""
+class WireFormat(Struct, frozen=True):
+    """A protocol's translation of requests and replies.
 
-    def __init__(self, endpoint: Endpoint, http: HttpPool, clock: Clock | None = None) -> None:
+    ``shows`` says whether the server can view an attachment; otherwise it is described in words. ``make_encoder``
+    returns a new encoder for the requests of a session, ``begin_reply`` an empty reply of a provider and a model.
+    """
+
+    shows: Callable[[Image | File], bool]
+    make_encoder: Callable[[], ConversationEncoder[Any]]
+    begin_reply: Callable[[str, str], Underway]
+
+
+class ProviderOverHttp:
+    """A provider over HTTP; its creator owns the pool."""
+
+    def __init__(self, endpoint: Endpoint, wire: WireFormat, http: HttpPool, clock: Clock | None = None) -> None:
         self.name = endpoint.name
         self._endpoint = endpoint
+        self._wire = wire
         self._headers = {"Content-Type": JSON, **endpoint.headers}
         self._http = http
         self._clock = clock or SystemClock()
@@ -62,7 +74,7 @@ class ProviderOverHttp(ABC):
     async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply as it grows and, last and once, as a whole."""
         body = await self._encoded(request)
-        underway, meter = self.begin(request), ReplyMeter()
+        underway, meter = self._wire.begin_reply(self.name, request.model), ReplyMeter()
         endpoint = self._endpoint
         try:
             async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
@@ -73,7 +85,7 @@ class ProviderOverHttp(ABC):
                 else:
                     while not (underway.done or meter.is_full) and (events := await answer.events()) is not None:
                         meter.count_bytes(events)
-                        for event in _together(event for data in events for event in underway.take(data)):
+                        for event in _take_joined(underway, events):
                             yield meter.cut(event)
                     if not meter.is_full:
                         await answer.drain()
@@ -97,25 +109,13 @@ class ProviderOverHttp(ABC):
             error.attribute_to(endpoint.source)
             raise
 
-    async def close(self) -> None:  # noqa: B027 - whoever has more to let go of may override it
+    async def close(self) -> None:
         """Do nothing: connections belong to the pool."""
 
-    @abstractmethod
-    def shows(self, part: Image | File) -> bool:
-        """Return whether this server can view an attachment; otherwise it is described in words."""
-
-    @abstractmethod
-    def encoder(self) -> ConversationEncoder[Any]:
-        """Return a new encoder for the requests of a session."""
-
-    @abstractmethod
-    def begin(self, request: ModelRequest) -> Underway:
-        """Return an empty reply for a call."""
-
     async def _encoded(self, request: ModelRequest) -> bytes:
-        encoder = request.memo.recall(self, self.encoder)
+        encoder = request.memo.recall(self, self._wire.make_encoder)
         fresh = encoder.fresh(request.messages)
-        encoder.take(request.messages, await load_attachments(fresh, self.shows))
+        encoder.take(request.messages, await load_attachments(fresh, self._wire.shows))
         return encoder.encode(request)
 
     def _source(self, model: str) -> ModelSource | None:
@@ -129,15 +129,15 @@ class ProviderOverHttp(ABC):
             raise MalformedReply(f"{self.name} answered with {answer.content_type}")
 
 
-def _together(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
-    """Yield everything that arrived together, with adjacent text joined, also what came before an error.
+def _take_joined(underway: Underway, received: Sequence[bytes]) -> Iterator[ModelEvent]:
+    """Yield what is new in stream events that arrived together, adjacent text joined, also what precedes an error.
 
     A fast server sends dozens of pieces in a packet, and each costs the whole way to the listener.
     """
     kind: type[ModelText | ModelReasoning] = ModelText
     words: list[str] = []
     try:
-        for event in events:
+        for event in chain.from_iterable(map(underway.take, received)):
             if not isinstance(event, kind):
                 if words:
                     yield kind("".join(words))

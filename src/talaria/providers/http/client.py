@@ -1,4 +1,4 @@
-"""HTTP to model providers: a connection pool with time-outs and our error types."""
+"""HTTP to model providers: a connection pool with time-outs and our error types, and server-sent events."""
 
 import asyncio
 import socket
@@ -7,16 +7,78 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
-from talaria.providers.http.connection import Connection, NotHttp, Reply, SilenceWatch
-from talaria.providers.http.dial import Address, Route, dial, find_route, read_url
-from talaria.providers.http.happy_eyeballs import Resolve
-from talaria.providers.http.reply_limits import MAX_BODY
-from talaria.providers.http.sse import EventParser
-from talaria.providers.http.timeouts import Timeouts
+from talaria.providers.base.incoming import MAX_BODY, MAX_EVENT
+from talaria.providers.http.connection import Address, Connection, NotHttp, Reply, Route, SilenceWatch, read_url
+from talaria.providers.http.dial import Resolve, dial, find_route
+from talaria.providers.settings import Timeouts
 
 DRAIN_SECONDS = 0.2
 KEPT_SECONDS = 60
 CLOSE_SECONDS = 1
+
+
+class EventParser:
+    """Collects bytes and returns the data of each complete event.
+
+    Lines end in LF, CRLF or CR; several data lines of one event are joined by LF; comments, event names, ids and an
+    unterminated event are dropped. Raises `ReplyTooLong` for an event that is too large.
+    """
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        self._rest_size = 0
+        self._data: list[bytes] = []
+        self._data_size = 0
+        self._first = True
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that ``chunk`` completes, oldest first."""
+        if self._data or self._rest or self._after_cr or not chunk.endswith(b"\n\n") or b"\r" in chunk:
+            return self._feed_lines(chunk)
+        events: list[bytes] = []
+        for block in chunk[:-2].split(b"\n\n"):  # whole events, as most servers send them: one line of data each
+            if block.startswith(b"data: ") and b"\n" not in block:
+                self._first = False
+                events.append(block[6:])
+            else:
+                events += self._feed_lines(block + b"\n\n")
+        return events
+
+    def _feed_lines(self, chunk: bytes) -> list[bytes]:
+        events: list[bytes] = []
+        for line in self._lines(chunk):
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._data_size += len(line)
+            elif not line and self._data:
+                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data, self._data_size = [], 0
+            elif line == b"data":
+                self._data.append(b"")
+        if self._data_size + self._rest_size > MAX_EVENT:
+            raise ReplyTooLong(f"a stream event is larger than {MAX_EVENT // 1024**2} MB")
+        return events
+
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._after_cr = False
+        if not chunk:
+            return []
+        lines = chunk.splitlines()
+        self._after_cr = chunk.endswith(b"\r")
+        rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
+        if lines and self._rest:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest, self._rest_size = [], 0
+        if rest:
+            self._rest.append(rest)
+            self._rest_size += len(rest)
+        if self._first and lines:
+            self._first = False
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        return lines
 
 
 class Answer:

@@ -1,15 +1,94 @@
-"""One HTTP/1.1 connection: send requests, parse responses as they arrive."""
+"""HTTP/1.1: addresses, the bytes of a request, and a connection that parses responses as they arrive."""
 
 import asyncio
+import base64
 import ssl
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Protocol, cast
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from msgspec import Struct
 
 MAX_HEAD = 64 * 1024  # bytes of anything but the body, in a row
-
-
 READ_AHEAD = 256 * 1024  # bytes of the body that may wait before the sender has to
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_PORTS = {"http": 80, "https": 443}
+_IN_A_PATH = "/%:@!$&'()*+,;=~?"
+_OWN_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "talaria"}
+
+
+class Address(Struct, frozen=True):
+    """A server; ``login`` is the user part of its URL, as the value of a header."""
+
+    scheme: str
+    host: str
+    port: int
+    login: str = ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Return whether it uses TLS."""
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> str:
+        """Return host and port, as used for a tunnel."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def name(self) -> str:
+        """Return the value of the header ``Host``: without the default port."""
+        return self.authority.removesuffix(f":{_PORTS[self.scheme]}")
+
+
+class Route(Struct, frozen=True):
+    """A server and, optionally, a proxy."""
+
+    to: Address
+    proxy: Address | None = None
+
+    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        """Return the bytes of a request, or raise `ValueError` for an invalid header."""
+        given = {name.lower() for name in headers}
+        own = {name: value for name, value in self._headers().items() if name.lower() not in given}
+        length = {} if body is None else {"Content-Length": str(len(body))}
+        target = f"http://{self.to.name}{path}" if self.proxy and not self.to.is_secure else path
+        return make_head(f"{method} {target} HTTP/1.1", {**own, **headers, **length}) + (body or b"")
+
+    def _headers(self) -> dict[str, str]:
+        login = {"Authorization": self.to.login} if self.to.login else {}
+        sees_us = self.proxy is not None and self.proxy.login and not self.to.is_secure
+        proxy_login = {"Proxy-Authorization": self.proxy.login} if self.proxy and sees_us else {}
+        return {"Host": self.to.name, **_OWN_HEADERS, **login, **proxy_login}
+
+
+@lru_cache(maxsize=256)
+def read_url(url: str) -> tuple[Address, str]:
+    """Return the server and the path of a URL, or raise `ValueError`."""
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError("only http:// and https:// URLs are supported")
+    host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
+    port = _PORTS[parts.scheme] if parts.port is None else parts.port
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(parts.scheme, host, port, _login(parts)), quote(path, safe=_IN_A_PATH)
+
+
+def make_head(first_line: str, headers: Mapping[str, str]) -> bytes:
+    """Return the head of a request, or raise `ValueError` for an invalid header."""
+    lines = [first_line, *(f"{name}: {value}" for name, value in headers.items())]
+    if any(not line.isprintable() and not {"\r", "\n", "\0"}.isdisjoint(line) for line in lines):
+        raise ValueError("a header contains a line break")
+    return "\r\n".join([*lines, "", ""]).encode(errors="surrogateescape")
+
+
+def _login(parts: SplitResult) -> str:
+    if parts.username is None:
+        return ""
+    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(words.encode()).decode()}"
 
 
 class NotHttp(Exception):

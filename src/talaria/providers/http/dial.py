@@ -1,85 +1,39 @@
-"""Connect to a server: addresses, proxies, tunnels, TLS."""
+"""Connect to a server: proxies, tunnels, TLS, and the first address of its host that answers (happy eyeballs).
+
+The loop's own implementation of the last loses a socket when it is cancelled in the moment of success.
+"""
 
 import asyncio
-import base64
+import socket
 import ssl
-from collections.abc import Callable, Mapping
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from itertools import chain, zip_longest
+from typing import Any
 
-from msgspec import Struct
+from talaria.providers.http.connection import LOOPBACK, Address, Connection, Route, make_head, read_url
 
-from talaria.providers.http.connection import Connection
-from talaria.providers.http.happy_eyeballs import Resolve, reach
+NEXT_ADDRESS_SECONDS = 0.25  # what RFC 8305 recommends
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_PORTS = {"http": 80, "https": 443}
-_IN_A_PATH = "/%:@!$&'()*+,;=~?"
-_OWN_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "talaria"}
-
-
-class Address(Struct, frozen=True):
-    """A server; ``login`` is the user part of its URL, as the value of a header."""
-
-    scheme: str
-    host: str
-    port: int
-    login: str = ""
-
-    @property
-    def is_secure(self) -> bool:
-        """Return whether it uses TLS."""
-        return self.scheme == "https"
-
-    @property
-    def authority(self) -> str:
-        """Return host and port, as used for a tunnel."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def name(self) -> str:
-        """Return the value of the header ``Host``: without the default port."""
-        return self.authority.removesuffix(f":{_PORTS[self.scheme]}")
-
-
-class Route(Struct, frozen=True):
-    """A server and, optionally, a proxy."""
-
-    to: Address
-    proxy: Address | None = None
-
-    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        """Return the bytes of a request, or raise `ValueError` for an invalid header."""
-        given = {name.lower() for name in headers}
-        own = {name: value for name, value in self._headers().items() if name.lower() not in given}
-        length = {} if body is None else {"Content-Length": str(len(body))}
-        target = f"http://{self.to.name}{path}" if self.proxy and not self.to.is_secure else path
-        return _head(f"{method} {target} HTTP/1.1", {**own, **headers, **length}) + (body or b"")
-
-    def _headers(self) -> dict[str, str]:
-        login = {"Authorization": self.to.login} if self.to.login else {}
-        sees_us = self.proxy is not None and self.proxy.login and not self.to.is_secure
-        proxy_login = {"Proxy-Authorization": self.proxy.login} if self.proxy and sees_us else {}
-        return {"Host": self.to.name, **_OWN_HEADERS, **login, **proxy_login}
-
-
-def read_url(url: str) -> tuple[Address, str]:
-    """Return the server and the path of a URL, or raise `ValueError`."""
-    parts = urlsplit(url)
-    if parts.scheme not in _PORTS or not parts.hostname:
-        raise ValueError("only http:// and https:// URLs are supported")
-    host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
-    port = _PORTS[parts.scheme] if parts.port is None else parts.port
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Address(parts.scheme, host, port, _login(parts)), quote(path, safe=_IN_A_PATH)
+Place = tuple[int, tuple[Any, ...]]  # a family, and an address in it
+Resolve = Callable[[str, int], Awaitable[list[Place]]]  # the addresses of a host and port, in the order to try
 
 
 def find_route(to: Address) -> Route:
     """Return the route to a server; never through a proxy for this machine itself."""
     if to.host in LOOPBACK:
         return Route(to)
-    from talaria.providers.http.proxies import find_proxy  # noqa: PLC0415 (loaded when a request leaves this machine)
+    return Route(to, _find_proxy(to))
 
-    return Route(to, find_proxy(to))
+
+def _find_proxy(to: Address) -> Address | None:
+    """Return the proxy for a server, or raise `ValueError` for an unsupported kind."""
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 (slow; only for requests that leave this machine)
+
+    url = None if proxy_bypass(to.authority) else getproxies().get(to.scheme)
+    if not url:
+        return None
+    return read_url(url if "://" in url else f"http://{url}")[0]
 
 
 async def dial(route: Route, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> Connection:
@@ -105,21 +59,88 @@ async def dial(route: Route, tls: Callable[[], ssl.SSLContext], resolve: Resolve
 
 async def _tunnel(connection: Connection, to: Address, proxy: Address) -> None:
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
-    connection.ask(_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
+    connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
     reply = await connection.head()
     if reply.status != 200:
         raise ConnectionRefusedError(f"the proxy {proxy.authority} answered {reply.status}")
 
 
-def _head(first_line: str, headers: Mapping[str, str]) -> bytes:
-    lines = [first_line, *(f"{name}: {value}" for name, value in headers.items())]
-    if any(not line.isprintable() and not {"\r", "\n", "\0"}.isdisjoint(line) for line in lines):
-        raise ValueError("a header contains a line break")
-    return "\r\n".join([*lines, "", ""]).encode(errors="surrogateescape")
+async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.socket:
+    """Return a connected socket, or raise `OSError` or, for an invalid name, `UnicodeError`."""
+    race = _Race(await (resolve or resolve_host)(host, port))
+    try:
+        await race.run()
+    except BaseException:
+        race.close()
+        raise
+    return race.winner()
 
 
-def _login(parts: SplitResult) -> str:
-    if parts.username is None:
-        return ""
-    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Basic {base64.b64encode(words.encode()).decode()}"
+class _Race:
+    """Attempts that start one after the other: when the previous one has failed or takes too long."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = places
+        self._failed = [asyncio.Event() for _ in places]
+        self._trouble: list[OSError] = []
+        self._connected: list[socket.socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._tasks = [group.create_task(self._attempt(turn)) for turn in range(len(self._places))]
+
+    def winner(self) -> socket.socket:
+        if not self._connected:
+            raise self._trouble[0]
+        first, *self._connected = self._connected
+        self.close()
+        return first
+
+    def close(self) -> None:
+        for one in self._connected:
+            one.close()
+
+    async def _attempt(self, turn: int) -> None:
+        if turn:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(turn * NEXT_ADDRESS_SECONDS):
+                    await self._failed[turn - 1].wait()
+        try:
+            self._connected.append(await _connect(*self._places[turn]))
+        except OSError as error:
+            self._trouble.append(error)
+            self._failed[turn].set()
+        else:
+            self._stop_others(turn)
+
+    def _stop_others(self, turn: int) -> None:
+        for other, task in enumerate(self._tasks):
+            if other != turn:
+                task.cancel()
+
+
+async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)  # noqa: FBT003 (takes no keyword)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        await asyncio.get_running_loop().sock_connect(made, address)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def resolve_host(host: str, port: int) -> list[Place]:
+    """Return all addresses of a host, alternating families; a literal address needs no lookup."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError, ValueError):
+            socket.inet_pton(family, host)
+            return [(family, (host, port))]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places: list[Place] = [(family, address) for family, _, _, _, address in found]
+    preferred = places[0][0]
+    first = [place for place in places if place[0] == preferred]
+    second = [place for place in places if place[0] != preferred]
+    return [place for place in chain.from_iterable(zip_longest(first, second)) if place is not None]

@@ -14,9 +14,8 @@ from talaria.core.errors import MalformedReply
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.providers.base.errors import Complaint, failure_in_stream
-from talaria.providers.base.lenient_json import decode_json
-from talaria.providers.base.transcript import reasoning_mark
-from talaria.providers.http.reply_limits import ArgumentsMeter
+from talaria.providers.base.incoming import ArgumentsMeter, decode_json
+from talaria.providers.base.outgoing import reasoning_mark
 from talaria.providers.openai_chat.outgoing import FOR_CALL, PROTOCOL
 
 STOPS: dict[str, StopReason] = {

@@ -8,9 +8,15 @@ from msgspec import Raw, Struct, structs
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.base.conversation_encoder import ConversationEncoder
-from talaria.providers.base.transcript import NO_ANSWER, OPENING, note_on, reasoning_mark, wire_call_id
-from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
+from talaria.providers.base.outgoing import (
+    NO_ANSWER,
+    OPENING,
+    ConversationEncoder,
+    note_on,
+    reasoning_mark,
+    wire_call_id,
+)
+from talaria.providers.settings import ChatQuirks, OpenAIChatSettings
 
 PROTOCOL = "chat"
 FOR_CALL = "call:"

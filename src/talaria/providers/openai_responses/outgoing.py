@@ -8,9 +8,8 @@ from msgspec import Raw, Struct
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.base.conversation_encoder import ConversationEncoder
-from talaria.providers.base.transcript import note_on, reasoning_mark, wire_call_id
-from talaria.providers.openai_responses.settings import OpenAIResponsesSettings, ResponsesQuirks
+from talaria.providers.base.outgoing import ConversationEncoder, note_on, reasoning_mark, wire_call_id
+from talaria.providers.settings import OpenAIResponsesSettings, ResponsesQuirks
 
 PROTOCOL = "responses"
 _ENCODE = msgspec.json.Encoder().encode

@@ -16,7 +16,7 @@ from talaria.runtime.workers import is_gateway_alive
 class SessionLocation(Struct, frozen=True, kw_only=True):
     """Chat of a session, its running turn, and the process (``owner``) that runs it."""
 
-    place: str = ""
+    chat: str = ""
     turn_id: TurnId | None = None
     owner: WorkerId | None = None
     is_served: bool = False
@@ -24,7 +24,7 @@ class SessionLocation(Struct, frozen=True, kw_only=True):
     @property
     def description(self) -> str:
         """Return the location as sentences."""
-        prefix = f"It is on {self.place}." if self.place else "It is in the terminal."
+        prefix = f"It is on {self.chat}." if self.chat else "It is in the terminal."
         if self.turn_id is None:
             return f"{prefix} Nothing is running."
         if self.owner is None:
@@ -35,17 +35,17 @@ class SessionLocation(Struct, frozen=True, kw_only=True):
 
 def locate_session(tx: Transaction, session: Session) -> SessionLocation:
     """Return the current location of a session."""
-    places = [binding.address for binding in tx.bindings.of_session(session.id)]
+    addresses = [binding.address for binding in tx.bindings.of_session(session.id)]
     running = tx.turns.find(session.id, running=True, limit=1)
     lease = tx.leases.get(session_lease_name(session.id))
     owner = lease.owner if lease is not None and not is_gone(lease.owner) else None
-    place = places[0] if places else None
-    thread = f", thread {place.thread_id}" if place and place.thread_id else ""
+    address = addresses[0] if addresses else None
+    thread = f", thread {address.thread_id}" if address and address.thread_id else ""
     return SessionLocation(
-        place=f"{place.platform}, chat {place.chat_id}{thread}" if place else "",
+        chat=f"{address.platform}, chat {address.chat_id}{thread}" if address else "",
         turn_id=running[0].id if running else None,
         owner=owner,
-        is_served=bool((running and owner) or (places and is_gateway_alive(tx))),
+        is_served=bool((running and owner) or (addresses and is_gateway_alive(tx))),
     )
 
 

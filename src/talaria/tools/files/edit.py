@@ -1,6 +1,9 @@
-"""The edit_file tool: change parts of a file."""
+"""Tools that change files: write_file, edit_file and unified diffs."""
 
 import asyncio
+import re
+from collections.abc import Sequence
+from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +12,178 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput, Workspace
 from talaria.core.errors import ToolFailed
-from talaria.tools.files.diff import text_diff
-from talaria.tools.files.fuzzy_match import replace_passage
-from talaria.tools.files.patch import apply_patch
+from talaria.tools.files.fuzzy_match import LIKENESSES, find_block, nearest, reindent, replace_passage
 from talaria.tools.files.text_file import Document, load_document, refuse_mask, save_file
 from talaria.tools.output import cut_output
 
+_CONTEXT = 2
+_LONGEST = 40_000
+_MOST_LINES = 2_000  # difflib takes quadratic time: 2,000 changed lines cost about a second
+_HEADER = r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)?)?(?: @@.*|.*)$"
+_MOST_FUZZ = 2
 _LONGEST_DIFF = 4_000
+
+
+def text_diff(old: str, new: str) -> str:
+    """Return the hunks of a unified diff, without a header; a very large change is a count of lines.
+
+    At most about 40,000 characters are returned; the last line then says how many lines are missing.
+    """
+    before, after = old.splitlines(), new.splitlines()
+    head = _common(before, after)
+    tail = _common(before[head:][::-1], after[head:][::-1])
+    first, last = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
+    removed, added = before[first : len(before) - last], after[first : len(after) - last]
+    if max(len(removed), len(added)) > _MOST_LINES:
+        return f"@@ {len(removed):,} lines replaced by {len(added):,} @@"
+    diff = list(unified_diff(removed, added, lineterm="", n=_CONTEXT))[2:]
+    lines = [_shift(line, first) if line.startswith("@@") else line for line in diff]
+    return _bounded(lines).encode("utf-8", "replace").decode()
+
+
+def _bounded(lines: Sequence[str]) -> str:
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line) + 1
+        if size > _LONGEST:
+            return "\n".join((*lines[:number], f"@@ {len(lines) - number:,} more lines @@"))
+    return "\n".join(lines)
+
+
+def _shift(header: str, lines: int) -> str:
+    return re.sub(r"([-+])(\d+)", lambda found: f"{found[1]}{int(found[2]) + lines}", header)
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the number of equal lines at the beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+class Hunk(Struct, frozen=True):
+    """One hunk: lines starting with ``" "``, ``"-"`` or ``"+"``, expected at ``line`` if that is known."""
+
+    line: int | None
+    lines: tuple[str, ...]
+
+    @property
+    def old(self) -> list[str]:
+        """Return the lines that must be present."""
+        return [line[1:] for line in self.lines if line[0] != "+"]
+
+
+def apply_patch(text: str, patch: str) -> str:
+    """Return the text with all hunks applied, or raise `ToolFailed` naming the one that doesn't match."""
+    hunks = parse_patch(patch)
+    ended = text.endswith("\n")
+    lines = text[:-1].split("\n") if ended else text.split("\n") if text else []
+    shift, behind = 0, 0
+    for number, hunk in enumerate(hunks, 1):
+        start, fitting = _find(lines, hunk, shift, behind, number)
+        replaced = _changed(fitting, lines[start : start + len(fitting.old)])
+        lines[start : start + len(fitting.old)] = replaced
+        shift += len(replaced) - len(fitting.old)
+        behind = start + len(replaced)
+    return "\n".join(lines) + ("\n" if _ends_with_newline(hunks, patch, ended) and lines else "")
+
+
+def parse_patch(patch: str) -> list[Hunk]:
+    """Return the hunks of a diff of one file; file headers are skipped."""
+    hunks: list[Hunk] = []
+    current: list[str] | None = None
+    start: int | None = None
+    files = 0
+    lines = patch.strip("\n").split("\n")
+    for index, line in enumerate(lines):
+        header = re.match(_HEADER, line)
+        starts_file = line.startswith("--- ") and index + 1 < len(lines) and lines[index + 1].startswith("+++ ")
+        if header or starts_file:
+            _close(hunks, start, current)
+            current, start = ([], _number(header)) if header else (None, None)
+            files += starts_file
+        elif current is not None and not line.startswith("\\"):
+            current.append(line if line[:1] in ("+", "-", " ") else f" {line}")
+    _close(hunks, start, current)
+    if files > 1:
+        raise ToolFailed("The patch changes several files. Make one call per file.")
+    if not hunks:
+        raise ToolFailed("The patch has no hunks. Each starts with a line like @@ -1,4 +1,5 @@.")
+    return hunks
+
+
+def _number(header: re.Match[str] | None) -> int | None:
+    return int(header[1]) if header and header[1] else None
+
+
+def _close(hunks: list[Hunk], start: int | None, lines: list[str] | None) -> None:
+    if lines is None:
+        return
+    if not any(line[0] in "+-" for line in lines):
+        raise ToolFailed("A hunk of the patch changes nothing. Lines start with +, - or a space.")
+    hunks.append(Hunk(start, tuple(lines)))
+
+
+def _find(lines: Sequence[str], hunk: Hunk, shift: int, behind: int, number: int) -> tuple[int, Hunk]:
+    """Return where a hunk matches and which part of it, never before the previous hunk."""
+    if not hunk.old:
+        return _insertion(lines, hunk, shift, number), hunk
+    expected = None if hunk.line is None else hunk.line - 1 + shift
+    for fuzz in range(_MOST_FUZZ + 1):
+        part, cut = _trimmed(hunk, fuzz)
+        for likeness in LIKENESSES:
+            found = [start for start in find_block(lines, part.old, likeness) if start >= behind]
+            if len(found) == 1 or (found and expected is not None):
+                return min(found, key=lambda start: abs(start - (expected or 0) - cut)), part
+            if found:
+                raise ToolFailed(f"Hunk {number} matches {len(found)} places. Add line numbers or more context.")
+    similar = nearest(lines, max(hunk.old, key=lambda line: len(line.strip())))
+    raise ToolFailed(
+        (f"Hunk {number} doesn't match; nothing was changed.") + (f" Similar:\n{similar}" if similar else "")
+    )
+
+
+def _insertion(lines: Sequence[str], hunk: Hunk, shift: int, number: int) -> int:
+    if not lines:
+        return 0
+    if hunk.line is None:
+        raise ToolFailed(f"Hunk {number} has no context. Add the lines around the change.")
+    return min(len(lines), hunk.line + shift)
+
+
+def _trimmed(hunk: Hunk, fuzz: int) -> tuple[Hunk, int]:
+    """Return the hunk with up to ``fuzz`` fewer context lines at each end, and the number removed in front."""
+    lines = list(hunk.lines)
+    front = 0
+    for _ in range(fuzz):
+        if len(lines) > 1 and lines[0][0] == " ":
+            del lines[0]
+            front += 1
+        if len(lines) > 1 and lines[-1][0] == " ":
+            del lines[-1]
+    part = Hunk(hunk.line, tuple(lines))
+    return (part, front) if part.old else (hunk, 0)
+
+
+def _changed(hunk: Hunk, found: Sequence[str]) -> list[str]:
+    """Return the replacement for the matched lines; context lines stay as they are in the file."""
+    added = reindent([line[1:] for line in hunk.lines if line[0] == "+"], hunk.old, found)
+    have, new = iter(found), iter(added)
+    result = []
+    for line in hunk.lines:
+        if line[0] == "+":
+            result.append(next(new))
+        else:
+            kept = next(have)
+            result += [kept] if line[0] == " " else []
+    return result
+
+
+def _ends_with_newline(hunks: Sequence[Hunk], patch: str, ended: bool) -> bool:
+    r"""Return whether the new text ends with a line feed, according to ``\ No newline at end of file``."""
+    told: list[str] = re.findall(r"^([ +-]).*\n\\", patch, re.MULTILINE)
+    if not told:
+        return ended or not any(hunk.old for hunk in hunks)
+    return told[-1] == "-"
 
 
 class EditFileArguments(Struct, frozen=True):
@@ -84,3 +252,52 @@ def _edited(document: Document, arguments: EditFileArguments) -> str:
 
 def _unix(text: str) -> str:
     return text.replace("\r\n", "\n")
+
+
+class WriteFileArguments(Struct, frozen=True):
+    """A file and its complete content."""
+
+    path: str
+    content: str
+
+    def diff(self, workspace: Workspace) -> str:
+        """Return the proposed change; empty for a new file, and for one that isn't text."""
+        return _replacement_diff(workspace.resolve(self.path), self.content)
+
+
+class WriteFile:
+    """Creates or replaces files atomically; repeating a call gives the same result."""
+
+    name = "write_file"
+    description = "Create or overwrite a file; missing folders are created. To change parts of a file use edit_file."
+    effect = Effect.IDEMPOTENT
+    arguments = WriteFileArguments
+
+    def proposed_action(self, arguments: WriteFileArguments) -> ProposedAction:
+        """Describe what would be written."""
+        return ProposedAction("write", arguments.path, change=arguments)
+
+    async def run(self, arguments: WriteFileArguments, call: Call) -> ToolOutput:
+        """Write the file and report how its size changed."""
+        refuse_mask(arguments.content)
+        path = call.workspace.resolve(arguments.path)
+        return await asyncio.to_thread(_write, path, arguments.content)
+
+
+def _replacement_diff(path: Path, content: str) -> str:
+    try:
+        before = load_document(path).text
+    except ToolFailed:
+        return ""
+    return text_diff(before, content.replace("\r\n", "\n"))
+
+
+def _write(path: Path, content: str) -> ToolOutput:
+    diff = _replacement_diff(path, content)
+    before = path.stat().st_size if path.is_file() else None
+    raw = content.encode("utf-8", "surrogateescape")
+    save_file(path, raw)
+    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    if before is None:
+        return ToolOutput(f"Created {path}: {len(raw):,} bytes, {lines:,} lines.")
+    return ToolOutput(f"Replaced {path}: {before:,} → {len(raw):,} bytes, {lines:,} lines.", diff=diff)

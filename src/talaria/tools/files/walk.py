@@ -1,12 +1,109 @@
-"""Walk over the files of a folder, in order, skipping ignored ones."""
+"""Walk the files of a project by the rules of its .gitignore files."""
 
-import os
-from collections.abc import Iterator
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from talaria.tools.files.gitignore import Rule, is_ignored, rules_above, rules_of
+if TYPE_CHECKING:
+    from talaria.tools.files.linear_pattern import LinearPattern
+import os
+from collections.abc import Iterator
+
+ALWAYS_IGNORED = {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"}
+_TRANSLATED = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+class Rule(Struct, frozen=True):
+    """One line of a .gitignore file in ``folder``."""
+
+    folder: Path
+    expression: "LinearPattern"
+    folders_only: bool
+    shown: bool
+
+
+def is_ignored(path: Path, rules: Sequence[Rule], *, is_folder: bool) -> bool:
+    """Return whether the last matching rule ignores a path; rules of outer folders come first."""
+    if path.name in ALWAYS_IGNORED:
+        return True
+    ignored = False
+    for rule in rules:
+        if rule.folders_only and not is_folder:
+            continue
+        if rule.expression.matches(path.relative_to(rule.folder).as_posix()):
+            ignored = not rule.shown
+    return ignored
+
+
+def rules_of(folder: Path) -> tuple[Rule, ...]:
+    """Return the rules in a folder's own .gitignore."""
+    try:
+        lines = (folder / ".gitignore").read_text(errors="replace").splitlines()
+    except OSError:
+        return ()
+    return tuple(rule for line in lines if (rule := _rule(folder, line)) is not None)
+
+
+def rules_above(folder: Path) -> tuple[Rule, ...]:
+    """Return the rules of the outer folders of the same repository, outermost first."""
+    if (folder / ".git").exists():
+        return ()
+    outer: list[Path] = []
+    for parent in folder.parents:
+        outer.insert(0, parent)
+        if (parent / ".git").exists():
+            return tuple(rule for one in outer for rule in rules_of(one))
+    return ()
+
+
+def compile_pattern(pattern: str) -> "LinearPattern":
+    """Return an expression matched in linear time; raises `PatternInvalid`."""
+    from talaria.tools.files.linear_pattern import LinearPattern  # noqa: PLC0415 (a library in C, for searches only)
+
+    return LinearPattern(pattern)
+
+
+def glob_expression(pattern: str) -> str:
+    """Return a regular expression for a glob in which ``**`` spans folders and ``*`` does not."""
+    out, index = "", 0
+    while index < len(pattern):
+        token = _token(pattern, index)
+        out += _TRANSLATED.get(token) or (_brackets(token) if token.startswith("[") else re.escape(token[-1:]))
+        index += len(token)
+    return out
+
+
+def _token(pattern: str, index: int) -> str:
+    for token in _TRANSLATED:
+        if pattern.startswith(token, index):
+            return token
+    if pattern[index] == "[" and (end := pattern.find("]", index + 2)) > 0:
+        return pattern[index : end + 1]
+    return pattern[index : index + 2] if pattern[index] == "\\" else pattern[index]
+
+
+def _brackets(token: str) -> str:
+    inside = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+    return f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
+
+
+def _rule(folder: Path, line: str) -> Rule | None:
+    text = line.strip()
+    if not text or text.startswith("#"):
+        return None
+    shown = text.startswith("!")
+    text = text.removeprefix("!")
+    folders_only = text.endswith("/")
+    text = text.rstrip("/")
+    anchored = "/" in text
+    try:
+        expression = compile_pattern(glob_expression(("" if anchored else "**/") + text.lstrip("/")))
+    except ValueError:
+        return None
+    return Rule(folder, expression, folders_only, shown)
 
 
 class Entry(Struct, frozen=True):

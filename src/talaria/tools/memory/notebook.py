@@ -1,4 +1,4 @@
-"""A memory file: a bounded list of entries, each a paragraph, separated by a line "§"."""
+"""Memory files: bounded lists of entries, each a paragraph, separated by a line "§"; and their part of the prompt."""
 
 import re
 import unicodedata
@@ -73,6 +73,12 @@ FILES: dict[Book, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
 _SEPARATOR = "\n§\n"
+_TITLES: dict[Book, str] = {"memory": "Your notes", "user": "What you know about the person"}
+_TITLES_IN_GROUPS: dict[Book, str] = {
+    "memory": "Your notes on this group",
+    "user": "What you know about the person from this group",
+}
+_OWNER = Viewer()
 
 
 class Notebook(Struct, frozen=True):
@@ -141,6 +147,13 @@ def notebook_for(viewer: Viewer, book: Book, folder: Path) -> Notebook:
     if viewer.audience and book == "memory":
         return Notebook(group_folder(viewer.audience, folder), book)
     return Notebook(folder_of(viewer, folder), book)
+
+
+def snapshot(folder: Path, viewer: Viewer = _OWNER) -> str:
+    """Return both files for a system prompt; empty if both are."""
+    titles = _TITLES_IN_GROUPS if viewer.audience else _TITLES
+    books = ((book, notebook_for(viewer, book, folder).entries()) for book in FILES)
+    return "\n\n".join(f"## {titles[book]}\n" + _SEPARATOR.join(entries) for book, entries in books if entries)
 
 
 def _entries(text: str) -> tuple[str, ...]:

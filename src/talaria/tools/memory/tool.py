@@ -1,4 +1,4 @@
-"""The memory tool, and the memory part of the system prompt."""
+"""The memory tool."""
 
 import asyncio
 from pathlib import Path
@@ -9,13 +9,6 @@ from msgspec import Meta, Struct
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.tools.memory.notebook import FILES, Book, Notebook, notebook_for
-
-_TITLES: dict[Book, str] = {"memory": "Your notes", "user": "What you know about the person"}
-_TITLES_IN_GROUPS: dict[Book, str] = {
-    "memory": "Your notes on this group",
-    "user": "What you know about the person from this group",
-}
-_OWNER = Viewer()
 
 
 class MemoryArguments(Struct, frozen=True):
@@ -48,13 +41,6 @@ class Memory:
         """Change one entry and report how full the file is."""
         book = notebook_for(Viewer(call.owner, call.audience), arguments.book, self._folder)
         return ToolOutput(await asyncio.to_thread(_change, book, arguments))
-
-
-def snapshot(folder: Path, viewer: Viewer = _OWNER) -> str:
-    """Return both files for a system prompt; empty if both are."""
-    titles = _TITLES_IN_GROUPS if viewer.audience else _TITLES
-    books = ((book, notebook_for(viewer, book, folder).entries()) for book in FILES)
-    return "\n\n".join(f"## {titles[book]}\n" + "\n§\n".join(entries) for book, entries in books if entries)
 
 
 def _change(book: Notebook, arguments: MemoryArguments) -> str:

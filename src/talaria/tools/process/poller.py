@@ -1,21 +1,136 @@
-"""Poll all background processes each second: watched lines, growing outputs, leftover processes."""
+"""Poll all background processes each second: watched lines, growing outputs, leftover processes, reports."""
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
-from talaria.contracts.background_processes import BackgroundProcess, change_process
+from talaria.contracts.background_processes import BackgroundProcess, change_process, describe_outcome, process_label
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import StoreError
 from talaria.core.os_processes import is_same_process
-from talaria.tools.process.pattern_watch import MOST_NOTICES, Lookout
-from talaria.tools.process.reports import Reporter, match_name, match_notice
+from talaria.tools.output import readable
+from talaria.tools.process.lifecycle import LeftBehind
 from talaria.tools.process.run_folder import ROTATE_AT, ProcessFiles
-from talaria.tools.process.termination import LeftBehind
+
+MOST_NOTICES = 10
+APART = timedelta(seconds=10)
+_MOST_LINES = 20
+_LONGEST_LINE = 300
+_CHUNK = 262_144
+_PAUSE = 1.0
+_BETWEEN_ROTATIONS = 10
+
+log = logging.getLogger(__name__)
+
+
+class Lookout:
+    """The watch on one output; ``position`` is how far it has read, ``matches`` the number of reports."""
+
+    def __init__(
+        self,
+        files: ProcessFiles,
+        patterns: Sequence[str],
+        position: int = 0,
+        matches: int = 0,
+        told_at: datetime | None = None,
+    ) -> None:
+        self.position = position
+        self.matches = matches
+        self.lines: list[str] = []
+        self.left_out = 0
+        self.told_at = told_at
+        self._files = files
+        self._patterns = tuple(patterns)
+        self._seen = -1
+
+    @property
+    def muted(self) -> bool:
+        """Return whether it has reported too often, or has nothing to search for."""
+        return not self._patterns or self.matches >= MOST_NOTICES
+
+    @property
+    def has_news(self) -> bool:
+        """Return whether there is new output; called often, for many processes."""
+        return self._files.size != self._seen and not self.muted
+
+    def look(self, *, last: bool = False) -> None:
+        """Search the new output; a line counts when it is complete, or nothing more can come."""
+        if self.muted:
+            return
+        size = self._seen = self._files.size
+        if size < self.position:  # the file was started again
+            self.position = 0
+        while self.position < size:
+            raw = self._files.read(self.position, _CHUNK)
+            whole = raw if last or (len(raw) == _CHUNK and b"\n" not in raw) else raw[: raw.rfind(b"\n") + 1]
+            if not whole:
+                return
+            self.position += len(whole)
+            self._keep(whole)
+
+    def is_due(self, now: datetime) -> bool:
+        """Return whether there is something to report, and the rate limit allows it."""
+        return bool(self.lines) and (self.told_at is None or now - self.told_at >= APART)
+
+    def tell(self, now: datetime) -> None:
+        """Record that the matches were reported."""
+        self.lines, self.left_out = [], 0
+        self.matches += 1
+        self.told_at = now
+
+    def _keep(self, raw: bytes) -> None:
+        for line in readable(raw).splitlines():
+            if any(pattern in line for pattern in self._patterns):
+                if len(self.lines) < _MOST_LINES:
+                    self.lines.append(line[:_LONGEST_LINE])
+                else:
+                    self.left_out += 1
+
+
+class Reporter(Protocol):
+    """The sender of reports."""
+
+    def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
+        """Queue a report to the session of a process, once per name."""
+
+    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
+        """Withdraw the reports with these names, because a tool call returns their content."""
+
+
+def end_name(process: BackgroundProcess) -> str:
+    """Return the name of the report of its end."""
+    return f"{process.id}:end"
+
+
+def match_name(process: BackgroundProcess, number: int) -> str:
+    """Return the name of a report of watched lines."""
+    return f"{process.id}:match:{number}"
+
+
+def end_notice(process: BackgroundProcess, last_lines: str) -> str:
+    """Return the report of its end."""
+    by = ", by the user" if process.ended_by == "person" else ""
+    return f"{process_label(process)} {describe_outcome(process)}{by}.{_shown('Its last lines', last_lines)}"
+
+
+def match_notice(process: BackgroundProcess, lines: Sequence[str], left_out: int, *, last: bool) -> str:
+    """Return the report of watched lines."""
+    more = f"\n({left_out} more matching lines omitted.)" if left_out else ""
+    muted = "\nToo many matches: further lines of this process won't be reported." if last else ""
+    return f"{process_label(process)} printed a line you watch for.{_shown('Lines', chr(10).join(lines))}{more}{muted}"
+
+
+def _shown(heading: str, text: str) -> str:
+    if not text.strip():
+        return " It printed nothing." if heading != "Lines" else ""
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+    return f" {heading}:\n{fence}\n{text}\n{fence}"
 
 
 class Watched:
@@ -54,15 +169,6 @@ class Watched:
         if self.process.pid:
             with suppress(ChildProcessError):
                 os.waitpid(self.process.pid, os.WNOHANG)
-
-
-_PAUSE = 1.0
-
-
-_BETWEEN_ROTATIONS = 10
-
-
-log = logging.getLogger(__name__)
 
 
 class Rounds:

@@ -36,11 +36,9 @@ from talaria.core.os_processes import (
     read_start_time,
     signal_all,
 )
-from talaria.tools.process.launch import CLOSE_INPUT, launch
-from talaria.tools.process.poller import Rounds, Watched, found_lines
-from talaria.tools.process.reports import Reporter, end_name, end_notice, match_name
+from talaria.tools.process.lifecycle import CLOSE_INPUT, GRACE, end_tree, launch
+from talaria.tools.process.poller import Reporter, Rounds, Watched, end_name, end_notice, found_lines, match_name
 from talaria.tools.process.run_folder import ProcessFiles
-from talaria.tools.process.termination import GRACE, end_tree
 
 _MOST_RUNNING = 64
 _AT_ONCE = 200

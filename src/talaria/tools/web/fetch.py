@@ -7,8 +7,7 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.tools.web.client import WebClient
-from talaria.tools.web.content import readable_text
+from talaria.tools.web.client import WebClient, readable_text
 
 PAGE_LENGTH = 20_000  # characters
 _KEPT = 8

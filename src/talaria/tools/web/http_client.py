@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 from talaria.core.decompression import decode_content
 from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
 from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.http.dial import read_url
-from talaria.providers.http.happy_eyeballs import Resolve
-from talaria.providers.http.timeouts import Timeouts
+from talaria.providers.http.connection import read_url
+from talaria.providers.http.dial import Resolve
+from talaria.providers.settings import Timeouts
 from talaria.tools.web.client import Download, Limits
 from talaria.tools.web.ssrf_guard import Guard
 

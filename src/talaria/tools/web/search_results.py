@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.web.search_engines import SearchResult
+from talaria.tools.web.search import SearchResult
 
 
 def duckduckgo_results(html: str) -> list[SearchResult]:

@@ -9,8 +9,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.handoff.service import request_handoff_to, wait_for_handoff
 from talaria.http.errors import Problem, make_conflict
-from talaria.http.messages import Reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.live.control import AnswerQuestion, StopTurn, send_control_message
 from talaria.runtime.live.location import locate_session, quote_in_chat, take_over
 from talaria.runtime.live.remote import send_to_session

@@ -7,8 +7,7 @@ from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.ids import SessionId
 from talaria.http.errors import make_conflict
-from talaria.http.messages import Reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import USER, WebCaller, WebRequest

@@ -8,8 +8,7 @@ from talaria.commands.command import Command
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import NotFound
 from talaria.http.errors import Problem
-from talaria.http.messages import Reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.web.front_door import (
     ANYONE,
     USER,

@@ -7,8 +7,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import make_not_found
-from talaria.http.messages import Reply, make_event_reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
 from talaria.web.front_door import USER, WebCaller, WebFrontDoor, WebRequest
 from talaria.web.hub import BrowserStream, LiveHub
 from talaria.web.session_list import SESSIONS, SessionListWatcher

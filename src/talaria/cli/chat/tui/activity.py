@@ -172,12 +172,12 @@ class Activity:
         when the message joins it.
         """
         named = [f"[{Path(picture).name}]" for picture in pictures]
-        said = " ".join([shown, *named]).strip()
+        text = " ".join([shown, *named]).strip()
         if pending is not None:
-            self._pending_messages.append((pending, said))
+            self._pending_messages.append((pending, text))
         else:
             self.space()
-            self.add(self._render_user_message(said))
+            self.add(self._render_user_message(text))
         self._changed = True
 
     def add_author_message(self, text: str, author: str) -> None:
@@ -201,14 +201,14 @@ class Activity:
                 self._follow_call(event)
             case PersonJoined(text):
                 self._end_reply()
-                shown = [said for complete, said in self._pending_messages if complete == text]
+                shown = [display for complete, display in self._pending_messages if complete == text]
                 self._pending_messages = [one for one in self._pending_messages if one[0] != text]
                 self.add_user_message(shown[0] if shown else text)
             case Noticed(text, lasting):
                 self._add_notice(text, lasting=lasting)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 self._end_turn(event)
-            case TurnBegan(said=said) if is_report(said):
+            case TurnBegan(said=text) if is_report(text):
                 self.space()
                 self.add_dim(REPORT_HEADING)
             case ModelCalled():
@@ -279,8 +279,8 @@ class Activity:
         if self._pending_messages:
             self.add(self._render_user_message(self._pending_messages.pop(0)[1]))
 
-    def _render_user_message(self, said: str) -> str:
-        first, *rest = said.split("\n")
+    def _render_user_message(self, text: str) -> str:
+        first, *rest = text.split("\n")
         if len(rest) > _MAX_MESSAGE_LINES:
             rest = [*rest[:_MAX_MESSAGE_LINES], f"… {len(rest) - _MAX_MESSAGE_LINES} more lines"]
         return wrap_text("\n".join([first, *rest]), self._theme.bold, self._printer.width, first="❯ ", rest="  ")
@@ -348,7 +348,7 @@ class Activity:
             line = self._fit(f"{frame} {doing} {now - self._began:.0f} s  (Esc stops)", "")
             parts.append(self._styled(line, self._theme.dim))
         parts += [
-            self._styled(self._fit(f"  queued: {said}", ""), self._theme.dim) for _, said in self._pending_messages
+            self._styled(self._fit(f"  queued: {text}", ""), self._theme.dim) for _, text in self._pending_messages
         ]
         lines = "\n".join(part.rstrip("\n") for part in parts if part).split("\n")
         return "\n".join(lines[-max(_MIN_LIVE_ROWS, self._printer.height - _ROWS_BELOW) :])

@@ -81,10 +81,10 @@ class AttachedView:
     async def serve(self) -> None:
         """Show events until the user leaves."""
         session = self.attached.session
-        location, said = await self._store.read(
+        location, recent = await self._store.read(
             lambda tx: (locate_session(tx, session), render_previous_exchange(tx, session))
         )
-        for text in filter(None, (format_attach_heading(session, location), said)):
+        for text in filter(None, (format_attach_heading(session, location), recent)):
             self._screen.show(text)
         self._prompt.status = [("class:status", f"  attached · {cell(session.title or session.id)} · Ctrl-D leaves")]
         self._prompt.attach_handler(self, _HINT)
@@ -127,7 +127,7 @@ class AttachedView:
         """Return the available commands."""
         return _COMMANDS
 
-    async def offers(self, name: str, words: str) -> Sequence[tuple[str, str]]:
+    async def offers(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
         """Return nothing: no command has completions."""
         return ()
 

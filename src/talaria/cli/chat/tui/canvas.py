@@ -30,10 +30,10 @@ class BufferedOutput(Vt100_Output):
         self._holding = False
 
     def hold(self) -> None:
-        """Hold back output until `let_go`."""
+        """Hold back output until `release`."""
         self._holding = True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Write all held output."""
         self._holding = False
         self.flush()
@@ -70,7 +70,7 @@ class Canvas:
             style=style,
             output=self._output,
             erase_when_done=True,
-            after_render=lambda _app: self._output.let_go(),
+            after_render=lambda _app: self._output.release(),
         )
 
     @property
@@ -85,7 +85,7 @@ class Canvas:
 
     def flush(self) -> None:
         """Write all held output, before another program writes to the terminal."""
-        self._output.let_go()
+        self._output.release()
 
     def ring(self) -> None:
         """Ring the terminal bell."""
@@ -140,7 +140,7 @@ class Canvas:
 
     def finish(self) -> str:
         """Return output that was never printed, for the caller to print."""
-        self._output.let_go()
+        self._output.release()
         pending, self._pending_text = "".join(self._pending_text), []
         return pending
 

@@ -208,9 +208,9 @@ class LiveChat:
         """Return name, usage and help of each command."""
         return [(command.name, command.usage, command.help) for command in self._controller.commands]
 
-    async def offers(self, name: str, words: str) -> Sequence[tuple[str, str]]:
+    async def offers(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
         """Return the completions of a command."""
-        return await self._controller.offers(name, words)
+        return await self._controller.offers(name, arguments)
 
     async def _build_greeting(self, chat: OpenSession) -> list[str]:
         identity = self._application.identity
@@ -229,7 +229,7 @@ class LiveChat:
         title = f" *{escape_markdown(chat.title)}*" if chat.title else ""
         self._activity.add_dim(f"Resuming{title}. `/history` shows more.")
         for exchange in past_exchanges:
-            self._activity.add_author_message(exchange.said, exchange.author)
+            self._activity.add_author_message(exchange.text, exchange.author)
             if exchange.reply:
                 self._activity.space()
                 self._screen.show(exchange.reply)
@@ -261,7 +261,7 @@ class LiveChat:
                 self._prompt.canvas.notify(text)
 
     def _on_event(self, event: TurnEvent) -> None:
-        if self._early_events is not None:  # not before what was said earlier is shown
+        if self._early_events is not None:  # not before the earlier messages are shown
             self._early_events.append(event)
             return
         self._activity.event(event)

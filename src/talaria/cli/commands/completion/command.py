@@ -3,9 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from talaria.cli.commands.completion.bash import bash_script
-from talaria.cli.commands.completion.fish import fish_script
-from talaria.cli.commands.completion.zsh import zsh_script
+from talaria.cli.commands.completion.scripts import bash_script, fish_script, zsh_script
 from talaria.cli.services import Services
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.errors import Refused

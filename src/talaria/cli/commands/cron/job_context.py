@@ -3,7 +3,7 @@
 from talaria.cli.services import Services
 from talaria.contracts.jobs import JobRequester
 from talaria.schedule.job_store import JobRules
-from talaria.schedule.time_zones import system_zone
+from talaria.schedule.recurrence import system_zone
 
 ASKER = JobRequester(everyone=True)
 _NO_GATEWAY = (

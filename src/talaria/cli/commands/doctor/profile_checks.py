@@ -125,17 +125,17 @@ def check_files(services: Services) -> Iterator[Finding]:
 def check_disk(services: Services) -> Iterator[Finding]:
     """Report the free space on the profile's disk."""
     minimum = load(services.profile, services.environment).settings.doctor.min_free_megabytes
-    place = services.profile.folder
-    while not place.is_dir():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    folder = services.profile.folder
+    while not folder.is_dir():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
     if free // _MEGABYTE < minimum:
         yield warning(
-            f"Only {_format_size(free)} free at {place}.",
+            f"Only {_format_size(free)} free at {folder}.",
             f"Free some space; `doctor.min_free_megabytes` is {minimum}. `talaria sessions prune` helps.",
         )
     else:
-        yield ok(f"{_format_size(free)} free at {place}.")
+        yield ok(f"{_format_size(free)} free at {folder}.")
 
 
 def _format_size(size: int) -> str:
@@ -177,7 +177,7 @@ def _check_inner_paths(profile: Profile) -> Iterator[Finding]:
 
 def _walk_paths(folder: Path) -> Iterator[Path]:
     """Yield files and folders, up to a limit; links are not followed."""
-    found = (Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files))
+    found = (Path(parent, name) for parent, folders, files in os.walk(folder) for name in (*folders, *files))
     return islice((path for path in found if not path.is_symlink()), _MAX_PATHS)
 
 

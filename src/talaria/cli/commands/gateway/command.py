@@ -1,4 +1,4 @@
-"""`talaria gateway`: run the chat gateway and check its status."""
+"""`talaria gateway`: run the chat gateway, check its status, and find or stop its processes."""
 
 import argparse
 import asyncio
@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from talaria.cli.commands.gateway.processes import find_processes
+import msgspec
+from msgspec import structs
+
 from talaria.cli.commands.gateway.service_units import (
     ServiceFile,
     ServiceProgram,
@@ -20,17 +23,19 @@ from talaria.cli.commands.gateway.service_units import (
     install,
     uninstall,
 )
+from talaria.cli.server_process import open_server_application
 from talaria.cli.services import Services
 from talaria.core.aio import StopSignal, first_error
-from talaria.core.errors import Refused, StoreUnavailable
+from talaria.core.errors import Refused, StoreError, StoreUnavailable
 from talaria.core.formatting import format_age, pluralize
-from talaria.core.ids import is_gone
+from talaria.core.ids import WorkerId, is_gone
 from talaria.core.umask import person_umask, restore_umask
-from talaria.observability.shutdown_report import read_last_report
-from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
+from talaria.observability.shutdown_report import ShutdownReport, list_running, read_last_report
+from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus, decode_worker, read_workers
 from talaria.settings.access_report import list_open_access
 
-_TIMEOUT_SECONDS = 60.0
+_STATUS_SECONDS = 3.0
+_CHANGE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _DEFAULT_LINES = 40
 _SIGNALS = {
@@ -38,6 +43,64 @@ _SIGNALS = {
     signal.SIGINT: "SIGINT (Ctrl-C)",
     signal.SIGHUP: "SIGHUP (its terminal was closed)",
 }
+
+
+def find_processes(services: Services) -> tuple[list[WorkerStatus], str]:
+    """Return the live processes, oldest first, and the store's error if it cannot be read.
+
+    A SQLite file is not opened if a process on this machine answers: its answer is more recent, and if the file was
+    replaced, opening it would do harm.
+    """
+    here = list_running(services.profile.logs_folder)
+    answers = {one.pid: _fetch_status(one) for one in here}
+    stored: list[WorkerStatus] = []
+    problem = ""
+    if services.settings().store.url or not any(answers.values()):
+        try:
+            stored = _read_stored(services)
+        except StoreError as error:
+            problem = str(error)
+    found = {one.worker: one for one in stored}
+    for one in here:
+        answer = answers[one.pid]
+        last_stored = found.get(WorkerId(one.worker))
+        found[WorkerId(one.worker)] = answer or structs.replace(
+            last_stored or _build_unreachable_status(one), error=_describe_silent(one)
+        )
+    return sorted(found.values(), key=lambda one: one.started), problem
+
+
+def _read_stored(services: Services) -> list[WorkerStatus]:
+    with services.open_database() as database:
+        return database.read(read_workers)
+
+
+def _fetch_status(process: ShutdownReport) -> WorkerStatus | None:
+    """Return the status that a process reports; ``None`` if it does not answer."""
+    connection = HTTPConnection(urlsplit(process.address).netloc or "127.0.0.1:0", timeout=_STATUS_SECONDS)
+    try:
+        connection.request("GET", "/status")
+        return decode_worker(connection.getresponse().read())
+    except (OSError, HTTPException, msgspec.DecodeError):
+        return None
+    finally:
+        connection.close()
+
+
+def _build_unreachable_status(process: ShutdownReport) -> WorkerStatus:
+    return WorkerStatus(
+        worker=WorkerId(process.worker),
+        pid=process.pid,
+        host=os.uname().nodename,
+        started=process.started,
+        at=process.started,
+        version=process.version,
+        address=process.address,
+    )
+
+
+def _describe_silent(process: ShutdownReport) -> str:
+    return f"Process {process.pid} is running, but its status at {process.address or 'any address'} can't be read."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,17 +152,9 @@ def _run(arguments: argparse.Namespace, services: Services) -> int:
 
 
 async def _serve(services: Services, stop: StopSignal, *, as_worker: bool) -> None:
-    loop = asyncio.get_running_loop()
-    for number, reason in _SIGNALS.items():
-        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            loop.add_signal_handler(number, stop.request_stop, reason)
-    await services.store_maintenance().wait_until_usable(stop, services.terminal.note)
-    if stop.is_set():
-        return
-    async with AsyncExitStack() as stack:
-        application = services.load_application()(stack)
-        for note in application.notes:
-            services.terminal.note(note)
+    async with open_server_application(services, stop, _SIGNALS) as application:
+        if application is None:
+            return
         _report_last_shutdown(services, services.terminal.note)
         await application.serve_gateway(stop, as_worker=as_worker, report=services.terminal.note)
 
@@ -121,7 +176,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
             env=services.environment,
             umask=person_umask(),
         )
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    deadline = time.monotonic() + _CHANGE_SECONDS
     while not any(one.pid == process.pid for one in _list_workers(services)):
         if process.poll() is not None or time.monotonic() > deadline:
             raise Refused(f"The gateway didn't start. Its log ends with:\n{_tail(log, 5)}")
@@ -136,7 +191,7 @@ def _stop(_arguments: argparse.Namespace, services: Services) -> int:
         raise Refused("No gateway of this profile is running on this machine.")
     for one in local_workers:
         os.kill(one.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    deadline = time.monotonic() + _CHANGE_SECONDS
     while not all(is_gone(one.worker) for one in local_workers):
         if time.monotonic() > deadline:
             raise Refused(

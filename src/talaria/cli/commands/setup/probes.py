@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-if TYPE_CHECKING:  # named in types alone
+if TYPE_CHECKING:  # used only in annotations
     from talaria.contracts.models import ChosenModel
 
 NetworkName = Literal["telegram", "discord", "slack", "slack_app", "matrix"]

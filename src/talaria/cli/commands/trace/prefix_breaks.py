@@ -13,7 +13,7 @@ from talaria.core.messages import Usage
 from talaria.observability.trace import ModelSpan
 from talaria.sessions.prompt_prefix import PREFIX_BREAK
 
-# What other tokens usually cost, measured by a token of fresh input: prices are not stored, only what a call cost.
+# Usual cost of other tokens relative to a token of fresh input: prices aren't stored, only the cost of a call.
 _CACHE_READ, _CACHE_WRITE, _OUTPUT = 0.1, 1.25, 5.0
 _PAGE = 1000
 

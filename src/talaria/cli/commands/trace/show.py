@@ -1,25 +1,201 @@
 """Output of a trace as tree, breaks, picture, page or JSON."""
 
 import argparse
-from datetime import tzinfo
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from talaria.cli.commands.trace.format import format_tokens
+from talaria.cli.commands.trace.format import (
+    count_steps,
+    format_break_cost,
+    format_duration,
+    format_seconds,
+    format_tokens,
+    format_tool_outcome,
+    format_turn_state,
+)
 from talaria.cli.commands.trace.load import NumberedTurn, SessionTrace, read_trace
-from talaria.cli.commands.trace.tree import print_tree
+from talaria.cli.commands.trace.prefix_breaks import PrefixBreak
+from talaria.cli.output.terminal import Terminal
+from talaria.cli.output.text import cell, cut, display_width, pad
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.turns import TurnState
 from talaria.core.errors import Refused
 from talaria.core.formatting import find_zone, format_money, format_time, pluralize
 from talaria.core.messages import Usage
+from talaria.observability.trace import ModelSpan, Span, ToolSpan, ToolSpanState
 from talaria.settings.atomic_files import write_file
 
+_HEADERS = ("TIME", "FIRST", "IN", "CACHED", "OUT", "COST")
+_WIDTHS = (8, 7, 7, 7, 7, 9)
+_NARROWEST_LABEL = 16
+_TURN_COLORS: dict[TurnState, str] = {"answered": "green", "running": "cyan", "failed": "red"}
+_TOOL_COLORS: dict[ToolSpanState, str] = {"ok": "green", "running": "cyan", "failed": "red", "interrupted": "yellow"}
 _STDOUT = "-"
+
+
+class TreeNode(Struct, frozen=True, kw_only=True):
+    """Line of the tree with its children; ``note`` follows the time instead of numbers.
+
+    A line without numbers may use the whole width.
+    """
+
+    label: str
+    cells: tuple[str, ...] = ()
+    note: str = ""
+    styles: tuple[str, ...] = ()
+    note_style: str = ""
+    children: tuple["TreeNode", ...] = ()
+
+
+def print_tree(trace: SessionTrace, terminal: Terminal, zone: tzinfo | None) -> None:
+    """Print the turns of a trace and their totals."""
+    if trace.earlier:
+        more = trace.earlier + len(trace.turns)
+        note = f"… {pluralize(trace.earlier, 'earlier turn')}; --last {more} shows everything"
+        terminal.line(terminal.styled(cut(note, terminal.width), "dim"))
+    roots = [build_turn_node(turn, zone) for turn in trace.turns]
+    roots += [_build_break_node(prefix_break) for prefix_break in trace.breaks if prefix_break.turn is None]
+    if len(trace.turns) > 1:
+        roots.append(_build_total(trace))
+    lines = [line for root in roots for line in _flatten(root)]
+    available = max(terminal.width - sum(_WIDTHS), _NARROWEST_LABEL)
+    width = min(available, max((display_width(branch + node.label) for branch, node in lines if node.cells), default=0))
+    _print_line("TURN", TreeNode(label="", cells=_HEADERS, styles=("dim",)), width, terminal)
+    for branch, node in lines:
+        _print_line(branch, node, width, terminal)
+
+
+def build_turn_node(turn: NumberedTurn, zone: tzinfo | None) -> TreeNode:
+    """Return the node of a turn with all its children."""
+    trace = turn.trace
+    record = trace.turn
+    color = _TURN_COLORS.get(record.state, "yellow")
+    failure = [TreeNode(label=cell(record.error), styles=(color,))] if record.error else []
+    return TreeNode(
+        label=f"{turn.number} {format_turn_state(record.state)} · {format_time(record.started_at, zone)}",
+        cells=(format_duration(record.started_at, trace.ended_at), "", *_format_usage_cells(trace.usage)),
+        styles=("bold", color),
+        children=(*_build_branches(turn), *failure),
+    )
+
+
+def _build_branches(turn: NumberedTurn) -> Iterator[TreeNode]:
+    """Yield the model calls, each with its tool calls, and the breaks before them."""
+    for model, tools in _group_rounds(turn.trace.spans):
+        children = tuple(_build_tool_nodes(tools))
+        if model is None:
+            yield from children
+            continue
+        for prefix_break in turn.breaks:
+            if prefix_break.step == model.number:
+                yield _build_break_node(prefix_break)
+        yield TreeNode(
+            label=cell(model.model),
+            cells=(
+                format_duration(model.started_at, model.ended_at),
+                format_seconds(model.first_text_seconds) if model.first_text_seconds is not None else "",
+                *_format_usage_cells(model.usage),
+            ),
+            children=children,
+        )
+
+
+def _build_break_node(prefix_break: PrefixBreak) -> TreeNode:
+    return TreeNode(
+        label=f"prefix break: {cell(prefix_break.reason)} ({format_break_cost(prefix_break)})", styles=("yellow",)
+    )
+
+
+def _group_rounds(spans: Iterable[Span]) -> list[tuple[ModelSpan | None, list[ToolSpan]]]:
+    rounds: list[tuple[ModelSpan | None, list[ToolSpan]]] = [(None, [])]
+    for span in spans:
+        if isinstance(span, ModelSpan):
+            rounds.append((span, []))
+        else:
+            rounds[-1][1].append(span)
+    return rounds
+
+
+def _build_tool_nodes(tools: Sequence[ToolSpan]) -> Iterator[TreeNode]:
+    for group in group_concurrent(tools):
+        nodes = tuple(_build_tool_node(tool) for tool in group)
+        if len(group) == 1:
+            yield nodes[0]
+        else:
+            elapsed = format_duration(group[0].started_at, max(tool.ended_at for tool in group))
+            yield TreeNode(label=f"{len(group)} at once", cells=(elapsed,), styles=("dim",), children=nodes)
+
+
+def group_concurrent(tools: Iterable[ToolSpan]) -> list[list[ToolSpan]]:
+    """Return the calls in groups that overlap in time."""
+    groups: list[list[ToolSpan]] = []
+    until: datetime | None = None
+    for tool in sorted(tools, key=lambda tool: (tool.started_at, tool.number)):
+        if until is not None and tool.started_at < until:
+            groups[-1].append(tool)
+            until = max(until, tool.ended_at)
+        else:
+            groups.append([tool])
+            until = tool.ended_at
+    return groups
+
+
+def _build_tool_node(tool: ToolSpan) -> TreeNode:
+    return TreeNode(
+        label=cell(f"{tool.name} {tool.summary}".strip()),
+        cells=(format_duration(tool.started_at, tool.ended_at),),
+        note=format_tool_outcome(tool),
+        note_style=_TOOL_COLORS[tool.state],
+    )
+
+
+def _build_total(trace: SessionTrace) -> TreeNode:
+    traces = [turn.trace for turn in trace.turns]
+    elapsed = sum((one.ended_at - one.turn.started_at).total_seconds() for one in traces)
+    return TreeNode(
+        label=f"total · {count_steps(*traces)}",
+        cells=(format_seconds(elapsed), "", *_format_usage_cells(trace.usage)),
+        styles=("bold",),
+    )
+
+
+def _format_usage_cells(usage: Usage) -> tuple[str, ...]:
+    if not usage.calls:
+        return ("", "", "", "")
+    tokens = (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens)
+    return (*(format_tokens(number) for number in tokens), format_money(usage.cost_microdollars))
+
+
+def _flatten(root: TreeNode) -> Iterator[tuple[str, TreeNode]]:
+    yield "", root
+    yield from _walk_children(root, "")
+
+
+def _walk_children(node: TreeNode, indent: str) -> Iterator[tuple[str, TreeNode]]:
+    for index, child in enumerate(node.children, 1):
+        last = index == len(node.children)
+        yield f"{indent}{'└─ ' if last else '├─ '}", child
+        yield from _walk_children(child, f"{indent}{'   ' if last else '│  '}")
+
+
+def _print_line(branch: str, node: TreeNode, width: int, terminal: Terminal) -> None:
+    available = (width if node.cells else terminal.width) - display_width(branch)
+    label = cut(node.label, available)
+    gap = " " * (available - display_width(label))
+    cells = "".join(pad(text, size, right=True) for text, size in zip(node.cells, _WIDTHS, strict=False))
+    text = f"{terminal.styled(branch, 'dim')}{terminal.styled(label, *node.styles)}"
+    if node.cells:
+        text += gap + terminal.styled(cells, *node.styles)
+    if node.note:
+        text += "  " + (terminal.styled(node.note, node.note_style))
+    terminal.line(cut(text.rstrip(), terminal.width))
 
 
 def show_trace(arguments: argparse.Namespace, services: Services) -> None:

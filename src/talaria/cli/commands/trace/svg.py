@@ -37,7 +37,7 @@ class TimeScale(Struct, frozen=True, kw_only=True):
     left: float
     width: float
 
-    def place(self, moment: datetime) -> float:
+    def position(self, moment: datetime) -> float:
         """Return the position of a time; times outside are clamped to the edge."""
         return self.at((moment - self.start).total_seconds())
 
@@ -215,14 +215,14 @@ class _Panel:
     def _lane(self, top: int, name: str, lane: Sequence[Span]) -> Iterator[str]:
         if name:
             yield _draw_text(_LEFT - 8, top + 17, name, "soft", anchor="end")
-        for place, span in enumerate(lane):
-            free = self._scale.place(lane[place + 1].started_at) if place + 1 < len(lane) else _WIDTH
+        for index, span in enumerate(lane):
+            free = self._scale.position(lane[index + 1].started_at) if index + 1 < len(lane) else _WIDTH
             yield from _draw_bar(span, self._scale, top + (_LANE - _BAR) / 2, free)
 
     def _breaks(self) -> Iterator[str]:
         top, bottom = self._top + _TURN_HEAD, self._top + _TURN_HEAD + _LANE * len(self._lanes)
         for prefix_break in self._turn.breaks:
-            x = self._scale.place(prefix_break.at)
+            x = self._scale.position(prefix_break.at)
             cost = _escape(format_break_cost(prefix_break))
             yield f"<g><title>{_escape(f'prefix break: {prefix_break.reason}')}\n{cost}</title>"
             yield f'<line class="break" x1="{x:.1f}" y1="{top - 4}" x2="{x:.1f}" y2="{bottom}"/></g>'
@@ -247,7 +247,7 @@ def _draw_legend_mark(name: str, x: float) -> str:
 
 def _draw_bar(span: Span, scale: TimeScale, top: float, free: float) -> Iterator[str]:
     """Yield a span: thin until the model's first text, then thick; tools are thick."""
-    begin, end = scale.place(span.started_at), scale.place(span.ended_at)
+    begin, end = scale.position(span.started_at), scale.position(span.ended_at)
     thick, name = begin, span.state if isinstance(span, ToolSpan) else "model"
     yield f"<g><title>{_escape(_format_label(span))}\n{_escape(_tooltip(span))}</title>"
     if isinstance(span, ModelSpan) and span.first_text_seconds:

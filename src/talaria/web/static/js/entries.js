@@ -67,7 +67,7 @@ function toolView(entry) {
     summary(
       null,
       span({ class: "tool-name" }, icon("tool"), entry.name),
-      span({ class: "tool-summary" }, entry.summary),
+      span({ class: "tool-summary" }, withoutName(entry)),
       span({ class: "tool-state" }, seconds || TOOL_STATES[entry.state]),
     ),
     div(
@@ -80,6 +80,9 @@ function toolView(entry) {
     ),
   );
 }
+
+/** The summary of a call without the name of its tool, which stands before it. @type {(entry: ToolEntry) => string} */
+const withoutName = ({ name, summary }) => (summary.startsWith(`${name}: `) ? summary.slice(name.length + 2) : summary);
 
 /** @type {(json: string) => string} */
 function pretty(json) {

@@ -1,17 +1,51 @@
-"""Convert a client's input, text or items, to messages."""
+"""A client's input, text or items: its wire types, and its conversion to messages."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Meta, Raw, Struct, structs
 
 from talaria.api.images import ImageStore
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Image, Message, Part, Text, ToolCall, ToolResult
 from talaria.http.errors import Problem, make_unsupported
 
+Metadata = dict[str, str]
+
+
+_PART = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {
+        "type": {"enum": ["input_text", "input_image", "output_text", "refusal"]},
+        "text": {"type": "string"},
+        "image_url": {"type": "string"},
+        "refusal": {"type": "string"},
+    },
+}
+
+
+_ITEM = {
+    "title": "InputItem",
+    "type": "object",
+    "properties": {
+        "type": {
+            "enum": ["message", "item_reference", "mcp_call", "function_call", "function_call_output", "reasoning"],
+        },
+        "role": {"enum": ["user", "assistant", "system", "developer"]},
+        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
+    },
+}
+
+
+InputItem = Annotated[Raw, Meta(description="A message or a tool call.", extra_json_schema=_ITEM)]
+
+
+Input = Annotated[
+    str | list[InputItem], Meta(description="The input: text, or a list of items that ends with a user message.")
+]
 _MAX_ITEMS = 10_000
 FindItem = Callable[[str], Raw | None]
 T = TypeVar("T")

@@ -1,10 +1,14 @@
-"""Limits on one reply, against a model or server that never stops."""
+"""Replies of all protocols: limits against a model or server that never stops, and JSON with invalid Unicode."""
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TypeVar
+
+import msgspec
 
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelText
-from talaria.core.errors import ReplyTooLong
+from talaria.core.errors import MalformedReply, ReplyTooLong
 from talaria.core.messages import Message, Text, Usage
 
 MAX_TEXT = 1_000_000  # characters of text and reasoning
@@ -13,6 +17,10 @@ MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
 MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed
 MAX_STREAM = 512 * 1024 * 1024  # bytes of all events of a stream
 ENDED = f"\n\n[The reply ends here: it was longer than {MAX_TEXT:,} characters.]"
+_T = TypeVar("_T")
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)\\u(?:([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 
 
 class ReplyMeter:
@@ -65,3 +73,27 @@ class ArgumentsMeter:
         if self._characters > MAX_ARGUMENTS:
             raise ReplyTooLong(f"{self._provider}: a tool call has more than {MAX_ARGUMENTS:,} characters of arguments")
         return arguments
+
+
+def decode_json(decoder: "msgspec.json.Decoder[_T]", data: bytes, provider: str) -> _T:
+    """Decode a provider's JSON, or raise `MalformedReply`; invalid Unicode becomes U+FFFD."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        repaired = _replace_invalid(data)
+        if repaired == data:
+            raise MalformedReply(f"{provider}: {error}") from error
+    try:
+        return decoder.decode(repaired)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedReply(f"{provider}: {error}") from error
+
+
+def _replace_invalid(data: bytes) -> bytes:
+    readable = data.decode(errors="replace").encode()
+    return _SURROGATES.sub(_replacement, readable)
+
+
+def _replacement(match: re.Match[bytes]) -> bytes:
+    """Keep a pair of surrogates, replace a single one."""
+    return match[0] if match[2] else match[1] + rb"\ufffd"

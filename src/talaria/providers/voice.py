@@ -1,8 +1,12 @@
-"""Speech over OpenAI's audio routes, which other providers and local servers have as well."""
+"""Speech to text and text to speech: over OpenAI's audio routes, which many servers have, or by local commands."""
 
 import asyncio
+import os
 import re
+import signal
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,8 +18,13 @@ from talaria.core.errors import MalformedReply, ProviderUnreachable
 from talaria.core.ids import new_id
 from talaria.providers.base.errors import failure
 from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.http.timeouts import Timeouts
+from talaria.providers.settings import Timeouts
 
+_JSON = "application/json"
+_OGG = "audio/ogg"
+_LARGEST = 25_000_000  # bytes; a quarter of an hour has about four million
+_PLACE = "{file}"
+_LONGEST = 1_000_000  # bytes of the output of a command
 _UNSAFE = re.compile(r'[\x00-\x1f"\\\x7f]')
 
 
@@ -38,15 +47,6 @@ def form(fields: Mapping[str, str], name: str, file: bytes, media_type: str) -> 
     )
     body = "\r\n".join([*parts, head]).encode() + file + f"\r\n--{border}--\r\n".encode()
     return Form(f"multipart/form-data; boundary={border}", body)
-
-
-_JSON = "application/json"
-
-
-_OGG = "audio/ogg"
-
-
-_LARGEST = 25_000_000  # bytes; a quarter of an hour has about four million
 
 
 class AudioServer(Struct, frozen=True, kw_only=True):
@@ -104,6 +104,38 @@ class AudioSpeaker:
         return recognised(self._server.name, body)
 
 
+class CommandTranscriber:
+    """A `Transcriber` by a shell command, which gets a file as ``{file}`` and prints the text."""
+
+    def __init__(self, command: str, environment: Mapping[str, str]) -> None:
+        self._command = command
+        self._environment = environment
+
+    async def transcribe(self, file: Path, media_type: str) -> str:
+        """Return the output of the command."""
+        printed = await _run(self._command, file, self._environment)
+        return printed.decode(errors="replace").strip()
+
+
+class CommandSpeaker:
+    """A `Speaker` by a shell command, which reads text and writes ``{file}``, as Opus in Ogg."""
+
+    def __init__(self, command: str, environment: Mapping[str, str]) -> None:
+        self._command = command
+        self._environment = environment
+
+    async def speak(self, text: str) -> Recording:
+        """Return the file written by the command."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "speech.ogg"
+            await _run(self._command, file, self._environment, text)
+            try:
+                data = await asyncio.to_thread(file.read_bytes)
+            except OSError as error:
+                raise MalformedReply(f"the command didn't write a file: {error.strerror}") from error
+        return recognised("the command", data)
+
+
 class _Heard(Struct):
     text: str
 
@@ -120,3 +152,31 @@ async def _body(name: str, answer: Answer, clock: Clock) -> bytes:
     if answer.status != 200:
         raise failure(name, answer.status, body, answer.headers, clock.now())
     return body
+
+
+async def _run(command: str, file: Path, environment: Mapping[str, str], words: str = "") -> bytes:
+    """Return the output of a command, or raise its error text; cancelling ends its children too."""
+    line = command.replace(_PLACE, '"$1"') if _PLACE in command else f'{command} "$1"'
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh",
+        "-c",
+        line,
+        "sh",
+        str(file),
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        printed, complaint = await process.communicate(words.encode())
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if process.returncode:
+        said = complaint[-300:].decode(errors="replace").strip()
+        raise ProviderUnreachable(f"the command ended with exit code {process.returncode}: {said}")
+    return printed[:_LONGEST]

@@ -18,9 +18,8 @@ from talaria.core.errors import (
     ReplyTooLong,
 )
 from talaria.providers.http.client import HttpPool
-from talaria.providers.http.timeouts import Timeouts
-from talaria.providers.voice.audio import AudioServer, AudioSpeaker, AudioTranscriber
-from talaria.providers.voice.command import CommandSpeaker, CommandTranscriber
+from talaria.providers.settings import Timeouts
+from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.audio import OGG, ReceivedRecording, SpeechRequest
 from talaria.testing.wait import until

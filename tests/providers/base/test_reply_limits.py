@@ -14,13 +14,13 @@ from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard
 from talaria.contracts.provider import ModelReply, ModelText, Provider
 from talaria.core.errors import ProviderUnreachable, ReplyTooLong
 from talaria.core.messages import Text, ToolCall
-from talaria.providers.http.reply_limits import ENDED, MAX_ARGUMENTS, MAX_EVENT, MAX_TEXT
-from talaria.providers.http.sse import EventParser
-from talaria.providers.http.timeouts import Timeouts
+from talaria.providers.base.incoming import ENDED, MAX_ARGUMENTS, MAX_EVENT, MAX_TEXT
+from talaria.providers.http.client import EventParser
+from talaria.providers.settings import Timeouts
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 PIECE = 50_000
-IMPATIENT = Timeouts(first_byte=timedelta(seconds=0.3), silence=timedelta(seconds=0.3))
+IMPATIENT = Timeouts(connect=timedelta(seconds=3), first_byte=timedelta(seconds=0.3), silence=timedelta(seconds=0.3))
 
 
 def said(text: str) -> dict[str, bytes]:

@@ -1,1 +1,0 @@
-"""Input items of clients, shared by responses and runs."""

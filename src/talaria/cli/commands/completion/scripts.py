@@ -1,0 +1,264 @@
+"""Completion scripts for bash, zsh and fish."""
+
+from shlex import join
+
+from talaria.cli.commands.completion.candidates import (
+    CompletionOffer,
+    fill_template,
+    list_command_paths,
+    list_offers,
+    list_valued_flags,
+    quote_pattern,
+)
+from talaria.cli.parser_tree import CommandSpec
+
+_BASH_SCRIPT = r"""# Completion of talaria for bash, made by `talaria completion bash`.
+
+_talaria_offer() {
+    local candidate
+    while IFS=$'\t' read -r candidate _; do
+        [[ $candidate != "$current"* ]] || COMPREPLY+=("$(printf %q "$candidate")")
+    done
+}
+
+_talaria_words() {
+    _talaria_offer < <(printf '%s\n' "$@")
+}
+
+_talaria_values() {
+    case $1 in
+        files) compopt -o default ;;
+        folders) compopt -o dirnames ;;
+        *) _talaria_offer < <("$program" ${profile:+-p "$profile"} completion --values "$1" 2>/dev/null) ;;
+    esac
+}
+
+_talaria() {
+    local program=$1 current=${COMP_WORDS[COMP_CWORD]}
+    local path=talaria option='' profile='' plain='' position=0 word
+    COMPREPLY=()
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        if [[ $word == '=' ]]; then
+            continue
+        elif [[ -n $option ]]; then
+            [[ $option != -p && $option != --profile ]] || profile=$word
+            option=''
+        elif [[ -z $plain && $word == -- ]]; then
+            plain=yes
+        elif [[ -z $plain && $word == -* ]]; then
+            case "$path $word" in
+                @FLAGS@
+            esac
+        else
+            case "$path $word" in
+                @STEPS@
+                *) position=$((position + 1)) ;;
+            esac
+        fi
+    done
+    [[ $current != '=' ]] || current=''
+    local key="$path $position"
+    [[ -n $plain || $current != -* ]] || key="$path -"
+    [[ -z $option ]] || key="$path $option"
+    case $key in
+        @OFFERS@
+    esac
+}
+
+complete -F _talaria talaria
+"""
+_FISH_SCRIPT = r"""# Completion of talaria for fish, made by `talaria completion fish`.
+
+function __talaria_values
+    switch $argv[1]
+        case files
+            __fish_complete_path $argv[3]
+        case folders
+            __fish_complete_directories $argv[3]
+        case '*'
+            set -l program (commandline -opc)[1]
+            $program $argv[4..] completion --values $argv[1] 2>/dev/null | string replace -r '^' -- $argv[2]
+    end
+end
+
+function __talaria_words
+    printf '%s\n' $argv[2..] | string replace -r '^' -- $argv[1]
+end
+
+function __talaria
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    set -l route talaria
+    set -l option
+    set -l profile
+    set -l plain
+    set -l position 0
+    set -l prefix ''
+    for word in $words[2..]
+        if test -n "$option"
+            contains -- $option -p --profile; and set profile -p $word
+            set option
+        else if test -z "$plain"; and test "$word" = --
+            set plain yes
+        else if test -z "$plain"; and string match -q -- '-*' $word
+            string match -q -- '--profile=*' $word; and set profile $word
+            switch "$route $word"
+                @FLAGS@
+                    set option $word
+            end
+        else
+            switch "$route $word"
+                @STEPS@
+                    set route "$route $word"
+                    set position 0
+                case '*'
+                    set position (math $position + 1)
+            end
+        end
+    end
+    set -l key "$route $position"
+    if test -n "$option"
+        set key "$route $option"
+    else if test -z "$plain"; and string match -q -- '--*=*' $current
+        set key "$route "(string replace -r '=.*' '' -- $current)
+        set prefix (string replace -r '=.*' '=' -- $current)
+    else if test -z "$plain"; and string match -q -- '-*' $current
+        set key "$route -"
+    end
+    switch $key
+        @OFFERS@
+    end
+end
+
+complete -c talaria -f -a '(__talaria)'
+"""
+_ZSH_SCRIPT = r"""#compdef talaria
+# Completion of talaria for zsh, made by `talaria completion zsh`.
+
+_talaria_words() {
+    local -a candidates=("$@")
+    _describe -V talaria candidates
+}
+
+_talaria_values() {
+    local -a candidates
+    local value meaning
+    case $1 in
+        files) _files ;;
+        folders) _files -/ ;;
+        *)
+            while IFS=$'\t' read -r value meaning; do
+                candidates+=("${value//:/\\:}:$meaning")
+            done < <(${(Q)words[1]} ${profile:+-p} $profile completion --values $1 2>/dev/null)
+            _describe -V $1 candidates
+            ;;
+    esac
+}
+
+_talaria() {
+    local route=talaria option='' profile='' plain='' word
+    local -i position=0
+    for word in "${(@Q)words[2,CURRENT-1]}"; do
+        if [[ -n $option ]]; then
+            [[ $option != -p && $option != --profile ]] || profile=$word
+            option=''
+        elif [[ -z $plain && $word == -- ]]; then
+            plain=yes
+        elif [[ -z $plain && $word == -* ]]; then
+            [[ $word != --profile=* ]] || profile=${word#*=}
+            case "$route $word" in
+                @FLAGS@
+            esac
+        else
+            case "$route $word" in
+                @STEPS@
+                *) position+=1 ;;
+            esac
+        fi
+    done
+    local key="$route $position"
+    [[ -n $plain || $PREFIX != -* ]] || key="$route -"
+    if [[ -z $plain && -z $option && $PREFIX == --*=* ]]; then
+        option=${PREFIX%%=*}
+        compset -P '*='
+    fi
+    [[ -z $option ]] || key="$route $option"
+    case $key in
+        @OFFERS@
+    esac
+}
+
+if [[ $funcstack[1] == _talaria ]]; then
+    _talaria "$@"
+else
+    compdef _talaria talaria
+fi
+"""
+
+
+def bash_script(program: CommandSpec) -> str:
+    """Return a script for bash to source."""
+    return fill_template(
+        _BASH_SCRIPT,
+        {
+            "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
+            "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) path+=' '$word position=0 ;;"],
+            "@OFFERS@": (_format_bash_case(offer) for offer in list_offers(program)),
+        },
+    )
+
+
+def _format_bash_case(offer: CompletionOffer) -> str:
+    action = (
+        f"_talaria_values {offer.values}"
+        if offer.values
+        else "_talaria_words " + join(word for word, _ in offer.candidates)
+    )
+    return f"{quote_pattern(offer.key)}) {action} ;;"
+
+
+def fish_script(program: CommandSpec) -> str:
+    """Return a script for fish to source, or to install as ``talaria.fish``."""
+    return fill_template(
+        _FISH_SCRIPT,
+        {
+            "@FLAGS@": [f"case {' '.join(map(_quote, list_valued_flags(program)))}"],
+            "@STEPS@": [f"case {' '.join(map(_quote, list_command_paths(program)))}"],
+            "@OFFERS@": (line for offer in list_offers(program) for line in _format_fish_case(offer)),
+        },
+    )
+
+
+def _format_fish_case(offer: CompletionOffer) -> list[str]:
+    if offer.values:
+        return [f"case {_quote(offer.key)}", f'    __talaria_values {offer.values} "$prefix" "$current" $profile']
+    candidates = " ".join(_quote(f"{word}\t{meaning}" if meaning else word) for word, meaning in offer.candidates)
+    return [f"case {_quote(offer.key)}", f'    __talaria_words "$prefix" {candidates}']
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def zsh_script(program: CommandSpec) -> str:
+    """Return a script for zsh to source, or to install in ``fpath`` as ``_talaria``."""
+    return fill_template(
+        _ZSH_SCRIPT,
+        {
+            "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
+            "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) route+=' '$word position=0 ;;"],
+            "@OFFERS@": (_format_zsh_case(offer) for offer in list_offers(program)),
+        },
+    )
+
+
+def _format_zsh_case(offer: CompletionOffer) -> str:
+    if offer.values:
+        return f"{quote_pattern(offer.key)}) _talaria_values {offer.values} ;;"
+    candidates = join(_format_candidate(word, meaning) for word, meaning in offer.candidates)
+    return f"{quote_pattern(offer.key)}) _talaria_words {candidates} ;;"
+
+
+def _format_candidate(word: str, meaning: str) -> str:
+    escaped = word.replace(":", r"\:")
+    return f"{escaped}:{meaning}" if meaning else escaped

@@ -1,0 +1,87 @@
+"""Settings of provider accounts, and the differences of servers from the protocols' own."""
+
+from datetime import timedelta
+from typing import Literal
+
+from msgspec import Struct
+
+from talaria.core.errors import ModelSource
+
+
+class Timeouts(Struct, frozen=True):
+    """Time-outs: for a connection, for the first byte of the reply, and within a reply."""
+
+    connect: timedelta = timedelta(seconds=10)
+    first_byte: timedelta = timedelta(seconds=120)
+    silence: timedelta = timedelta(seconds=60)
+
+
+class AccountSettings(Struct, frozen=True, kw_only=True):
+    """One account; ``base_url`` is the part of a URL before the paths of its protocol."""
+
+    name: str
+    base_url: str
+    api_key: str = ""
+    headers: dict[str, str] = {}
+    timeouts: Timeouts = Timeouts()
+    source: ModelSource | None = None
+
+
+class ChatQuirks(Struct, frozen=True, kw_only=True):
+    """Differences of Chat Completions servers; the defaults suit an unknown one."""
+
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    effort: Literal["reasoning_effort", "reasoning", "thinking", "unsupported"] = "reasoning_effort"
+    schema: Literal["json_schema", "json_object", "unsupported"] = "json_schema"
+    reasoning_back: Literal["", "reasoning_content", "reasoning"] = ""
+    usage_on_request: bool = True
+    alternating_roles: bool = False
+    short_call_ids: bool = False
+    images: bool = True
+    documents: bool = False
+
+
+class OpenAIChatSettings(AccountSettings, frozen=True, kw_only=True):
+    """An account for Chat Completions."""
+
+    quirks: ChatQuirks = ChatQuirks()
+
+
+class ResponsesQuirks(Struct, frozen=True, kw_only=True):
+    """Differences of Responses servers; OpenAI gives reasoning summaries only to verified organisations."""
+
+    summary: Literal["auto", "unsupported"] = "auto"
+    images: bool = True
+    documents: bool = True
+
+
+class OpenAIResponsesSettings(AccountSettings, frozen=True, kw_only=True):
+    """An account for Responses."""
+
+    quirks: ResponsesQuirks = ResponsesQuirks()
+
+
+class AnthropicQuirks(Struct, frozen=True, kw_only=True):
+    """Differences of Messages servers; models whose names start as in ``budget_models`` get a reasoning budget."""
+
+    default_max_tokens: int = 8192
+    budget_models: tuple[str, ...] = (
+        "claude-3",
+        "claude-opus-4-0",
+        "claude-opus-4-1",
+        "claude-opus-4-2",
+        "claude-opus-4-5",
+        "claude-sonnet-4-0",
+        "claude-sonnet-4-2",
+        "claude-sonnet-4-5",
+        "claude-haiku-4-5",
+    )
+    cache_marks: bool = True
+    images: bool = True
+    documents: bool = True
+
+
+class AnthropicSettings(AccountSettings, frozen=True, kw_only=True):
+    """An account for Messages."""
+
+    quirks: AnthropicQuirks = AnthropicQuirks()

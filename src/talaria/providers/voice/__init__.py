@@ -1,1 +1,0 @@
-"""Speech to text and text to speech, over audio routes or by local commands."""
