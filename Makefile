@@ -27,6 +27,7 @@ check: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@echo "== types"   && $(BIN)/mypy
 	@echo "== imports" && $(BIN)/lint-imports --no-cache
 	@echo "== docs"    && $(BIN)/python scripts/reference.py --check
+	@echo "== web"     && $(BIN)/deno fmt --quiet --check && $(BIN)/deno lint --quiet && $(BIN)/deno check --quiet src/talaria/web/static/js tests/web/js
 	@echo "== tests"   && $(PYTEST) $(ARGS)
 
 bench: $(VENV)/dev.stamp

@@ -52,7 +52,8 @@ def test_everything_is_caught_only_where_it_must_be() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    assert [path for path, text in texts() if UNFINISHED.search(text)] == []
+    ours = [(path, text) for path, text in texts() if "/static/vendor/" not in path]  # colours for such words
+    assert [path for path, text in ours if UNFINISHED.search(text)] == []
 
 
 def test_no_file_knows_the_machine_it_was_written_on() -> None:

@@ -34,6 +34,7 @@ SESSION_VALUES = {
     "todo": "tuple[Step, ...]",
     "voice_reply": "PendingVoiceReply",
     "workspace": "str",
+    "web_taken_from": "Address",
 }
 NAMED_VALUES = {
     "chat_worker": "str",
@@ -59,6 +60,9 @@ NAMED_VALUES = {
     "store_probe": "bool",
     "telegram_album_part": "str",
     "user_ids": "tuple[str, ...]",
+    "web_browser": "Browser",
+    "web_server": "WebServer",
+    "web_sign_in_code": "SignInCode",
     "welcomed": "bool",
 }
 USERS = ("src/talaria/contracts/values.py", "src/talaria/storage/")

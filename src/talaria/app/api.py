@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength, create_first_key
+from talaria.access.web_servers import announced_server
 from talaria.api.completions.routes import CompletionRoutes
 from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
 from talaria.api.images import ImageStore
@@ -23,6 +24,7 @@ from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.app.application import TalariaApplication
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
+from talaria.app.web import CombinedApplication, WebApp
 from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_worker_id
@@ -31,7 +33,7 @@ from talaria.http.idempotency import IdempotencyStore
 from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
 from talaria.http.routing import Route, Router
-from talaria.http.server import ConnectionLimits, serve_application
+from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
 from talaria.settings.folder_trust import FolderTrust
 from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient
@@ -97,7 +99,7 @@ async def open_api(
     host, port = host or settings.host, settings.port if port is None else port
     keyring = await _open_keyring(app, host)
     builder = _ApiBuilder(app, jobs)
-    application = builder.application(keyring, host)
+    application = builder.build(keyring, host)
     for notice in builder.notices():
         log.warning(notice)
     async with AsyncExitStack() as stack:
@@ -107,6 +109,8 @@ async def open_api(
             serve_application(application, host, port, jobs, builder.connection_limits)
         )
         stack.push_async_callback(builder.drain, application, hurry or asyncio.Event(), tell)
+        if settings.web:
+            await stack.enter_async_context(announced_server(app.store, address))
         log.info("API listening on %s", address)
         yield address
 
@@ -134,12 +138,18 @@ class _ApiBuilder:
         self._folder = folder
         self._metrics = RequestMetrics()
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
-        self._web = WebClient()
+        self._fetcher = WebClient()
         self._session_pool = SessionPool(app, jobs, folder, cap=settings.conversations, idle=idle)
         self._run_pool = RunSessionPool(app, jobs, folder, cap=settings.conversations, idle=idle)
         kinds: dict[RunKind, SessionPool] = {"run": self._run_pool, "response": self._session_pool}
         self._event_streams = RunEventStreams(app.store)
         self._runner = RunWorker(kinds, app.store, jobs, store_ended_response)
+        self._web_app = WebApp(app, jobs, folder, self._metrics, self._delete_files) if settings.web else None
+
+    def build(self, keyring: ApiKeyVerifier, host: str) -> ServedApplication:
+        """Return the application that answers requests: the API, and the web app unless it is switched off."""
+        api = self.application(keyring, host)
+        return api if self._web_app is None else CombinedApplication(api, self._web_app.application(host))
 
     def application(self, keyring: ApiKeyVerifier, host: str) -> HttpApplication:
         """Return the application that answers requests."""
@@ -175,12 +185,18 @@ class _ApiBuilder:
             self._metrics.pulse.stop()
 
     async def _sweep(self) -> None:
+        if self._web_app is not None:
+            await run_with(self._sweep_pools(), self._web_app.serve())
+        else:
+            await self._sweep_pools()
+
+    async def _sweep_pools(self) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL)
             for conversations in (self._session_pool, self._run_pool):
                 conversations.sweep()
 
-    async def drain(self, application: HttpApplication, hurry: asyncio.Event, tell: ReportCallback | None) -> None:
+    async def drain(self, application: ServedApplication, hurry: asyncio.Event, tell: ReportCallback | None) -> None:
         """Reject new requests and wait for running ones, at most ``gateway.drain_seconds``; then interrupt them.
 
         Setting ``hurry`` ends the wait at once. ``tell`` gets a notice if something is running. Interrupted turns
@@ -198,18 +214,22 @@ class _ApiBuilder:
         await self._session_pool.close()
 
     async def _wait_idle(self, patience: float) -> None:
+        if self._web_app is not None:
+            await self._web_app.drain()
         await self._runner.drain(patience)
         self._event_streams.dismiss()  # clients that follow a run can reconnect later or to another server
         await self._limits.rest()
 
     async def close(self) -> None:
         """Close all sessions and connections."""
+        if self._web_app is not None:
+            await self._web_app.close()
         await self._session_pool.close()
         await self._run_pool.close()
-        await self._web.close()
+        await self._fetcher.close()
 
     async def _fetch(self, url: str) -> bytes:
-        return (await self._web.get(url)).body
+        return (await self._fetcher.get(url)).body
 
     def _list_networks(self) -> list[str]:
         return [name for name, configured in self._application.platforms.items() if configured]

@@ -8,16 +8,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import uvicorn
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from talaria.core.errors import Refused
-from talaria.http.application import HttpApplication
 from talaria.http.errors import Problem
-from talaria.http.routing import Reply
+from talaria.http.routing import Receive, Reply, Scope, Send
 
 _MIN_CONNECTIONS = 16
 _MAX_REFUSED = 16
@@ -256,9 +255,25 @@ class _Server(uvicorn.Server):
         yield
 
 
+class ServedApplication(Protocol):
+    """An ASGI application that can refuse new requests; ``ending`` says so."""
+
+    ending: bool
+
+    def render_problem(self, problem: Problem) -> Reply:
+        """Return an error as a complete reply."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+
 @asynccontextmanager
 async def serve_application(
-    application: HttpApplication, host: str, port: int, jobs: asyncio.TaskGroup, limits: ConnectionLimits | None = None
+    application: ServedApplication,
+    host: str,
+    port: int,
+    jobs: asyncio.TaskGroup,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[str]:
     """Serve within the block and yield the address; requests still running shortly after it are cancelled.
 
@@ -267,7 +282,7 @@ async def serve_application(
     listener = _open_listener(host, port)
     connections = ConnectionPool(limits or ConnectionLimits(), application.render_problem)
     config = uvicorn.Config(
-        application,
+        cast("Any", application),
         http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, connections)),
         ws="none",
         lifespan="off",

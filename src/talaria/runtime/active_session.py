@@ -47,8 +47,8 @@ class SessionOpener(Protocol):
 class ActiveSession:
     """The open session of one terminal or chat; ``request`` describes how sessions are opened there.
 
-    ``key`` and ``address`` identify the binding, so that the session is found again. Without an address this is the
-    only active session of the process, a terminal, and the environment names the open session. ``resume`` starts
+    ``key`` and ``address`` identify the binding, so that the session is found again. Without both this is the only
+    active session of the process, a terminal, and the environment names the open session. ``resume`` starts
     unfinished or transferred work of a session. ``departure`` is the handoff requested here. ``remote_questions`` holds
     the questions of a turn that another process runs for this chat.
     """
@@ -75,6 +75,7 @@ class ActiveSession:
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._switch_lock = asyncio.Lock()
         self._closed = False
+        self._is_terminal = address is None and not key
         self.departure = Departure()
         self.remote_questions: OpenQuestions | None = None
 
@@ -181,7 +182,7 @@ class ActiveSession:
         async with self._switch_lock:  # also closes a session that is being opened
             self._closed = True
             await self._close_and_discard()
-        if self._address is None:
+        if self._is_terminal:
             set_current_session_id("")
 
     async def release(self) -> None:
@@ -235,7 +236,7 @@ class ActiveSession:
         """
         self._chat = chat
         session_id = chat.conversation.session_id
-        if self._address is None:
+        if self._is_terminal:
             set_current_session_id(session_id)
         self.departure.apply(chat.conversation)
         reported = self.request.lasting and await queue_pending_reports(self.store, session_id, self.key)

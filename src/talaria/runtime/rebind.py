@@ -17,8 +17,10 @@ from talaria.runtime.turns import handoff_notice
 OWN_THREAD = NamedValue("own_thread", bool)  # by the session key of the thread
 
 
-def bind_session(tx: Transaction, session_id: SessionId, key: str, address: Address | None) -> None:
-    """Bind a session to one address only; without an address, to a terminal with no other readers.
+def bind_session(
+    tx: Transaction, session_id: SessionId, key: str, address: Address | None, *, surface: str = "the terminal"
+) -> None:
+    """Bind a session to one address only; without an address, to a ``surface`` with no other readers.
 
     Withdraws a handoff that is in progress, and leaves a notice in the chat that the session was bound to before.
     """
@@ -26,7 +28,7 @@ def bind_session(tx: Transaction, session_id: SessionId, key: str, address: Addr
     for binding in tx.bindings.of_session(session_id):
         if binding.key != key:
             tx.bindings.unbind(binding.key)
-            where = platform_label(address.platform) if address else "the terminal"
+            where = platform_label(address.platform) if address else surface
             text = f"This conversation has moved to {where}. Your next message here starts a new one."
             queue_notice(tx, session_id, binding.address, Content(text=text))
     if address is not None:

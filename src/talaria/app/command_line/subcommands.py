@@ -49,6 +49,9 @@ SUBCOMMANDS = (
         "talaria.cli.commands.serve",
     ),
     Subcommand(
+        "Conversations", "web", "Open the web app, and sign in phones and other browsers", "talaria.cli.commands.web"
+    ),
+    Subcommand(
         "Conversations", "send", "Send a message to a chat, for example from a script", "talaria.cli.commands.send"
     ),
     Subcommand("Conversations", "channels", "List the chats the agent can post in", "talaria.cli.commands.channels"),

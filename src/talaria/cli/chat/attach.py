@@ -4,27 +4,20 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from msgspec import Struct
-
 from talaria.cli.chat.approval import TerminalAsks, answer_in_terminal
 from talaria.cli.chat.options import SOURCE
 from talaria.cli.session_lookup import format_session_name
 from talaria.commands.session_lookup import render_last_exchange
-from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import Refused
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd
-from talaria.core.ids import TurnId, WorkerId, is_gone
 from talaria.core.messages import Message, Text
 from talaria.core.senders import OWNER
-from talaria.runtime.leases import session_lease_name
-from talaria.runtime.live.control import StopTurn, redirect_running_turn, send_control_message
+from talaria.runtime.live.control import StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent
+from talaria.runtime.live.location import SessionLocation, locate_session, quote_in_chat, take_over
 from talaria.runtime.live.remote import RemoteAnswers, RemoteWatcher, send_to_session
-from talaria.runtime.outbox import queue_notice
-from talaria.runtime.rebind import bind_session
-from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.branches import list_exchanges
 
 _POLL_SECONDS = 1.0
@@ -35,42 +28,6 @@ _HELP = (
 _NO_WORKER = "No process is running this conversation, so nobody would answer. Use `/take` to continue it here."
 _STEERED = "If the running turn is yours, it joins at the next step. Otherwise it gets its own turn next."
 _WORKER_GONE = "The process that ran this conversation is gone. It resumes when another process takes over …"
-
-
-class SessionLocation(Struct, frozen=True, kw_only=True):
-    """Chat of a session, its running turn, and the process (``owner``) that runs it."""
-
-    chat: str = ""
-    turn_id: TurnId | None = None
-    owner: WorkerId | None = None
-    is_served: bool = False
-
-    @property
-    def description(self) -> str:
-        """Return the location as sentences."""
-        prefix = f"It is on {self.chat}." if self.chat else "It is in the terminal."
-        if self.turn_id is None:
-            return f"{prefix} Nothing is running."
-        if self.owner is None:
-            return f"{prefix} A turn was interrupted there."
-        machine, _, process = self.owner.rpartition(":")[0].rpartition(":")
-        return f"{prefix} A turn is running, in process {process} on {machine.partition('/')[0]}."
-
-
-def locate_session(tx: Transaction, session: Session) -> SessionLocation:
-    """Return the current location of a session."""
-    addresses = [binding.address for binding in tx.bindings.of_session(session.id)]
-    running = tx.turns.find(session.id, running=True, limit=1)
-    lease = tx.leases.get(session_lease_name(session.id))
-    owner = lease.owner if lease is not None and not is_gone(lease.owner) else None
-    address = addresses[0] if addresses else None
-    thread = f", thread {address.thread_id}" if address and address.thread_id else ""
-    return SessionLocation(
-        chat=f"{address.platform}, chat {address.chat_id}{thread}" if address else "",
-        turn_id=running[0].id if running else None,
-        owner=owner,
-        is_served=bool((running and owner) or (addresses and is_gateway_alive(tx))),
-    )
 
 
 def render_previous_exchange(tx: Transaction, session: Session) -> str:
@@ -147,12 +104,8 @@ class AttachedSession:
     async def take(self) -> None:
         """Move the session and its running turn to this terminal; the old chat shows where it went."""
 
-        def rebind(tx: Transaction) -> TurnId | None:
-            bind_session(tx, self.session.id, "", None)
-            return redirect_running_turn(tx, self.session.id, None)
-
         self.taken = True
-        running = await self._store.write(rebind)
+        running = await self._store.write(lambda tx: take_over(tx, self.session.id, "the terminal"))
         if running is None:
             self.finished.set()
         else:
@@ -163,18 +116,13 @@ class AttachedSession:
         location = await self._store.read(lambda tx: locate_session(tx, self.session))
         if not location.is_served:
             raise Refused(_NO_WORKER)
-        await self._store.write(lambda tx: self._notify_chat(tx, text))
+        await self._store.write(lambda tx: quote_in_chat(tx, self.session.id, text, "the terminal"))
         message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
         running = await send_to_session(
             self._store, self.session.id, message, source=SOURCE, sender=OWNER, steering=steering
         )
         if running:
             self._report(_STEERED if steering else "Queued after the running turn.")
-
-    def _notify_chat(self, tx: Transaction, text: str) -> None:
-        quoted = text.replace("\n", "\n> ")
-        for binding in tx.bindings.of_session(self.session.id)[:1]:
-            queue_notice(tx, self.session.id, binding.address, Content(text=f"From the terminal:\n> {quoted}"))
 
     def _on_event(self, event: FeedEvent) -> None:
         self._answers.note(event)

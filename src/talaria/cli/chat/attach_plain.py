@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from talaria.cli.chat.approval import parse_decision
-from talaria.cli.chat.attach import AttachedSession, format_attach_heading, locate_session, render_previous_exchange
+from talaria.cli.chat.attach import AttachedSession, format_attach_heading, render_previous_exchange
 from talaria.cli.chat.event_printer import TextPrinter
 from talaria.cli.chat.line_reader import APPROVAL_PROMPT, LineReader
 from talaria.cli.output.terminal import Terminal
@@ -22,6 +22,7 @@ from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, TurnBegan
 from talaria.core.ids import SessionId
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
+from talaria.runtime.live.location import locate_session
 
 
 def print_events(arguments: argparse.Namespace, services: Services) -> int:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 
 import msgspec
 
@@ -34,26 +35,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Serve until Ctrl-C and return the exit code."""
+    previous_key = read_key_file(services.profile)
     try:
-        asyncio.run(_serve(arguments, services))
+        asyncio.run(
+            serve_until_stopped(
+                services,
+                host=arguments.host,
+                port=arguments.port,
+                on_listening=lambda address: _announce(arguments, services, address, previous_key),
+            )
+        )
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
     return 0
 
 
-async def _serve(arguments: argparse.Namespace, services: Services) -> None:
+async def serve_until_stopped(
+    services: Services, *, on_listening: Callable[[str], None], host: str = "", port: int | None = None
+) -> None:
+    """Serve the API and the web app until a signal; an empty ``host`` or ``port`` is taken from the settings."""
     stop, signals = StopSignal(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     async with open_server_application(services, stop, {one: one.name for one in signals}) as application:
-        if application is None:
-            return
-        previous_key = read_key_file(services.profile)
-        await application.serve_api(
-            stop,
-            host=arguments.host,
-            port=arguments.port,
-            on_listening=lambda address: _announce(arguments, services, address, previous_key),
-            tell=services.terminal.note,
-        )
+        if application is not None:
+            await application.serve_api(
+                stop, host=host, port=port, on_listening=on_listening, tell=services.terminal.note
+            )
 
 
 def _announce(arguments: argparse.Namespace, services: Services, address: str, previous_key: str) -> None:

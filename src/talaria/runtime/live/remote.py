@@ -29,13 +29,22 @@ from talaria.runtime.turn_log import STEERING
 
 
 async def send_to_session(
-    store: Store, session_id: SessionId, message: Message, *, source: str, sender: str, steering: bool = False
+    store: Store,
+    session_id: SessionId,
+    message: Message,
+    *,
+    source: str,
+    sender: str,
+    steering: bool = False,
+    external_id: str = "",
 ) -> bool:
     """Queue a message for a session; return whether a turn is running, which it joins if ``steering``.
 
-    The reply goes to the chat of the session. If no turn is running, a worker is notified of the pending message.
+    A message with the same source and ``external_id`` as an earlier one is ignored. The reply goes to the chat of the
+    session. If no turn is running, a worker is notified of the pending message.
     """
-    entry = make_arrival(session_id, source, new_id(), message, kind=STEERING if steering else "message", sender=sender)
+    kind = STEERING if steering else "message"
+    entry = make_arrival(session_id, source, external_id or new_id(), message, kind=kind, sender=sender)
 
     def work(tx: Transaction) -> bool:
         tx.inbox.add(entry)

@@ -14,6 +14,7 @@ class ApiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """OpenAI-compatible HTTP server (`talaria serve`)."""
 
     enabled: Annotated[bool, Meta(description="Whether `talaria gateway` also serves the API.")] = False
+    web: Annotated[bool, Meta(description="Whether the server also serves the web app.")] = True
     keyless: Annotated[
         bool,
         Meta(

@@ -1,0 +1,117 @@
+"""Browsers signed in to the web app, and the one-use codes with which they sign in; stored as digests."""
+
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct, structs
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.values import NamedValue
+from talaria.core.errors import NotFound
+from talaria.core.ids import new_id
+
+BROWSERS_TOPIC = "browsers"  # notified when a browser signs in or out
+BROWSER_LIFE = timedelta(days=30)  # since its last use
+CODE_LIFE = timedelta(minutes=2)
+PAIRING_CODE_LIFE = timedelta(minutes=10)  # for a code that a person carries to another device
+_TOKEN_BYTES = 32
+_ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without 0, O, 1 and I, which look alike
+_CODE_LENGTH, _GROUP = 12, 4  # 60 bits
+_LONGEST_LABEL = 80
+_SEEN_INTERVAL = timedelta(minutes=10)  # between two writes of the time of the last use
+
+
+class Browser(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A signed-in browser; ``person`` is empty for the owner of the agent, else a name of the settings."""
+
+    id: str
+    label: str
+    created_at: datetime
+    seen_at: datetime
+    person: str = ""
+
+
+class SignInCode(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A one-use code for a person, until it expires."""
+
+    expires_at: datetime
+    person: str = ""
+
+
+_BROWSERS = NamedValue("web_browser", Browser)  # by the digest of the cookie's token
+_CODES = NamedValue("web_sign_in_code", SignInCode)  # by the digest of the code
+
+
+def create_code(tx: Transaction, *, person: str = "", life: timedelta = CODE_LIFE) -> str:
+    """Store a new one-use code and return it; expired ones are deleted."""
+    now = datetime.now(UTC)
+    for digest, stored in _CODES.items(tx).items():
+        if stored.expires_at <= now:
+            _CODES.delete(tx, digest)
+    text = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
+    _CODES.write(tx, _digest(text), SignInCode(expires_at=now + life, person=person))
+    return "-".join(text[start : start + _GROUP] for start in range(0, _CODE_LENGTH, _GROUP))
+
+
+def sign_in(tx: Transaction, code: str, label: str) -> tuple[Browser, str] | None:
+    """Use up a code and return the new browser with the token for its cookie.
+
+    Returns ``None`` for a wrong or expired code.
+    """
+    digest, now = _digest(_normalize(code)), datetime.now(UTC)
+    stored = _CODES.get(tx, digest)
+    if stored is None:
+        return None
+    _CODES.delete(tx, digest)
+    if stored.expires_at <= now:
+        return None
+    label = "".join(one for one in label if one.isprintable())[:_LONGEST_LABEL]
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    browser = Browser(id=new_id(), label=label, created_at=now, seen_at=now, person=stored.person)
+    _BROWSERS.write(tx, _digest(token), browser)
+    tx.notify(BROWSERS_TOPIC)
+    return browser, token
+
+
+def read_browsers(tx: Transaction) -> dict[str, Browser]:
+    """Return the signed-in browsers by the digest of their token, without expired ones."""
+    now = datetime.now(UTC)
+    return {digest: one for digest, one in _BROWSERS.items(tx).items() if now - one.seen_at < BROWSER_LIFE}
+
+
+def digest_token(token: str) -> str:
+    """Return the digest under which the browser with this token is stored."""
+    return _digest(token)
+
+
+def is_use_recorded(browser: Browser) -> bool:
+    """Return whether the last use of a browser was stored recently enough."""
+    return datetime.now(UTC) - browser.seen_at < _SEEN_INTERVAL
+
+
+def record_use(tx: Transaction, digest: str) -> None:
+    """Store that a browser is in use, which extends its life."""
+    browser = _BROWSERS.get(tx, digest)
+    if browser is not None:
+        _BROWSERS.write(tx, digest, structs.replace(browser, seen_at=datetime.now(UTC)))
+
+
+def revoke_browser(tx: Transaction, browser_id: str) -> None:
+    """Sign a browser out, or raise `NotFound`; expired browsers are deleted too."""
+    now, found = datetime.now(UTC), False
+    for digest, browser in _BROWSERS.items(tx).items():
+        if browser.id == browser_id or now - browser.seen_at >= BROWSER_LIFE:
+            _BROWSERS.delete(tx, digest)
+            found = found or browser.id == browser_id
+    if not found:
+        raise NotFound(f"There is no signed-in browser `{browser_id[:32]}`.")
+    tx.notify(BROWSERS_TOPIC)
+
+
+def _normalize(code: str) -> str:
+    return "".join(one for one in code.upper() if one.isalnum())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,153 @@
+"""Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from talaria.app.application import TalariaApplication
+from talaria.core.errors import TalariaError
+from talaria.core.ids import SessionId, new_worker_id
+from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.errors import Problem
+from talaria.http.idempotency import IdempotencyStore
+from talaria.http.metrics import RequestMetrics
+from talaria.http.request_checks import OriginPolicy, RequestLimiter
+from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
+from talaria.web.assets import SECURITY_HEADERS, Assets
+from talaria.web.conversations import WebConversations
+from talaria.web.front_door import WebFrontDoor
+from talaria.web.hub import LiveHub
+from talaria.web.recovery import resume_interrupted
+from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.sessions import SessionListRoutes
+from talaria.web.routes.sign_in import SignInRoutes
+from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.session_list import SessionListWatcher
+
+_BODY_LIMIT = 2_000_000
+_HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
+_SWEEP_SECONDS = 30.0
+_PAGES = frozenset({"/", "/browsers"})
+_PREFIXES = ("/web/", "/assets/", "/c/")
+
+
+class WebApp:
+    """The parts of the web app in one server, which share one application."""
+
+    def __init__(
+        self,
+        app: TalariaApplication,
+        jobs: asyncio.TaskGroup,
+        folder: Path,
+        metrics: RequestMetrics,
+        delete_files: Callable[[SessionId], None],
+    ) -> None:
+        settings = app.settings.api
+        self._app = app
+        self._assets = Assets()
+        self._metrics = metrics
+        self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
+        self._front_door = WebFrontDoor(app.store)
+        self._delete_files = delete_files
+        self._hub = LiveHub(app.store, jobs)
+        self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
+        self._session_list = SessionListWatcher(app.store, self._hub)
+
+    def application(self, host: str) -> HttpApplication:
+        """Return the application that answers requests."""
+        settings = self._app.settings.api
+        return HttpApplication(
+            Router(self._routes()),
+            self._front_door,
+            IdempotencyStore(self._app.store, new_worker_id()),
+            OriginPolicy(host, frozenset(map(str.lower, settings.hosts))),
+            self._limits,
+            self._metrics,
+            ServerOptions(
+                body_limit=_BODY_LIMIT,
+                heartbeat=min(settings.heartbeat_seconds, _HEARTBEAT),
+                stall=settings.stall_seconds,
+            ),
+        )
+
+    async def serve(self) -> None:
+        """Resume interrupted turns, then follow changes and close idle conversations until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._session_list.follow())
+            group.create_task(end_revoked_streams(self._app.store, self._hub, self._front_door))
+            while True:
+                await resume_interrupted(self._app.store, self._conversations)
+                await asyncio.sleep(_SWEEP_SECONDS)
+                await self._conversations.sweep()
+
+    async def drain(self) -> None:
+        """End all streams, and wait for running turns."""
+        self._hub.end_streams()
+        await self._conversations.rest()
+
+    async def close(self) -> None:
+        """Close all streams and conversations."""
+        self._hub.close()
+        await self._conversations.close()
+
+    async def _default_model(self) -> str:
+        try:
+            return (await self._app.models.chosen()).model
+        except TalariaError:
+            return ""
+
+    def _routes(self) -> tuple[Route, ...]:
+        store = self._app.store
+        sign_in = SignInRoutes(
+            store, self._app.identity.version, self._assets.digest, self._conversations.commands, self._default_model
+        )
+        return (
+            *self._assets.routes(),
+            *sign_in.routes(),
+            *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
+            *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
+        )
+
+
+class CombinedApplication:
+    """The API and the web app behind one address: the path decides."""
+
+    def __init__(self, api: HttpApplication, web: HttpApplication) -> None:
+        self._api = api
+        self._web = web
+
+    @property
+    def ending(self) -> bool:
+        """Return whether new requests are refused."""
+        return self._api.ending
+
+    @ending.setter
+    def ending(self, value: bool) -> None:
+        self._api.ending = self._web.ending = value
+
+    def render_problem(self, problem: Problem) -> Reply:
+        """Return an error that concerns the connection, in the format of the API."""
+        return self._api.render_problem(problem)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        path = scope.get("path", "")
+        if path in _PAGES or path.startswith(_PREFIXES):
+            await self._web(scope, receive, _with_security_headers(send))
+        else:
+            await self._api(scope, receive, send)
+
+
+def _with_security_headers(send: Send) -> Send:
+    async def send_with_headers(message: dict[str, object]) -> None:
+        if message["type"] == "http.response.start":
+            headers = message["headers"]
+            assert isinstance(headers, list)
+            names = {name for name, _ in headers}
+            if b"cache-control" not in names:
+                headers.append((b"cache-control", b"no-store"))
+            headers += [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+        await send(message)
+
+    return send_with_headers  # type: ignore[return-value] # messages of ASGI are untyped

@@ -1,0 +1,268 @@
+"""Conversations that run in this process for the web app: open sessions, commands and their questions."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+
+from msgspec import structs
+
+from talaria.commands.application import Application
+from talaria.commands.command import Author, Command, CommandContext, Display
+from talaria.commands.custom import load_custom_commands
+from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
+from talaria.commands.registry import REGISTRY
+from talaria.contracts.background_processes import end_processes
+from talaria.core.addresses import Address
+from talaria.core.errors import TalariaError
+from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
+from talaria.core.ids import SessionId, new_id
+from talaria.core.session_context import SessionContext
+from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
+from talaria.runtime.live.feed import QuestionClosed
+from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.runner import RunnerState
+from talaria.web.front_door import SOURCE, WebCaller
+from talaria.web.hub import LiveHub
+from talaria.web.wire import CommandReply
+
+_SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
+_CHOICE_TIMEOUT = 300.0
+
+
+class WebSession(ActiveSession):
+    """An open conversation of the web app. Switching commands open another one; this one stays as it is."""
+
+    def __init__(self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller) -> None:
+        key = f"{SOURCE}:{request.resume or new_id()}"
+        super().__init__(conversations.application, request, self._publish, conversations.jobs, key=key)
+        self._conversations = conversations
+        self.caller = caller
+        self.used_at = monotonic()
+        self._next_session = ""
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether it must stay open: a turn or its follow-up work is running."""
+        return not self.is_open or self.chat.conversation.has_running_work
+
+    async def reset_session(
+        self, *, leaving: LeaveHook = end_processes, behind: SessionId | None = None
+    ) -> OpenSession:
+        """Begin another conversation, to be shown next; after a handoff nothing has to be replaced."""
+        if behind is not None:
+            return self.chat
+        return self._show_next(await self._conversations.begin(self.caller))
+
+    async def move_to(self, session_id: SessionId) -> OpenSession:
+        """Open another conversation, to be shown next."""
+        return self._show_next(await self._conversations.open(session_id, self.caller))
+
+    def take_next(self) -> str:
+        """Return the conversation that a command wants shown next, once; empty if it is this one."""
+        next_session, self._next_session = self._next_session, ""
+        return next_session
+
+    def _show_next(self, other: "WebSession") -> OpenSession:
+        self._next_session = other.session_id
+        return other.chat
+
+    def _publish(self, event: TurnEvent) -> None:
+        self.used_at = monotonic()
+        channel = self._conversations.hub.channel(self.session_id)
+        channel.publish(event)
+        if isinstance(event, ApprovalAsked | QuestionAsked):
+            self.start_background_task(self._watch_question(event.id))
+
+    async def _watch_question(self, question_id: str) -> None:
+        await self.chat.questions.closed(question_id)
+        self._conversations.hub.channel(self.session_id).publish(QuestionClosed(question_id))
+
+
+class WebConversations:
+    """The open conversations of this process."""
+
+    def __init__(
+        self, application: Application, hub: LiveHub, jobs: asyncio.TaskGroup, folder: Path, idle_seconds: float
+    ) -> None:
+        self.application = application
+        self.hub = hub
+        self.jobs = jobs
+        self._folder = folder
+        self._idle_seconds = idle_seconds
+        self._open: dict[SessionId, WebSession] = {}
+        self._lock = asyncio.Lock()
+        self._choices: dict[str, asyncio.Future[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def running(self) -> int:
+        """The number of conversations that are busy."""
+        return sum(one.is_busy for one in self._open.values())
+
+    def find(self, session_id: SessionId) -> WebSession | None:
+        """Return an open conversation."""
+        return self._open.get(session_id)
+
+    def runs(self, session_id: SessionId) -> bool:
+        """Return whether a turn of a conversation is running here."""
+        session = self._open.get(session_id)
+        return session is not None and session.busy
+
+    async def open(self, session_id: SessionId, caller: WebCaller) -> WebSession:
+        """Return a conversation, opened here if it is not; its unfinished work resumes."""
+        async with self._lock:
+            found = self._open.get(session_id)
+            if found is not None and found.is_open and found.chat.conversation.state is not RunnerState.MOVED:
+                found.used_at = monotonic()
+                return found
+            if found is not None:
+                await self._close(session_id)
+            return await self._add(WebSession(self, self._make_request(caller, session_id), caller))
+
+    async def begin(self, caller: WebCaller) -> WebSession:
+        """Begin a new conversation."""
+        async with self._lock:
+            return await self._add(WebSession(self, self._make_request(caller), caller))
+
+    async def forget(self, session_id: SessionId) -> None:
+        """Close a conversation that was deleted or is continued elsewhere."""
+        async with self._lock:
+            await self._close(session_id)
+
+    async def sweep(self) -> None:
+        """Close conversations that have been idle for long."""
+        async with self._lock:
+            now = monotonic()
+            for session_id, one in list(self._open.items()):
+                if not one.is_busy and now - one.used_at > self._idle_seconds:
+                    await self._close(session_id)
+
+    async def rest(self) -> None:
+        """Wait until no turn is running."""
+        for session in list(self._open.values()):
+            if session.busy:
+                with suppress(TalariaError):
+                    await session.chat.conversation.settled()
+
+    async def close(self) -> None:
+        """Close all conversations; running turns resume when they are opened again."""
+        async with self._lock:
+            for session_id in list(self._open):
+                await self._close(session_id)
+
+    def commands(self, caller: WebCaller) -> tuple[Command, ...]:
+        """Return the slash commands that a person may use here."""
+        custom, _ = load_custom_commands(self.application.command_folders)
+        return select_usable_commands((*REGISTRY, *custom), terminal=False, owner=caller.is_owner)
+
+    async def run_command(self, session: WebSession, text: str, caller: WebCaller) -> CommandReply:
+        """Run a slash command; what it shows after its end is a notice in the conversation."""
+        surface = WebSurface(self, session)
+        await run_command(text, self._make_context(session, surface, caller))
+        return CommandReply(surface.finish(), session.take_next())
+
+    async def complete(self, session: WebSession, text: str, caller: WebCaller) -> Sequence[tuple[str, str]]:
+        """Return the completions of a command's arguments."""
+        name, _, arguments = text.partition(" ")
+        context = self._make_context(session, WebSurface(self, session), caller)
+        found = find_commands(name, context.commands)
+        return await found[0].offers(structs.replace(context, arguments=arguments)) if len(found) == 1 else ()
+
+    async def choose(self, session_id: SessionId, question: str, choices: Sequence[str]) -> int | None:
+        """Ask in the conversation for one of some choices; ``None`` if nobody answers in time."""
+        question_id, channel = new_id(), self.hub.channel(session_id)
+        answer = self._choices[question_id] = asyncio.get_running_loop().create_future()
+        channel.publish(QuestionAsked(question_id, question, tuple(choices)))
+        try:
+            async with asyncio.timeout(_CHOICE_TIMEOUT):
+                chosen = await answer
+        except TimeoutError:
+            return None
+        finally:
+            del self._choices[question_id]
+            channel.publish(QuestionClosed(question_id))
+        return choices.index(chosen) if chosen in choices else None
+
+    def answer(self, session_id: SessionId, question_id: str, text: str) -> bool:
+        """Answer a question that was asked in this process; ``False`` if there is none."""
+        if (choice := self._choices.get(question_id)) is not None and not choice.done():
+            choice.set_result(text)
+            return True
+        session = self._open.get(session_id)
+        return session is not None and session.is_open and session.chat.questions.answer(question_id, text)
+
+    async def _add(self, session: WebSession) -> WebSession:
+        await session.open()
+        session.start_background_task(deliver_completions(session))
+        self._open[session.session_id] = session
+        return session
+
+    async def _close(self, session_id: SessionId) -> None:
+        session = self._open.pop(session_id, None)
+        if session is not None:
+            if session.is_open:
+                session.chat.keep_workspace()
+            await session.close()
+
+    def _make_request(self, caller: WebCaller, session_id: str = "") -> OpenRequest:
+        return OpenRequest(
+            source=SOURCE,
+            folder=self._folder,
+            resume=session_id,
+            surface=_SURFACE,
+            lasting=True,
+            owner=caller.person,
+            context=SessionContext(source=SOURCE, user_name=caller.person),
+        )
+
+    def _make_context(self, session: WebSession, surface: "WebSurface", caller: WebCaller) -> CommandContext:
+        return CommandContext(
+            arguments="",
+            active_session=session,
+            surface=surface,
+            application=self.application,
+            commands=self.commands(caller),
+            author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),
+        )
+
+
+class WebSurface:
+    """A conversation in the browser, as commands use it; implements `Surface`."""
+
+    name = SOURCE
+
+    def __init__(self, conversations: WebConversations, session: WebSession) -> None:
+        self.display = Display()
+        self._conversations = conversations
+        self._session = session
+        self._shown: list[str] | None = []
+
+    @property
+    def address(self) -> Address | None:
+        """The address of a guest's messages, so that they count as theirs; none for the owner, as in a terminal."""
+        person = self._session.caller.person
+        return Address(SOURCE, person, user_id=person) if person else None
+
+    def change_display(self, display: Display) -> None:
+        """Change how the rest of this command is shown."""
+        self.display = display
+
+    def show(self, text: str) -> None:
+        """Show Markdown text with the reply to the command, or later as a notice."""
+        if self._shown is not None:
+            self._shown.append(text)
+        elif self._session.is_open:
+            self._conversations.hub.channel(self._session.session_id).publish(Noticed(text, lasting=True))
+
+    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+        """Ask the person to choose."""
+        return await self._conversations.choose(self._session.session_id, question, choices)
+
+    def finish(self) -> list[str]:
+        """Return what was shown; from now on it is shown as notices."""
+        shown, self._shown = self._shown or [], None
+        return shown

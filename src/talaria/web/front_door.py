@@ -1,0 +1,201 @@
+"""The web app's front door: browsers are known by a cookie, and pages of other sites can change nothing."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from time import monotonic
+
+from msgspec import Struct
+
+from talaria.access.browsers import (
+    BROWSER_LIFE,
+    Browser,
+    digest_token,
+    is_use_recorded,
+    read_browsers,
+    record_use,
+)
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import Session, Viewer
+from talaria.core.errors import StoreError
+from talaria.core.senders import OWNER, chat_sender
+from talaria.http.errors import Problem, make_too_many
+from talaria.http.routing import Reply, Request, make_json_reply
+
+SOURCE = "web"
+ANYONE, USER, AGENT_OWNER = "anyone", "user", "owner"  # scopes of routes
+_CACHE_SECONDS = 1.0  # for which a browser signed out by another process is still known
+_TRIES, _TRIES_SECONDS = 5, 60.0
+_MOST_ADDRESSES = 1024
+
+
+class WebError(Struct, frozen=True):
+    """An error: a sentence for people, and a code for programs."""
+
+    message: str
+    code: str
+
+
+class WebErrorReply(Struct, frozen=True):
+    """The body of an error reply."""
+
+    error: WebError
+
+
+class WebCaller(Struct, frozen=True):
+    """A signed-in browser; ``person`` is empty for the owner of the agent."""
+
+    name: str = ""
+    person: str = ""
+    digest: str = ""
+
+    @property
+    def is_owner(self) -> bool:
+        """Return whether this is the owner of the agent, who sees everything."""
+        return not self.person
+
+    @property
+    def sender(self) -> str:
+        """The sender of messages from this browser."""
+        return OWNER if self.is_owner else chat_sender(SOURCE, self.person)
+
+    @property
+    def viewer(self) -> Viewer | None:
+        """Viewer of the lists; ``None`` for everything."""
+        return None if self.is_owner else Viewer(self.person)
+
+    def may_see(self, session: Session) -> bool:
+        """Return whether a session is shown to this person."""
+        return self.is_owner or (session.owner == self.person and not session.audience)
+
+
+WebRequest = Request[WebCaller]
+
+
+class SignInLimiter:
+    """Counts tries to sign in: a few per minute and address."""
+
+    def __init__(self) -> None:
+        self._tries: OrderedDict[str, list[float]] = OrderedDict()
+
+    def count(self, address: str) -> None:
+        """Count a try, or raise a `Problem` after too many."""
+        now = monotonic()
+        recent = [at for at in self._tries.pop(address, []) if now - at < _TRIES_SECONDS]
+        self._tries[address] = recent
+        if len(self._tries) > _MOST_ADDRESSES:
+            self._tries.popitem(last=False)
+        if len(recent) >= _TRIES:
+            raise make_too_many("Too many tries. Wait a minute.", seconds=round(_TRIES_SECONDS), code="too_many_tries")
+        recent.append(now)
+
+
+class WebFrontDoor:
+    """Identifies browsers by their cookie and refuses requests that another site's page may have sent."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._browsers: Mapping[str, Browser] = {}
+        self._read_at: float | None = None
+
+    async def authenticate(self, request: WebRequest, scope: str) -> WebCaller:
+        """Return the browser that sent a request; raises a `Problem` for an unknown one or a missing right."""
+        if request.method not in ("GET", "HEAD"):
+            check_same_origin(request)
+        if scope == ANYONE:
+            return WebCaller()
+        caller = await self._find_caller(request)
+        if scope == AGENT_OWNER and not caller.is_owner:
+            raise Problem("Only the owner of this agent can do that.", HTTPStatus.FORBIDDEN, code="not_allowed")
+        return caller
+
+    async def check_again(self, request: WebRequest, scope: str) -> None:
+        """Raise a `Problem` for a browser that is known to be signed out."""
+        if scope != ANYONE:
+            with suppress(StoreError):
+                await self._find_caller(request)
+
+    async def is_signed_in(self, digest: str) -> bool:
+        """Return whether the browser with this token digest is still signed in."""
+        return digest in await self._read(fresh=True)
+
+    def render_problem(self, problem: Problem) -> Reply:
+        """Return an error as JSON."""
+        answer = WebErrorReply(WebError(str(problem), problem.code or "invalid_request"))
+        return make_json_reply(answer, status=problem.status, headers=problem.headers)
+
+    async def _find_caller(self, request: WebRequest) -> WebCaller:
+        token = read_token(request)
+        digest = digest_token(token) if token else ""
+        known = await self._read()
+        if token and digest not in known:  # it may have signed in a moment ago
+            known = await self._read(fresh=True)
+        browser = known.get(digest)
+        if browser is None:
+            raise Problem("You aren't signed in.", HTTPStatus.UNAUTHORIZED, code="not_signed_in")
+        if not is_use_recorded(browser):
+            await self._store.write(lambda tx: record_use(tx, digest))
+            self._read_at = None
+        return WebCaller(browser.id, browser.person, digest)
+
+    async def _read(self, *, fresh: bool = False) -> Mapping[str, Browser]:
+        if fresh or self._read_at is None or monotonic() - self._read_at >= _CACHE_SECONDS:
+            self._browsers = await self._store.read(read_browsers)
+            self._read_at = monotonic()
+        return self._browsers
+
+
+def check_same_origin(request: WebRequest) -> None:
+    """Raise a `Problem` unless a page of this server sent the request.
+
+    Browsers tell where a request comes from. The content type and the header can't be sent by a foreign page without
+    a preflight request, which is never granted here.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
+    is_same = site == "same-origin" if site is not None else origin.partition("://")[2] == request.headers.get("host")
+    if not is_same or request.headers.get("x-talaria") != "web":
+        raise Problem("This request didn't come from the web app.", HTTPStatus.FORBIDDEN, code="cross_site")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        message = "The body must be `application/json`."
+        raise Problem(message, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, code="unsupported_media_type")
+
+
+def is_secure(request: WebRequest) -> bool:
+    """Return whether the page was loaded over HTTPS, as far as the browser tells."""
+    return request.headers.get("origin", "").startswith("https://")
+
+
+def make_cookie(request: WebRequest, token: str) -> str:
+    """Return the header that gives a browser its token; an empty token deletes it."""
+    secure = is_secure(request)
+    life = round(BROWSER_LIFE.total_seconds()) if token else 0
+    name = _cookie_name(request, secure=secure)
+    return f"{name}={token}; Max-Age={life}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
+
+
+def read_token(request: WebRequest) -> str:
+    """Return the token of the cookie, or an empty string."""
+    cookie: SimpleCookie = SimpleCookie()
+    with suppress(CookieError):
+        cookie.load(request.headers.get("cookie", ""))
+    for secure in (True, False):
+        if found := cookie.get(_cookie_name(request, secure=secure)):
+            return found.value
+    return ""
+
+
+def _cookie_name(request: WebRequest, *, secure: bool) -> str:
+    """Return the name of the cookie, with the port: cookies of all ports of a machine share one jar."""
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{'__Host-' if secure else ''}talaria-{port if port.isdecimal() else 'web'}"
+
+
+def describe_browser(agent: str) -> str:
+    """Return a short name for a browser from its `User-Agent`."""
+    systems = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "CrOS", "Linux")
+    browsers = {"Firefox/": "Firefox", "Edg/": "Edge", "OPR/": "Opera", "Chrome/": "Chrome", "Safari/": "Safari"}
+    name = next((label for part, label in browsers.items() if part in agent), "Browser")
+    system = next((one for one in systems if one in agent), "")
+    return f"{name} on {system.replace('Mac OS X', 'macOS').replace('CrOS', 'ChromeOS')}" if system else name

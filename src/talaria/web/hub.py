@@ -1,0 +1,275 @@
+"""Fan-out of live events: one watcher per conversation and process, one stream per browser."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection
+
+import msgspec
+from msgspec import structs
+
+from talaria.contracts.store import Store
+from talaria.core.events import ApprovalAsked, QuestionAsked, ToolProgressed, TurnBegan, TurnEnd, TurnFailed
+from talaria.core.ids import SessionId, TurnId
+from talaria.http.routing import format_sse
+from talaria.runtime.live.feed import FeedBuffer, FeedEvent, QuestionClosed
+from talaria.runtime.live.remote import RemoteWatcher
+from talaria.web.front_door import WebCaller
+from talaria.web.wire import SessionMessage, StreamMessage
+
+_TICK = 0.015  # seconds in which text is joined before it is sent; the first piece is sent at once
+_MOST_QUEUED = 400_000  # bytes; a slower reader gets a snapshot instead
+_REMEMBERED_TURNS = 16
+_encode = msgspec.json.Encoder().encode
+
+
+class BrowserStream:
+    """The stream of one browser; implements `ReplyStream`. Sending never waits."""
+
+    def __init__(self, stream_id: str, caller: WebCaller, on_close: Callable[["BrowserStream"], None]) -> None:
+        self.id = stream_id
+        self.caller = caller
+        self.topics: set[str] = set()
+        self._on_close = on_close
+        self._queue: deque[bytes] = deque()
+        self._size = 0
+        self._wake = asyncio.Event()
+        self._ended = False
+        self._lagging: dict[SessionId, SessionChannel] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it has ended by itself; a stream of events never does."""
+        return self._ended
+
+    def send(self, message: StreamMessage) -> None:
+        """Queue a message."""
+        self.send_encoded(encode_message(message))
+
+    def send_encoded(self, data: bytes, channel: "SessionChannel | None" = None) -> None:
+        """Queue an encoded message; one of a ``channel`` is replaced by a snapshot if the reader is too slow."""
+        if channel is not None and (channel.session_id in self._lagging or self._size > _MOST_QUEUED):
+            self._lagging[channel.session_id] = channel
+        else:
+            self._queue.append(data)
+            self._size += len(data)
+        self._wake.set()
+
+    def end(self) -> None:
+        """End the stream: the browser is signed out, or the server stops."""
+        self._ended = True
+        self._wake.set()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while not self._ended:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue and not self._ended:
+                pieces = b"".join(self._queue)
+                self._queue.clear()
+                self._size = 0
+                yield pieces
+                lagging, self._lagging = self._lagging, {}
+                for channel in lagging.values():
+                    channel.send_snapshot(self)
+
+    async def close(self) -> None:
+        """Leave all topics."""
+        self._on_close(self)
+
+
+class SessionChannel:
+    """Live events of one conversation, from this process or through the store from another.
+
+    A turn of this process is published directly. Its events come back through the store as well, and are ignored there.
+    """
+
+    def __init__(self, session_id: SessionId, store: Store, jobs: asyncio.TaskGroup) -> None:
+        self.session_id = session_id
+        self._store = store
+        self._jobs = jobs
+        self._streams: set[BrowserStream] = set()
+        self._snapshot = FeedBuffer()
+        self._asked: dict[str, FeedEvent] = {}
+        self._pending = FeedBuffer()
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushed_at = 0.0
+        self._watching: asyncio.Task[None] | None = None
+        self._own_turns: deque[TurnId] = deque(maxlen=_REMEMBERED_TURNS)
+        self._is_own = False
+        self._is_running = False
+
+    @property
+    def is_unused(self) -> bool:
+        """Return whether nobody listens and no turn of this process is running."""
+        return not self._streams and not self._is_running
+
+    def add(self, stream: BrowserStream) -> None:
+        """Send the turn so far to a stream, and everything from now on."""
+        self._flush()
+        self._streams.add(stream)
+        self.send_snapshot(stream)
+        if self._watching is None:
+            self._watching = self._jobs.create_task(
+                RemoteWatcher(self._store, self.session_id, self._on_remote_event).follow()
+            )
+
+    def discard(self, stream: BrowserStream) -> None:
+        """Send nothing more to a stream."""
+        self._streams.discard(stream)
+        if not self._streams and self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    def send_snapshot(self, stream: BrowserStream) -> None:
+        """Send the turn so far; empty if none is running."""
+        events = (*self._snapshot.collect(), *self._asked.values())
+        if not stream.caller.is_owner:
+            events = tuple(map(_for_guests, events))
+        stream.send(SessionMessage(self.session_id, snapshot=True, events=tuple(events)))
+
+    def publish(self, event: FeedEvent) -> None:
+        """Publish an event of a turn that runs in this process."""
+        if isinstance(event, TurnBegan):
+            self._own_turns.append(event.turn_id)
+            self._is_running = True
+        elif isinstance(event, TurnEnd):
+            self._is_running = False
+        self._publish(event)
+
+    def _on_remote_event(self, event: FeedEvent) -> None:
+        if isinstance(event, TurnBegan):
+            self._is_own = event.turn_id in self._own_turns
+        if not self._is_own and not self._is_running:
+            self._publish(event)
+
+    def _publish(self, event: FeedEvent) -> None:
+        if isinstance(event, TurnBegan):
+            self._snapshot, self._asked = FeedBuffer(), {}
+        if isinstance(event, ApprovalAsked | QuestionAsked):
+            self._asked[event.id] = event
+        elif isinstance(event, QuestionClosed):
+            self._asked.pop(event.id, None)
+        elif isinstance(event, TurnEnd):  # the transcript has it now
+            self._snapshot, self._asked = FeedBuffer(), {}
+        elif not isinstance(event, ToolProgressed):
+            self._snapshot.add(event)
+        if self._streams:
+            self._pending.add(event)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        wait = self._flushed_at + _TICK - loop.time()
+        if wait <= 0:
+            self._flush()
+        else:
+            self._timer = loop.call_later(wait, self._flush)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._flushed_at = asyncio.get_running_loop().time()
+        events = tuple(self._pending.collect())
+        self._pending = FeedBuffer()
+        if not events:
+            return
+        encoded = encode_message(SessionMessage(self.session_id, snapshot=False, events=events))
+        for_guests = b""
+        for stream in self._streams:
+            if stream.caller.is_owner:
+                stream.send_encoded(encoded, self)
+            else:
+                for_guests = for_guests or encode_message(
+                    SessionMessage(self.session_id, snapshot=False, events=tuple(map(_for_guests, events)))
+                )
+                stream.send_encoded(for_guests, self)
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class LiveHub:
+    """The channels and streams of one process."""
+
+    def __init__(self, store: Store, jobs: asyncio.TaskGroup) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._channels: dict[SessionId, SessionChannel] = {}
+        self._streams: dict[str, BrowserStream] = {}
+
+    @property
+    def streams(self) -> Collection[BrowserStream]:
+        """The open streams."""
+        return tuple(self._streams.values())
+
+    def channel(self, session_id: SessionId) -> SessionChannel:
+        """Return the channel of a conversation."""
+        for unused in [one for one in self._channels.values() if one.is_unused and one.session_id != session_id]:
+            del self._channels[unused.session_id]
+        channel = self._channels.get(session_id)
+        if channel is None:
+            channel = self._channels[session_id] = SessionChannel(session_id, self._store, self._jobs)
+        return channel
+
+    def open_stream(self, stream_id: str, caller: WebCaller) -> BrowserStream:
+        """Return a new stream; one with the same id of the same browser ends."""
+        if (before := self.find_stream(stream_id, caller)) is not None:
+            before.end()
+        stream = self._streams[self._key(stream_id, caller)] = BrowserStream(stream_id, caller, self._forget)
+        return stream
+
+    def find_stream(self, stream_id: str, caller: WebCaller) -> BrowserStream | None:
+        """Return the stream with this id, if it is this browser's."""
+        return self._streams.get(self._key(stream_id, caller))
+
+    def set_sessions(self, stream: BrowserStream, wanted: Collection[SessionId], again: Collection[SessionId]) -> None:
+        """Set the conversations of a stream; new ones, and those of ``again``, get a snapshot."""
+        topics = {f"session:{one}" for one in wanted}
+        for topic in [one for one in stream.topics if one.startswith("session:") and one not in topics]:
+            stream.topics.discard(topic)
+            self.channel(SessionId(topic.removeprefix("session:"))).discard(stream)
+        for session_id in wanted:
+            if f"session:{session_id}" not in stream.topics:
+                stream.topics.add(f"session:{session_id}")
+                self.channel(session_id).add(stream)
+            elif session_id in again:
+                self.channel(session_id).send_snapshot(stream)
+
+    def end_streams(self, condition: Callable[[BrowserStream], bool] = lambda _: True) -> None:
+        """End the streams that meet a condition; all by default."""
+        for stream in self.streams:
+            if condition(stream):
+                stream.end()
+
+    def close(self) -> None:
+        """End all streams and stop watching."""
+        self.end_streams()
+        for channel in self._channels.values():
+            channel.close()
+
+    def _forget(self, stream: BrowserStream) -> None:
+        self.set_sessions(stream, (), ())
+        key = self._key(stream.id, stream.caller)
+        if self._streams.get(key) is stream:
+            del self._streams[key]
+
+    @staticmethod
+    def _key(stream_id: str, caller: WebCaller) -> str:
+        return f"{caller.name}:{stream_id}"
+
+
+def encode_message(message: StreamMessage) -> bytes:
+    """Return a message as a server-sent event."""
+    return format_sse(_encode(message))
+
+
+def _for_guests(event: FeedEvent) -> FeedEvent:
+    """Return an event without what only the owner may read."""
+    return structs.replace(event, details="") if isinstance(event, TurnFailed) else event

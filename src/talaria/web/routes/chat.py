@@ -1,0 +1,240 @@
+"""Routes of a conversation: say, steer, stop, answer, commands, take over and hand back."""
+
+from datetime import UTC, datetime
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import Session
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text
+from talaria.handoff.service import request_handoff_to, wait_for_handoff
+from talaria.http.errors import Problem, make_conflict
+from talaria.http.routing import Reply, Route, make_json_reply
+from talaria.runtime.live.control import AnswerQuestion, StopTurn, send_control_message
+from talaria.runtime.live.location import locate_session, quote_in_chat, take_over
+from talaria.runtime.live.remote import send_to_session
+from talaria.runtime.workers import is_gateway_alive
+from talaria.web.conversations import WebConversations
+from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
+from talaria.web.session_list import SessionListWatcher
+from talaria.web.session_views import TAKEN_FROM, read_detail, require_session
+from talaria.web.wire import (
+    AnswerRequest,
+    BegunSession,
+    ChoiceView,
+    CommandReply,
+    CommandRequest,
+    CompletionsQuery,
+    Done,
+    SayRequest,
+    SessionDetail,
+)
+
+_TAG = "web"
+_SURFACE_NAME = "the web app"
+_HANDOFF_SECONDS = 30.0
+_NUL_REFUSED = "Null characters aren't allowed."
+
+
+class ChatRoutes:
+    """Everything that a person says and does in a conversation, wherever it runs."""
+
+    def __init__(self, store: Store, conversations: WebConversations, session_list: SessionListWatcher) -> None:
+        self._store = store
+        self._conversations = conversations
+        self._session_list = session_list
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        one = "/web/sessions/{session_id}"
+        return (
+            Route(method="POST", path="/web/sessions", handler=self._begin, summary="Begin a conversation",
+                  scope=USER, takes=SayRequest, reply_type=BegunSession, lasting=True, tag=_TAG),
+            Route(method="POST", path=f"{one}/messages", handler=self._say, summary="Say something",
+                  scope=USER, takes=SayRequest, reply_type=Done, lasting=True, tag=_TAG),
+            Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop the running turn",
+                  scope=USER, reply_type=Done, lasting=True, tag=_TAG),
+            Route(method="POST", path=f"{one}/answers/{{question_id}}", handler=self._answer,
+                  summary="Answer a question or an approval", scope=USER, takes=AnswerRequest, reply_type=Done,
+                  lasting=True, tag=_TAG),
+            Route(method="POST", path="/web/commands", handler=self._command, summary="Run a command in a new "
+                  "conversation", scope=USER, takes=CommandRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
+            Route(method="POST", path=f"{one}/commands", handler=self._command, summary="Run a slash command",
+                  scope=USER, takes=CommandRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
+            Route(method="GET", path="/web/completions", handler=self._complete, summary="Complete a command line",
+                  scope=USER, asks=CompletionsQuery, reply_type=list[ChoiceView], tag=_TAG),
+            Route(method="POST", path=f"{one}/take", handler=self._take, summary="Take a conversation over from a chat",
+                  scope=AGENT_OWNER, reply_type=SessionDetail, lasting=True, tag=_TAG),
+            Route(method="POST", path=f"{one}/hand-back", handler=self._hand_back,
+                  summary="Hand a conversation back to its chat", scope=AGENT_OWNER, reply_type=SessionDetail,
+                  lasting=True, tag=_TAG),
+        )  # fmt: skip
+
+    async def _begin(self, request: WebRequest) -> Reply:
+        said = _read_said(request)
+        session = await self._conversations.begin(request.caller)
+        await self._put_here(session.session_id, said, request.caller)
+        self._session_list.check_soon()
+        return make_json_reply(BegunSession(session.session_id), status=201)
+
+    async def _say(self, request: WebRequest) -> Reply:
+        said, session = _read_said(request), await self._find(request)
+        await self._deliver(session, said, request.caller)
+        return make_json_reply(Done())
+
+    async def _deliver(self, session: Session, said: SayRequest, caller: WebCaller) -> None:
+        """Pass a message to the process that serves the conversation; without one, it runs here."""
+        if not await self._is_elsewhere(session):
+            await self._put_here(session.id, said, caller)
+            return
+        await self._store.write(lambda tx: quote_in_chat(tx, session.id, said.text, _SURFACE_NAME))
+        await send_to_session(
+            self._store,
+            session.id,
+            _make_message(said.text),
+            source=SOURCE,
+            sender=caller.sender,
+            steering=said.steer,
+            external_id=_external_id(said, caller),
+        )
+
+    async def _put_here(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> None:
+        session = await self._conversations.open(session_id, caller)
+        conversation = session.chat.conversation
+        await conversation.put(
+            _make_message(said.text),
+            source=SOURCE,
+            external_id=_external_id(said, caller),
+            sender=caller.sender,
+            steering=said.steer and conversation.busy,
+        )
+
+    async def _stop(self, request: WebRequest) -> Reply:
+        await self._stop_turn(await self._find(request))
+        return make_json_reply(Done())
+
+    async def _stop_turn(self, session: Session) -> None:
+        local = self._conversations.find(session.id)
+        if local is not None and local.busy and local.chat.conversation.stop():
+            return
+        if not await send_control_message(self._store, session.id, StopTurn()):
+            raise make_conflict("Nothing is running.", code="idle")
+
+    async def _answer(self, request: WebRequest) -> Reply:
+        session, question_id = await self._find(request), request.parts["question_id"]
+        text = request.read(AnswerRequest).text
+        if not self._conversations.answer(session.id, question_id, text):
+            sent = await send_control_message(self._store, session.id, AnswerQuestion(question_id, text))
+            if not sent:
+                raise make_conflict("This question is closed.", code="closed")
+        return make_json_reply(Done())
+
+    async def _command(self, request: WebRequest) -> Reply:
+        text, caller = request.read(CommandRequest).text, request.caller
+        if "session_id" not in request.parts:
+            begun = await self._conversations.begin(caller)
+            reply = await self._conversations.run_command(begun, text, caller)
+            if not reply.session_id and not begun.busy:
+                await self._conversations.forget(begun.session_id)  # nothing was said in it
+            elif not reply.session_id:
+                reply = CommandReply(reply.shown, begun.session_id)
+            return make_json_reply(reply)
+        session = await self._find(request)
+        if await self._is_elsewhere(session):
+            return make_json_reply(await self._command_elsewhere(session, text, caller))
+        local = await self._conversations.open(session.id, caller)
+        reply = await self._conversations.run_command(local, text, caller)
+        self._session_list.check_soon()
+        return make_json_reply(reply)
+
+    async def _command_elsewhere(self, session: Session, text: str, caller: WebCaller) -> CommandReply:
+        name, _, words = text.strip().partition(" ")
+        if name == "/stop":
+            await self._stop_turn(session)
+        elif name == "/steer" and words.strip():
+            said = SayRequest(words.strip(), f"steer-{datetime.now(UTC).timestamp():.6f}".replace(".", "-"), steer=True)
+            await self._deliver(session, said, caller)
+        else:
+            raise make_conflict(
+                "This conversation runs elsewhere: only `/stop` and `/steer` work here. Take it over for the rest.",
+                code="elsewhere",
+            )
+        return CommandReply([])
+
+    async def _complete(self, request: WebRequest) -> Reply:
+        asked, caller = request.asked(CompletionsQuery), request.caller
+        local = self._conversations.find(SessionId(asked.session))
+        if local is None or not local.is_open:
+            if not asked.session:
+                return make_json_reply([])
+            session = await self._store.read(lambda tx: require_session(tx, asked.session, caller))
+            local = await self._conversations.open(session.id, caller)
+        else:
+            await self._store.read(lambda tx: require_session(tx, asked.session, caller))
+        offers = await self._conversations.complete(local, asked.text, caller)
+        return make_json_reply([ChoiceView(value, about) for value, about in offers])
+
+    async def _take(self, request: WebRequest) -> Reply:
+        session = await self._find(request)
+
+        def take(tx: Transaction) -> None:
+            for binding in tx.bindings.of_session(session.id)[:1]:
+                TAKEN_FROM.write(tx, session.id, binding.address)
+            take_over(tx, session.id, _SURFACE_NAME)
+
+        await self._store.write(take)
+        return await self._show(session.id, request.caller)
+
+    async def _hand_back(self, request: WebRequest) -> Reply:
+        session = await self._find(request)
+
+        def hand_back(tx: Transaction) -> Address:
+            address = TAKEN_FROM.get(tx, session.id)
+            if address is None:
+                raise make_conflict("This conversation wasn't taken over from a chat.", code="not_taken")
+            if not is_gateway_alive(tx):
+                message = "No gateway is running to take it back. Start one with `talaria gateway start`."
+                raise make_conflict(message, code="no_gateway")
+            request_handoff_to(tx, session.id, address, immediate=True)
+            return address
+
+        await self._store.write(hand_back)
+        state = await wait_for_handoff(self._store, session.id, _HANDOFF_SECONDS)
+        if state["state"] != "completed":
+            raise make_conflict(f"It wasn't handed back: {state['error'] or 'the handoff failed'}.", code="not_moved")
+        await self._store.write(lambda tx: TAKEN_FROM.delete(tx, session.id))
+        if not self._conversations.runs(session.id):
+            await self._conversations.forget(session.id)
+        return await self._show(session.id, request.caller)
+
+    async def _show(self, session_id: SessionId, caller: WebCaller) -> Reply:
+        self._session_list.check_soon()
+        runs_here = self._conversations.runs(session_id)
+        detail = await self._store.read(
+            lambda tx: read_detail(tx, require_session(tx, session_id, caller), runs_here=runs_here)
+        )
+        return make_json_reply(detail)
+
+    async def _find(self, request: WebRequest) -> Session:
+        name, caller = request.parts["session_id"], request.caller
+        return await self._store.read(lambda tx: require_session(tx, name, caller))
+
+    async def _is_elsewhere(self, session: Session) -> bool:
+        if self._conversations.runs(session.id):
+            return False
+        return (await self._store.read(lambda tx: locate_session(tx, session))).is_served
+
+
+def _read_said(request: WebRequest) -> SayRequest:
+    said = request.read(SayRequest)
+    if "\0" in said.text:
+        raise Problem(_NUL_REFUSED, param="text", code="invalid_value")
+    return said
+
+
+def _make_message(text: str) -> Message:
+    return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
+
+
+def _external_id(said: SayRequest, caller: WebCaller) -> str:
+    return f"{caller.name}:{said.id}"

@@ -1,0 +1,123 @@
+"""Routes for signing in and out, and for the signed-in browsers."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from talaria.access.browsers import read_browsers, revoke_browser, sign_in
+from talaria.commands.command import Command
+from talaria.contracts.store import Store, Transaction
+from talaria.core.errors import NotFound
+from talaria.http.errors import Problem
+from talaria.http.routing import Reply, Route, make_json_reply
+from talaria.web.front_door import (
+    ANYONE,
+    USER,
+    SignInLimiter,
+    WebCaller,
+    WebRequest,
+    describe_browser,
+    is_secure,
+    make_cookie,
+)
+from talaria.web.wire import BrowserView, CommandInfo, Done, LoginRequest, MeView
+
+_TAG = "web"
+_WRONG_CODE = "This code is wrong, used or expired. Run `talaria web pair` for a new one."
+
+
+class SignInRoutes:
+    """Signing in with a one-use code, and the browsers that have done so.
+
+    ``list_commands`` returns the slash commands of a caller, ``default_model`` the name of the configured model.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        version: str,
+        digest: str,
+        list_commands: Callable[[WebCaller], tuple[Command, ...]],
+        default_model: Callable[[], Awaitable[str]],
+    ) -> None:
+        self._store = store
+        self._version = version
+        self._digest = digest
+        self._list_commands = list_commands
+        self._default_model = default_model
+        self._limiter = SignInLimiter()
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route(method="POST", path="/web/login", handler=self._sign_in, summary="Sign in with a one-use code",
+                  scope=ANYONE, takes=LoginRequest, reply_type=Done, tag=_TAG),
+            Route(method="POST", path="/web/logout", handler=self._sign_out, summary="Sign this browser out",
+                  scope=USER, reply_type=Done, tag=_TAG),
+            Route(method="GET", path="/web/me", handler=self._show_me, summary="Show who is signed in",
+                  scope=USER, reply_type=MeView, tag=_TAG),
+            Route(method="GET", path="/web/browsers", handler=self._list, summary="List signed-in browsers",
+                  scope=USER, reply_type=list[BrowserView], tag=_TAG),
+            Route(method="DELETE", path="/web/browsers/{browser_id}", handler=self._revoke,
+                  summary="Sign a browser out", scope=USER, reply_type=Done, tag=_TAG),
+        )  # fmt: skip
+
+    async def _sign_in(self, request: WebRequest) -> Reply:
+        self._limiter.count(request.address)
+        code, label = request.read(LoginRequest).code, describe_browser(request.headers.get("user-agent", ""))
+        found = await self._store.write(lambda tx: sign_in(tx, code, label))
+        if found is None:
+            raise Problem(_WRONG_CODE, HTTPStatus.FORBIDDEN, code="wrong_code")
+        return make_json_reply(Done(), headers={"set-cookie": make_cookie(request, found[1])})
+
+    async def _sign_out(self, request: WebRequest) -> Reply:
+        await self._store.write(lambda tx: revoke_browser(tx, request.caller.name))
+        return make_json_reply(Done(), headers={"set-cookie": make_cookie(request, "")})
+
+    async def _show_me(self, request: WebRequest) -> Reply:
+        caller = request.caller
+        me = MeView(
+            name=caller.person,
+            owner=caller.is_owner,
+            browser=caller.name,
+            model=await self._default_model(),
+            version=self._version,
+            digest=self._digest,
+            secure=is_secure(request)
+            or request.headers.get("host", "").startswith(("127.0.0.1", "localhost", "[::1]")),
+            commands=tuple(
+                CommandInfo(one.name, one.usage, one.help, one.category) for one in self._list_commands(caller)
+            ),
+        )
+        return make_json_reply(me)
+
+    async def _list(self, request: WebRequest) -> Reply:
+        caller = request.caller
+        known = await self._store.read(read_browsers)
+        views = [
+            BrowserView(
+                id=one.id,
+                label=one.label,
+                person=one.person,
+                created_at=one.created_at,
+                seen_at=one.seen_at,
+                current=one.id == caller.name,
+            )
+            for one in sorted(known.values(), key=lambda one: one.seen_at, reverse=True)
+            if caller.is_owner or one.person == caller.person
+        ]
+        return make_json_reply(views)
+
+    async def _revoke(self, request: WebRequest) -> Reply:
+        browser_id = request.parts["browser_id"]
+        await self._store.write(lambda tx: _revoke_visible(tx, browser_id, request.caller))
+        return make_json_reply(Done())
+
+
+def _revoke_visible(tx: Transaction, browser_id: str, caller: WebCaller) -> None:
+    """Sign a browser out; guests see and revoke only their own ones."""
+    own = caller.is_owner or any(
+        one.id == browser_id and one.person == caller.person for one in read_browsers(tx).values()
+    )
+    if not own:
+        raise NotFound(f"There is no signed-in browser `{browser_id[:32]}`.")
+    revoke_browser(tx, browser_id)

@@ -1,0 +1,89 @@
+"""Routes of the event stream: one per browser, with topics that change while it is open."""
+
+from collections.abc import Iterable
+
+from talaria.access.browsers import BROWSERS_TOPIC
+from talaria.contracts.store import Store, Transaction
+from talaria.core.errors import StoreError
+from talaria.core.ids import SessionId, is_id
+from talaria.http.errors import make_not_found
+from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
+from talaria.web.front_door import USER, WebCaller, WebFrontDoor, WebRequest
+from talaria.web.hub import BrowserStream, LiveHub
+from talaria.web.session_list import SESSIONS, SessionListWatcher
+from talaria.web.wire import Done, HelloMessage, StreamMessage, StreamQuery, TopicsRequest
+
+_TAG = "web"
+
+
+class StreamRoutes:
+    """The stream of a browser, and what it is about."""
+
+    def __init__(self, store: Store, hub: LiveHub, session_list: SessionListWatcher, digest: str) -> None:
+        self._store = store
+        self._hub = hub
+        self._session_list = session_list
+        self._digest = digest
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route(method="GET", path="/web/stream", handler=self._open, summary="Follow events", scope=USER,
+                  asks=StreamQuery, events=StreamMessage, tag=_TAG),
+            Route(method="PUT", path="/web/stream/{stream_id}", handler=self._change, summary="Choose what to follow",
+                  scope=USER, takes=TopicsRequest, reply_type=Done, tag=_TAG),
+        )  # fmt: skip
+
+    async def _open(self, request: WebRequest) -> Reply:
+        asked = request.asked(StreamQuery)
+        stream = self._hub.open_stream(asked.id, request.caller)
+        stream.send(HelloMessage(self._digest))
+        await self._set_topics(stream, asked.topics.split(","), ())
+        return make_event_reply(stream)
+
+    async def _change(self, request: WebRequest) -> Reply:
+        wanted = request.read(TopicsRequest)
+        stream = self._hub.find_stream(request.parts["stream_id"], request.caller)
+        if stream is None:
+            raise make_not_found("There is no such stream.", code="stream_not_found")
+        await self._set_topics(stream, wanted.topics, wanted.again)
+        return make_json_reply(Done())
+
+    async def _set_topics(self, stream: BrowserStream, topics: Iterable[str], again: Iterable[str]) -> None:
+        """Set what a stream is about; conversations that the person may not see are left out."""
+        wanted = await self._store.read(lambda tx: _find_visible(tx, topics, stream.caller))
+        self._hub.set_sessions(stream, wanted, [_session_of(topic) for topic in again])
+        if SESSIONS in topics:
+            stream.topics.add(SESSIONS)
+            self._session_list.check_soon()
+        else:
+            stream.topics.discard(SESSIONS)
+
+
+async def end_revoked_streams(store: Store, hub: LiveHub, front_door: WebFrontDoor) -> None:
+    """End the streams of browsers as they are signed out, in any process, until cancelled."""
+    async with store.subscribe(BROWSERS_TOPIC) as subscription:
+        while True:
+            await subscription.wait()
+            for digest in {stream.caller.digest for stream in hub.streams}:
+                try:
+                    is_known = await front_door.is_signed_in(digest)
+                except StoreError:
+                    continue
+                if not is_known:
+                    hub.end_streams(lambda stream, gone=digest: stream.caller.digest == gone)  # type: ignore[misc]
+
+
+def _find_visible(tx: Transaction, topics: Iterable[str], caller: WebCaller) -> list[SessionId]:
+    found = []
+    for topic in topics:
+        session_id = _session_of(topic)
+        session = tx.sessions.get(session_id) if is_id(session_id) else None
+        if session is not None and caller.may_see(session):
+            found.append(session_id)
+    return found
+
+
+def _session_of(topic: str) -> SessionId:
+    """Return the conversation of a topic; an empty id for any other topic."""
+    return SessionId(topic.removeprefix("session:") if topic.startswith("session:") else "")

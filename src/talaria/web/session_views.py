@@ -1,0 +1,110 @@
+"""Conversations as the web app shows them: rows of the list, details, pages of the transcript."""
+
+from datetime import datetime
+
+import msgspec
+from msgspec import structs
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.values import SessionValue
+from talaria.core.addresses import Address
+from talaria.core.formatting import platform_label
+from talaria.core.ids import SessionId, is_id
+from talaria.http.errors import Problem, make_not_found
+from talaria.runtime.inbox import list_pending_messages
+from talaria.runtime.live.location import locate_session
+from talaria.sessions.branches import list_exchanges
+from talaria.web.front_door import WebCaller
+from talaria.web.wire import MessagePage, SessionDetail, SessionPage, SessionRow, TranscriptQuery, to_message_view
+
+PAGE = 60
+TAKEN_FROM = SessionValue("web_taken_from", Address)
+_RECENT = 60
+
+
+def require_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
+    """Return a conversation that the caller may see, or raise a `Problem`."""
+    session = tx.sessions.get(SessionId(name)) if is_id(name) else None
+    if session is None or not caller.may_see(session):
+        raise make_not_found("There is no such conversation.", code="session_not_found")
+    return session
+
+
+def read_rows(
+    tx: Transaction, caller: WebCaller, *, archived: bool = False, before: datetime | None = None, limit: int = PAGE
+) -> list[SessionRow]:
+    """Return the conversations that were used last, or last before a time."""
+    criteria = SessionFilter(archived=archived, limit=limit, updated_before=before, seen_by=caller.viewer)
+    sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
+    running = {turn.session_id for turn in tx.turns.find(running=True)}
+    places = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
+    return [_to_row(one, places.get(one.id, ""), is_running=one.id in running) for one in sessions]
+
+
+def read_page(tx: Transaction, caller: WebCaller, after: str, *, archived: bool) -> SessionPage:
+    """Return a page of the list; ``after`` is the ``next`` of the page before."""
+    try:
+        before = msgspec.convert(after, datetime) if after else None
+    except msgspec.ValidationError as error:
+        raise Problem("`after` must be the `next` of the previous page.", code="invalid_value") from error
+    rows = read_rows(tx, caller, archived=archived, before=before, limit=PAGE + 1)
+    more = len(rows) > PAGE
+    return SessionPage(rows[:PAGE], rows[PAGE - 1].updated_at.isoformat() if more else "")
+
+
+def read_row(tx: Transaction, session: Session) -> SessionRow:
+    """Return one conversation as a row of the list."""
+    bindings = tx.bindings.of_session(session.id)
+    place = bindings[0].address.platform if bindings else ""
+    return _to_row(session, place, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
+
+
+def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> SessionDetail:
+    """Return a conversation with its location; ``runs_here`` if a turn of the web app is running in this process."""
+    row, location = read_row(tx, session), locate_session(tx, session)
+    taken = None if row.place else TAKEN_FROM.get(tx, session.id)
+    texts = [message.text for message in list_pending_messages(tx, session.id)]
+    return SessionDetail(
+        **structs.asdict(row),
+        location=location.description,
+        elsewhere=location.is_served and not runs_here,
+        taken_from=platform_label(taken.platform) if taken is not None else "",
+        queued=tuple(text for text in texts if text),
+    )
+
+
+def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> MessagePage:
+    """Return a page of the transcript."""
+    if asked.after >= 0:
+        found = tx.messages.load(session.id, after=asked.after, limit=asked.limit)
+        more = False
+    else:
+        last = asked.before - 1 if asked.before else session.message_count
+        first = max(last - asked.limit, 0)
+        found = tx.messages.load(session.id, after=first, limit=last - first) if last > first else []
+        more = first > 0
+    return MessagePage([to_message_view(one) for one in found], more, _find_turn_start(tx, session))
+
+
+def _find_turn_start(tx: Transaction, session: Session) -> int | None:
+    """Return the number of the message that began the running turn."""
+    if not tx.turns.find(session.id, running=True, limit=1):
+        return None
+    starts = list_exchanges(tx.messages.last(session.id, _RECENT))
+    return starts[-1].seq if starts else None
+
+
+def _to_row(session: Session, place: str, *, is_running: bool) -> SessionRow:
+    return SessionRow(
+        id=session.id,
+        title=session.title,
+        source=session.source,
+        place=place,
+        owner=session.owner,
+        model=session.model,
+        updated_at=session.updated_at,
+        message_count=session.message_count,
+        archived=session.archived_at is not None,
+        running=is_running,
+    )

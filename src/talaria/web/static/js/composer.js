@@ -1,0 +1,219 @@
+/**
+ * The line in which people write: drafts that survive a reload, slash commands with completion, send, steer and stop.
+ * @module
+ */
+import { useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { get } from "./server.js";
+import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
+import { attempt, begin, conversation, me, newId, runCommand } from "./state.js";
+
+/** @import { Child, Signal } from "../vendor/preact.d.ts" */
+/** @import { Choice } from "./wire.d.ts" */
+
+const MOST_OFFERED = 8;
+const COMPLETION_DELAY = 120;
+
+/** Whether a text is a slash command, not a path. @type {(text: string) => boolean} */
+export const isCommand = (text) => /^\/[^\s/]+(\s|$)/.test(text);
+
+/** The place of a draft in this browser. @type {(id: string) => string} */
+const draftKey = (id) => `draft:${id || "new"}`;
+
+/** @type {(props: { id: string, onNotes: (notes: string[]) => void }) => Child} */
+export function Composer({ id, onNotes }) {
+  const text = useSignal(localStorage.getItem(draftKey(id)) ?? "");
+  const sending = useSignal(false);
+  const box = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const offers = useOffers(text);
+  const shown = conversation.value;
+  const running = shown?.running ?? false;
+
+  useEffect(() => {
+    if (text.value) localStorage.setItem(draftKey(id), text.value);
+    else localStorage.removeItem(draftKey(id));
+  }, [text.value]);
+  useLayoutEffect(() => fit(box.current), [text.value]);
+  useEffect(() => {
+    if (matchMedia("(pointer: fine)").matches) box.current?.focus();
+  }, []);
+
+  /** @param {boolean} steer */
+  const send = async (steer) => {
+    const said = text.peek().trim();
+    if (!said || sending.peek()) return;
+    sending.value = true;
+    text.value = "";
+    const done = await attempt(async () => {
+      if (isCommand(said)) onNotes(await runCommand(said));
+      else if (shown) await shown.send(said, newId(), steer);
+      else await begin(said);
+    });
+    sending.value = false;
+    if (!done && !text.peek()) text.value = said;
+  };
+
+  /** @param {KeyboardEvent} event */
+  const press = (event) => {
+    if (event.isComposing) return;
+    if (offers.press(event)) return;
+    if (event.key === "Enter" && !event.shiftKey && matchMedia("(pointer: fine)").matches) {
+      event.preventDefault();
+      void send(event.ctrlKey || event.metaKey || event.altKey);
+    } else if (event.key === "Escape" && running) {
+      event.preventDefault();
+      if (shown) void attempt(() => shown.stop());
+    }
+  };
+
+  const hint = running ? "Queue a message" : "Message Talaria";
+  return form(
+    {
+      class: "composer",
+      onSubmit: (event) => {
+        event.preventDefault();
+        void send(false);
+      },
+    },
+    offers.list(),
+    div(
+      { class: "composer-box" },
+      label({ class: "offscreen", for: "composer" }, "Message"),
+      textarea({
+        ref: box,
+        id: "composer",
+        rows: 1,
+        placeholder: hint,
+        value: text.value,
+        autocomplete: "off",
+        enterkeyhint: "enter",
+        "aria-autocomplete": "list",
+        "aria-controls": "offers",
+        "aria-activedescendant": offers.open ? `offer-${offers.index}` : undefined,
+        onInput: (event) => (text.value = /** @type {HTMLTextAreaElement} */ (event.target).value),
+        onKeyDown: press,
+      }),
+      running && shown
+        ? button(
+          {
+            class: "round stop",
+            type: "button",
+            "aria-label": "Stop",
+            title: "Stop (Esc)",
+            onClick: () => void attempt(() => shown.stop()),
+          },
+          icon("stop"),
+        )
+        : null,
+      running && text.value.trim() && !isCommand(text.value)
+        ? button(
+          {
+            class: "steer",
+            type: "button",
+            title: "Join the running turn (Ctrl+Enter)",
+            onClick: () => void send(true),
+          },
+          "Steer",
+        )
+        : null,
+      button(
+        {
+          class: "round primary",
+          type: "submit",
+          "aria-label": running ? "Queue" : "Send",
+          disabled: !text.value.trim() || sending.value,
+        },
+        icon("send"),
+      ),
+    ),
+  );
+}
+
+/** Grow with the text. @param {HTMLTextAreaElement | null} box */
+function fit(box) {
+  if (!box) return;
+  box.style.height = "auto";
+  box.style.height = `${Math.min(box.scrollHeight, innerHeight * 0.4)}px`;
+}
+
+/**
+ * What can complete the text: commands first, then what a command offers.
+ * @param {Signal<string>} text
+ */
+function useOffers(text) {
+  const found = useSignal(/** @type {Choice[]} */ ([]));
+  const index = useSignal(0);
+  const dismissed = useSignal("");
+  const value = text.value;
+
+  useEffect(() => {
+    index.value = 0;
+    if (!value.startsWith("/") || value.includes("\n")) {
+      found.value = [];
+      return;
+    }
+    if (!value.includes(" ")) {
+      found.value = offerCommands(value.slice(1).toLowerCase());
+      return;
+    }
+    const timer = setTimeout(() => {
+      const query = new URLSearchParams({ text: value, session: conversation.peek()?.id ?? "" });
+      get(`/web/completions?${query}`).then(
+        (/** @type {Choice[]} */ choices) => {
+          if (text.peek() === value) found.value = choices.slice(0, MOST_OFFERED);
+        },
+        () => (found.value = []),
+      );
+    }, COMPLETION_DELAY);
+    return () => clearTimeout(timer);
+  }, [value]);
+
+  const open = found.value.length > 0 && dismissed.value !== value;
+  /** @param {Choice} choice */
+  const take = (choice) => {
+    text.value = value.includes(" ") ? `${value.slice(0, value.indexOf(" "))} ${choice.value}` : `/${choice.value} `;
+    document.getElementById("composer")?.focus();
+  };
+
+  /** @param {KeyboardEvent} event */
+  const press = (event) => {
+    if (!open) return false;
+    const count = found.peek().length;
+    const chosen = found.peek()[index.peek()];
+    if (event.key === "ArrowDown") index.value = (index.peek() + 1) % count;
+    else if (event.key === "ArrowUp") index.value = (index.peek() + count - 1) % count;
+    else if (event.key === "Escape") dismissed.value = value;
+    else if (event.key === "Tab" && !event.shiftKey && chosen) take(chosen);
+    else if (event.key === "Enter" && chosen && !value.includes(" ") && `/${chosen.value}` !== value) take(chosen);
+    else return false;
+    event.preventDefault();
+    return true;
+  };
+
+  const list = () =>
+    ul(
+      { id: "offers", class: "offers", role: "listbox", "aria-label": "Completions", hidden: !open },
+      ...(open ? found.value : []).map((choice, position) =>
+        li(
+          {
+            id: `offer-${position}`,
+            role: "option",
+            "aria-selected": position === index.value ? "true" : "false",
+            onClick: () => take(choice),
+          },
+          span({ class: "offer-value" }, value.includes(" ") ? choice.value : `/${choice.value}`),
+          span({ class: "offer-help" }, choice.help),
+        )
+      ),
+    );
+
+  return { open, index: index.value, press, list };
+}
+
+/** @type {(typed: string) => Choice[]} */
+function offerCommands(typed) {
+  const commands = me.peek()?.commands ?? [];
+  return commands
+    .filter((one) => one.name.startsWith(typed))
+    .slice(0, MOST_OFFERED)
+    .map((one) => ({ value: one.name, help: one.help }));
+}

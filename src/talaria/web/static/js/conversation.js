@@ -1,0 +1,234 @@
+/**
+ * One conversation: its transcript, the turn that is running, and what can be done with both.
+ * @module
+ */
+import { batch, signal } from "../vendor/preact.js";
+import { describe, get, post } from "./server.js";
+import { applyEvents, entriesOf, isPrompt } from "./turn.js";
+
+/** @import { Signal } from "../vendor/preact.d.ts" */
+/** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
+/** @import { MessagePage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
+
+/** @typedef {{ key: string, entry: Entry }} Shown */
+
+const PAGE = 60;
+const ENDS = new Set(["answered", "stopped", "out_of_budget", "failed"]);
+
+export class Conversation {
+  /** @param {string} id */
+  constructor(id) {
+    this.id = id;
+    /** @type {Signal<SessionDetail | null>} */
+    this.detail = signal(null);
+    /** What the transcript holds, oldest first. @type {Signal<{ seq: number, entry: Entry }[]>} */
+    this.past = signal([]);
+    /** The turn that is running. @type {Signal<Turn | null>} */
+    this.turn = signal(null);
+    /** What the last turn said that the transcript does not hold. @type {Signal<NoticeEntry[]>} */
+    this.tail = signal([]);
+    /** Messages that wait for their turn. @type {Signal<string[]>} */
+    this.queued = signal([]);
+    /** What commands have shown. @type {Signal<string[]>} */
+    this.notes = signal([]);
+    this.more = signal(false);
+    this.loaded = signal(false);
+    /** Why it can't be shown. */
+    this.problem = signal("");
+    this._turnFrom = Infinity;
+    this._lastSeq = 0;
+    this._firstSeq = 0;
+    this._settling = false;
+    this._unsettled = false;
+  }
+
+  /** Everything on the screen, oldest first. @returns {Shown[]} */
+  get shown() {
+    const turn = this.turn.value;
+    const past = this.past.value.filter((one) => !turn || isPrompt(turn) || one.seq < this._turnFrom);
+    /** @type {Map<number, number>} */
+    const counts = new Map();
+    const found = past.map((one) => {
+      const count = counts.get(one.seq) ?? 0;
+      counts.set(one.seq, count + 1);
+      return { key: `${one.seq}.${count}`, entry: one.entry };
+    });
+    const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, entry }));
+    return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, entry }))];
+  }
+
+  /** Whether a turn is running. */
+  get running() {
+    const turn = this.turn.value;
+    return turn && !isPrompt(turn) ? !turn.over : (this.detail.value?.running ?? false);
+  }
+
+  /** Load the end of the transcript. */
+  async load() {
+    try {
+      const [detail, page] = await Promise.all([this._getDetail(), this._getPage(`limit=${PAGE}`)]);
+      batch(() => {
+        this._setDetail(detail);
+        this._turnFrom = page.turn_from ?? Infinity;
+        this.past.value = entriesOf(page.messages);
+        this.more.value = page.more;
+        this._firstSeq = page.messages[0]?.seq ?? 0;
+        this._lastSeq = Math.min(page.messages.at(-1)?.seq ?? 0, this._turnFrom - 1);
+        this.loaded.value = true;
+        this._align();
+      });
+    } catch (error) {
+      this.problem.value = describe(error);
+    }
+  }
+
+  /** Load earlier messages. */
+  async loadEarlier() {
+    const page = await this._getPage(`limit=${PAGE}&before=${this._firstSeq}`);
+    batch(() => {
+      this.past.value = [...entriesOf(page.messages), ...this.past.value];
+      this.more.value = page.more;
+      this._firstSeq = page.messages[0]?.seq ?? this._firstSeq;
+    });
+  }
+
+  /** Read again what may have changed. */
+  async refresh() {
+    const detail = await this._getDetail();
+    batch(() => this._setDetail(detail));
+    if (!this.turn.peek()) await this._settle();
+  }
+
+  /** Take over what the list knows. @param {SessionRow} row */
+  update(row) {
+    const known = this.detail.peek();
+    if (!known) return;
+    this.detail.value = { ...known, ...row };
+    if (known.running !== row.running || known.place !== row.place || known.message_count !== row.message_count) {
+      void this.refresh().catch(() => null);
+    }
+  }
+
+  /** Hear events of the running turn. @param {{ snapshot: boolean, events: TurnEvent[] }} message */
+  hear({ snapshot, events }) {
+    batch(() => {
+      if (snapshot) this.turn.value = applyEvents(null, events);
+      else this.turn.value = applyEvents(this.turn.peek(), events);
+      for (const event of events) {
+        if (event.type === "began") {
+          this.tail.value = [];
+          this._forget(event.said);
+          if (!snapshot) this._turnFrom = this._lastSeq + 1;
+        } else if (event.type === "person_joined") this._forget(event.text);
+      }
+      if (snapshot) this._align();
+    });
+    const hasEnded = events.some((event) => ENDS.has(event.type));
+    if (hasEnded || (snapshot && !this.turn.peek() && this.loaded.peek())) void this._settle();
+  }
+
+  /**
+   * Say something; with `steer` it joins the running turn.
+   * @param {string} text
+   * @param {string} id
+   * @param {boolean} steer
+   */
+  async send(text, id, steer) {
+    this.queued.value = [...this.queued.peek(), text];
+    try {
+      await post(`/web/sessions/${this.id}/messages`, { text, id, steer });
+    } catch (error) {
+      this._forget(text);
+      throw error;
+    }
+  }
+
+  /** Stop the running turn. */
+  stop() {
+    return post(`/web/sessions/${this.id}/stop`);
+  }
+
+  /** Answer a question or an approval. @type {(question: string, text: string) => Promise<unknown>} */
+  answer(question, text) {
+    return post(`/web/sessions/${this.id}/answers/${question}`, { text });
+  }
+
+  /** Continue here what lives in a chat. */
+  async takeOver() {
+    this._setDetail(await post(`/web/sessions/${this.id}/take`));
+  }
+
+  /** Return it to the chat it was taken from. */
+  async handBack() {
+    this._setDetail(await post(`/web/sessions/${this.id}/hand-back`));
+  }
+
+  /** Read what is new in the transcript, and show that instead of the live view of a turn that is over. */
+  async _settle() {
+    this._unsettled = true;
+    if (this._settling) return;
+    this._settling = true;
+    try {
+      while (this._unsettled) {
+        this._unsettled = false;
+        const [detail, page] = await Promise.all([
+          this._getDetail(),
+          this._getPage(`after=${this._lastSeq}&limit=500`),
+        ]);
+        batch(() => this._takeOverPage(detail, page));
+      }
+    } catch {
+      // The connection is down: the next snapshot settles it.
+    } finally {
+      this._settling = false;
+    }
+  }
+
+  /** @type {(detail: SessionDetail, page: MessagePage) => void} */
+  _takeOverPage(detail, page) {
+    this._setDetail(detail);
+    this._turnFrom = page.turn_from ?? Infinity;
+    this.past.value = [...this.past.peek().filter((one) => one.seq <= this._lastSeq), ...entriesOf(page.messages)];
+    const last = page.messages.at(-1)?.seq ?? this._lastSeq;
+    this._lastSeq = Math.max(this._lastSeq, Math.min(last, this._turnFrom - 1));
+    const turn = this.turn.peek();
+    if (turn?.over) {
+      this.tail.value = turn.entries.filter((one) => one.kind === "notice").slice(-3);
+      this.turn.value = null;
+    } else this._align();
+  }
+
+  /** Find the message with which the running turn began: from there on, the live view is shown. */
+  _align() {
+    const [first] = this.turn.peek()?.entries ?? [];
+    if (first?.kind !== "user") return;
+    const begin = this.past.peek().findLast(({ entry }) => entry.kind === "user" && entry.text === first.text.trim());
+    if (!begin) return;
+    this._turnFrom = begin.seq;
+    this._lastSeq = begin.seq - 1;
+  }
+
+  /** @param {SessionDetail} detail */
+  _setDetail(detail) {
+    this.detail.value = detail;
+    this.queued.value = detail.queued;
+  }
+
+  /** @param {string} text */
+  _forget(text) {
+    const queued = [...this.queued.peek()];
+    const index = queued.indexOf(text);
+    if (index >= 0) queued.splice(index, 1);
+    this.queued.value = queued;
+  }
+
+  /** @returns {Promise<SessionDetail>} */
+  _getDetail() {
+    return get(`/web/sessions/${this.id}`);
+  }
+
+  /** @param {string} query @returns {Promise<MessagePage>} */
+  _getPage(query) {
+    return get(`/web/sessions/${this.id}/messages?${query}`);
+  }
+}

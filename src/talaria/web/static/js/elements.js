@@ -1,0 +1,144 @@
+/**
+ * Elements as typed functions: `div({ class: "card" }, "text")`. No string ever becomes HTML.
+ * @module
+ */
+import { h } from "../vendor/preact.js";
+
+/** @import { Child, Ref, VNode } from "../vendor/preact.d.ts" */
+
+/**
+ * Attributes and listeners that the app uses.
+ * @typedef {object} Attributes
+ * @property {string | number} [key]
+ * @property {Ref<any>} [ref]
+ * @property {string} [id]
+ * @property {string} [class]
+ * @property {string} [role]
+ * @property {string} [title]
+ * @property {string} [lang]
+ * @property {string} [type]
+ * @property {string} [name]
+ * @property {string} [for]
+ * @property {string} [href]
+ * @property {string} [target]
+ * @property {string} [rel]
+ * @property {string} [placeholder]
+ * @property {string} [autocomplete]
+ * @property {string} [inputmode]
+ * @property {string} [enterkeyhint]
+ * @property {string} [scope]
+ * @property {string} [datetime]
+ * @property {string | number} [value]
+ * @property {number} [rows]
+ * @property {number} [tabIndex]
+ * @property {number} [maxlength]
+ * @property {number} [start]
+ * @property {number} [max]
+ * @property {boolean} [checked]
+ * @property {boolean} [disabled]
+ * @property {boolean} [hidden]
+ * @property {boolean} [open]
+ * @property {boolean} [spellcheck]
+ * @property {boolean} [inert]
+ * @property {string} [viewBox]
+ * @property {string} [d]
+ * @property {string} [aria-label]
+ * @property {string} [aria-labelledby]
+ * @property {string} [aria-describedby]
+ * @property {string} [aria-live]
+ * @property {string} [aria-controls]
+ * @property {string} [aria-activedescendant]
+ * @property {string} [aria-autocomplete]
+ * @property {"true" | "false"} [aria-expanded]
+ * @property {"true" | "false"} [aria-selected]
+ * @property {"true" | "false"} [aria-pressed]
+ * @property {"true" | "false"} [aria-hidden]
+ * @property {"true" | "false"} [aria-busy]
+ * @property {"page"} [aria-current]
+ * @property {"true" | "listbox" | "menu" | "dialog"} [aria-haspopup]
+ * @property {string} [data-kind]
+ * @property {string} [data-state]
+ * @property {string} [data-seq]
+ * @property {(event: MouseEvent) => void} [onClick]
+ * @property {(event: InputEvent) => void} [onInput]
+ * @property {(event: Event) => void} [onChange]
+ * @property {(event: SubmitEvent) => void} [onSubmit]
+ * @property {(event: KeyboardEvent) => void} [onKeyDown]
+ * @property {(event: FocusEvent) => void} [onBlur]
+ * @property {(event: FocusEvent) => void} [onFocus]
+ * @property {(event: Event) => void} [onScroll]
+ * @property {(event: Event) => void} [onToggle]
+ */
+
+/** @typedef {(attributes?: Attributes | null, ...children: Child[]) => VNode} ElementFunction */
+
+/** @type {(tag: string) => ElementFunction} */
+const element = (tag) => (attributes, ...children) => h(tag, attributes ?? null, ...children);
+
+export const a = element("a");
+export const article = element("article");
+export const aside = element("aside");
+export const blockquote = element("blockquote");
+export const br = element("br");
+export const button = element("button");
+export const code = element("code");
+export const del = element("del");
+export const details = element("details");
+export const div = element("div");
+export const em = element("em");
+export const footer = element("footer");
+export const form = element("form");
+export const header = element("header");
+export const hr = element("hr");
+export const input = element("input");
+export const label = element("label");
+export const li = element("li");
+export const main = element("main");
+export const nav = element("nav");
+export const ol = element("ol");
+export const option = element("option");
+export const p = element("p");
+export const path = element("path");
+export const pre = element("pre");
+export const section = element("section");
+export const select = element("select");
+export const span = element("span");
+export const strong = element("strong");
+export const summary = element("summary");
+export const svg = element("svg");
+export const table = element("table");
+export const tbody = element("tbody");
+export const td = element("td");
+export const textarea = element("textarea");
+export const th = element("th");
+export const thead = element("thead");
+export const time = element("time");
+export const tr = element("tr");
+export const ul = element("ul");
+
+/** A heading of level 1 to 6. @type {(level: number, attributes: Attributes | null, ...children: Child[]) => VNode} */
+export const heading = (level, attributes, ...children) =>
+  h(`h${Math.min(Math.max(level, 1), 6)}`, attributes, ...children);
+
+/** Paths of the icons, drawn on a grid of 24. */
+const ICONS = {
+  archive: "M4 4h16v4H4zM6 8v12h12V8M10 12h4",
+  back: "M15 5l-7 7 7 7",
+  check: "M5 12l5 5 9-10",
+  close: "M6 6l12 12M18 6L6 18",
+  copy: "M9 9h11v11H9zM5 15V4h11",
+  devices: "M3 5h13v9H3zM6 18h7M18 9h3v10h-5v-3",
+  menu: "M4 7h16M4 12h16M4 17h16",
+  more: "M12 5v.01M12 12v.01M12 19v.01",
+  plus: "M12 5v14M5 12h14",
+  search: "M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5",
+  send: "M12 19V5M6 11l6-6 6 6",
+  stop: "M7 7h10v10H7z",
+  tool: "M14 6a4 4 0 015-1l-3 3 2 2 3-3a4 4 0 01-5 5l-7 8-3-3 8-7a4 4 0 010-4z",
+};
+
+/** @typedef {keyof typeof ICONS} IconName */
+
+/** An icon without meaning of its own. @type {(name: IconName) => VNode} */
+export const icon = (name) =>
+  svg({ class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, path({ d: ICONS[name] }));

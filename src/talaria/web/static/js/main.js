@@ -1,0 +1,86 @@
+/**
+ * The start of the app: sign in if the address has a code, then draw.
+ * @module
+ */
+import { effect, h, render, signal } from "../vendor/preact.js";
+import { describe } from "./server.js";
+import { ChatPage } from "./chat.js";
+import { a, button, div, p, span } from "./elements.js";
+import { setTheme, Sidebar } from "./sidebar.js";
+import { drawerOpen, me, path, signIn, start, toast } from "./state.js";
+
+/** @import { Child, Signal } from "../vendor/preact.d.ts" */
+
+const TOAST_MILLISECONDS = 8000;
+let problem = "";
+/** Pages that are loaded when they are opened. @type {Signal<typeof import("./pages.js") | null>} */
+const pages = signal(null);
+
+/** Draw a page that is loaded first. @type {(draw: (loaded: typeof import("./pages.js")) => Child) => Child} */
+function later(draw) {
+  if (pages.value) return draw(pages.value);
+  import("./pages.js").then((loaded) => (pages.value = loaded), (error) => (toast.value = describe(error)));
+  return null;
+}
+
+/** @type {(props: object) => Child} */
+function App() {
+  if (me.value === undefined) return div({ class: "boot" }, "Talaria");
+  if (me.value === null) return later(({ SignInPage }) => h(SignInPage, { problem }));
+  return div(
+    { class: "app" },
+    a({ class: "skip", href: "#main" }, "Skip to the conversation"),
+    h(Sidebar, {}),
+    drawerOpen.value
+      ? button({
+        class: "scrim",
+        type: "button",
+        "aria-label": "Close the list",
+        onClick: () => (drawerOpen.value = false),
+      })
+      : null,
+    path.value === "/browsers" ? later(({ BrowsersPage }) => h(BrowsersPage, {})) : h(ChatPage, {}),
+    toast.value
+      ? div(
+        { class: "toast", role: "alert" },
+        span(null, toast.value),
+        button({ class: "quiet", type: "button", onClick: () => (toast.value = "") }, "Close"),
+      )
+      : null,
+  );
+}
+
+effect(() => {
+  if (!toast.value) return;
+  const timer = setTimeout(() => (toast.value = ""), TOAST_MILLISECONDS);
+  return () => clearTimeout(timer);
+});
+
+addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    drawerOpen.value = true;
+    document.getElementById("search")?.focus();
+  }
+});
+
+async function boot() {
+  setTheme(localStorage.getItem("theme") ?? "system");
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code) {
+    // The code is good for one use: it leaves the address at once, so that it is in no history.
+    history.replaceState(null, "", location.pathname);
+    try {
+      await signIn(code);
+    } catch (error) {
+      problem = describe(error);
+      await start();
+    }
+  } else await start();
+}
+
+const root = document.getElementById("app");
+if (root) {
+  render(h(App, {}), root);
+  boot().catch((error) => render(p({ class: "notice error", role: "alert" }, describe(error)), root));
+}

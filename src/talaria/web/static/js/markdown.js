@@ -1,0 +1,248 @@
+/**
+ * Markdown as elements, block by block: finished blocks of a reply that is being written are made once.
+ * @module
+ */
+import { lexer } from "../vendor/marked.js";
+import {
+  a,
+  blockquote,
+  br,
+  code,
+  del,
+  div,
+  em,
+  heading,
+  hr,
+  input,
+  li,
+  ol,
+  p,
+  pre,
+  span,
+  strong,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  ul,
+} from "./elements.js";
+import { codeBlock } from "./code.js";
+
+/** @import { Child, VNode } from "../vendor/preact.d.ts" */
+/** @import { TableCell, Token } from "../vendor/marked.d.ts" */
+
+/** The largest text that is parsed; the rest is shown as it is. */
+export const MOST_PARSED = 200_000;
+
+const SAFE_LINK = /^(https?:|mailto:)/i;
+/** @type {Record<string, string>} */
+const ENTITIES = {
+  amp: "&",
+  apos: "'",
+  copy: "©",
+  gt: ">",
+  hellip: "…",
+  laquo: "«",
+  ldquo: "“",
+  lsquo: "‘",
+  lt: "<",
+  mdash: "—",
+  middot: "·",
+  nbsp: "\u00a0",
+  ndash: "–",
+  quot: '"',
+  raquo: "»",
+  rdquo: "”",
+  rsquo: "’",
+  times: "×",
+};
+
+/** Text that grows, as blocks: `done` never change again, `open` may. */
+export class Blocks {
+  constructor() {
+    /** @type {Token[]} */
+    this.done = [];
+    /** @type {Token[]} */
+    this.open = [];
+    this._rest = "";
+    this._parsed = 0;
+    this._plain = "";
+  }
+
+  /** All blocks so far. */
+  get all() {
+    return [...this.done, ...this.open];
+  }
+
+  /**
+   * Add text at the end. Only the last block is parsed again.
+   * @param {string} text
+   */
+  append(text) {
+    if (this._plain || this._parsed + text.length > MOST_PARSED) {
+      this._plain += text;
+      this.open = [...parse(this._rest), { type: "plain", raw: this._plain, text: this._plain }];
+      return;
+    }
+    this._parsed += text.length;
+    // A "\r" at the end may be the first half of a line break.
+    this._rest = (this._rest + text).replace(/\r\n/g, "\n");
+    const tokens = parse(this._rest);
+    let last = tokens.length - 1;
+    while (last > 0 && tokens[last]?.type === "space") last--;
+    const finished = tokens.slice(0, Math.max(last, 0));
+    const source = finished.map((token) => token.raw).join("");
+    if (this._rest.startsWith(source)) {
+      this.done.push(...finished);
+      this.open = tokens.slice(finished.length);
+      this._rest = this._rest.slice(source.length);
+    } else this.open = tokens;
+  }
+}
+
+/** @type {(text: string) => Token[]} */
+function parse(text) {
+  return text ? lexer(text, { gfm: true }) : [];
+}
+
+/** @type {WeakMap<Token, VNode>} */
+const made = new WeakMap();
+
+/**
+ * A text as elements; finished blocks are reused as they are.
+ * @param {Blocks} blocks
+ * @returns {Child[]}
+ */
+export function renderBlocks(blocks) {
+  // The title of the page is the heading above a reply, and no level may be left out below it.
+  let level = 1;
+  const done = blocks.done.filter(isVisible);
+  return [...done, ...blocks.open.filter(isVisible)].map((token, index) => {
+    const finished = index < done.length;
+    if (token.type === "heading") {
+      level = Math.min((token.depth ?? 1) + 1, level + 1);
+      return heading(level, { class: `depth-${token.depth ?? 1}` }, ...inlines(token.tokens));
+    }
+    if (!finished) return block(token, false);
+    const known = made.get(token) ?? block(token, true);
+    made.set(token, known);
+    return known;
+  });
+}
+
+/** A whole text as elements. @type {(text: string) => Child[]} */
+export function renderMarkdown(text) {
+  const blocks = new Blocks();
+  blocks.append(text);
+  return renderBlocks(blocks);
+}
+
+/** @type {(token: Token) => boolean} */
+const isVisible = (token) => token.type !== "space" && token.type !== "def";
+
+/** @type {(token: Token, finished: boolean) => VNode} */
+function block(token, finished) {
+  switch (token.type) {
+    case "heading":
+      return p({ class: "depth-4" }, strong(null, ...inlines(token.tokens)));
+    case "paragraph":
+      return p(null, ...inlines(token.tokens));
+    case "code":
+      return codeBlock(token.text ?? "", token.lang ?? "", finished);
+    case "blockquote":
+      return blockquote(null, ...(token.tokens ?? []).filter(isVisible).map((one) => block(one, finished)));
+    case "list":
+      return list(token, finished);
+    case "table":
+      return tableBlock(token);
+    case "hr":
+      return hr();
+    case "text":
+      return token.tokens ? span(null, ...inlines(token.tokens)) : span(null, decode(token.text ?? ""));
+    case "plain":
+      return pre({ class: "plain", tabIndex: 0 }, token.text ?? "");
+    default:
+      // HTML and everything else is shown as it was written.
+      return p({ class: "raw" }, token.raw.trim());
+  }
+}
+
+/** @type {(token: Token, finished: boolean) => VNode} */
+function list(token, finished) {
+  const items = (token.items ?? []).map((item) => {
+    const box = item.task
+      ? input({ type: "checkbox", checked: item.checked ?? false, disabled: true, "aria-label": "Task" })
+      : null;
+    const children = (item.tokens ?? []).filter((one) => isVisible(one) && one.type !== "checkbox");
+    return li({ class: item.task ? "task" : "" }, box, ...children.map((one) => block(one, finished)));
+  });
+  return token.ordered ? ol({ start: Number(token.start ?? 1) }, ...items) : ul(null, ...items);
+}
+
+/** @type {(token: Token) => VNode} */
+function tableBlock(token) {
+  /** @type {(cell: TableCell, index: number, make: typeof td) => VNode} */
+  const cell = (one, index, make) => make({ class: token.align?.[index] ?? "" }, ...inlines(one.tokens));
+  return div(
+    { class: "table", role: "region", tabIndex: 0, "aria-label": "Table" },
+    table(
+      null,
+      thead(null, tr(null, ...(token.header ?? []).map((one, index) => cell(one, index, th)))),
+      tbody(null, ...(token.rows ?? []).map((row) => tr(null, ...row.map((one, index) => cell(one, index, td))))),
+    ),
+  );
+}
+
+/** @type {(tokens: Token[] | undefined) => Child[]} */
+const inlines = (tokens) => (tokens ?? []).map(inline);
+
+/** @type {(token: Token) => Child} */
+function inline(token) {
+  switch (token.type) {
+    case "strong":
+      return strong(null, ...inlines(token.tokens));
+    case "em":
+      return em(null, ...inlines(token.tokens));
+    case "del":
+      return del(null, ...inlines(token.tokens));
+    case "codespan":
+      return code(null, token.text ?? "");
+    case "br":
+      return br();
+    case "link":
+      return link(token, inlines(token.tokens));
+    case "image":
+      // Remote pictures would tell their server what is read here: they are links.
+      return link(token, [token.text || "picture"]);
+    case "text":
+      return token.tokens ? inlines(token.tokens) : decode(token.text ?? "");
+    case "escape":
+      return token.text ?? "";
+    default:
+      return token.raw;
+  }
+}
+
+/** @type {(token: Token, children: Child[]) => Child} */
+function link(token, children) {
+  const href = decode(token.href ?? "");
+  if (!SAFE_LINK.test(href)) return span(null, ...children);
+  return a({ href, target: "_blank", rel: "noopener noreferrer", title: token.title ?? undefined }, ...children);
+}
+
+/**
+ * Replace character references, which the lexer leaves alone.
+ * @param {string} text
+ */
+export function decode(text) {
+  if (!text.includes("&")) return text;
+  return text.replace(/&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|([a-z]{2,8}));/gi, (whole, hex, decimal, name) => {
+    if (name) return ENTITIES[name] ?? whole;
+    const number = hex ? parseInt(hex, 16) : parseInt(decimal, 10);
+    return number > 0 && number <= 0x10ffff && (number < 0xd800 || number > 0xdfff)
+      ? String.fromCodePoint(number)
+      : "\ufffd";
+  });
+}

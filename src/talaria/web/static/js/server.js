@@ -1,0 +1,247 @@
+/**
+ * Talking with the server: requests, and one stream of events for all tabs of a browser. What changes something is JSON
+ * with a header that no foreign page can send. The tab that holds a lock listens, the others hear it from there.
+ * @module
+ */
+
+/** @import { StreamMessage } from "./wire.d.ts" */
+
+const LOCK = "talaria-stream";
+const CHANNEL = "talaria-stream";
+const FIRST_DELAY = 300;
+const LONGEST_DELAY = 10_000;
+const SILENCE = 40_000;
+
+/** Events out of the bytes of a stream of server-sent events. */
+export class EventParser {
+  constructor() {
+    this._rest = "";
+    this._data = "";
+  }
+
+  /**
+   * Add text, and return the data of the events that it completes.
+   * @param {string} text
+   * @returns {string[]}
+   */
+  push(text) {
+    /** @type {string[]} */
+    const found = [];
+    const lines = (this._rest + text).split("\n");
+    this._rest = lines.pop() ?? "";
+    for (const whole of lines) {
+      const line = whole.endsWith("\r") ? whole.slice(0, -1) : whole;
+      if (line === "") {
+        if (this._data) found.push(this._data.slice(0, -1));
+        this._data = "";
+      } else if (line.startsWith("data:")) {
+        this._data += `${line.slice(line[5] === " " ? 6 : 5)}\n`;
+      }
+    }
+    return found;
+  }
+}
+
+/**
+ * @typedef {object} StreamOptions
+ * @property {(message: StreamMessage) => void} onMessage
+ * @property {(connected: boolean) => void} onState
+ * @property {() => void} onSignedOut
+ */
+
+/** The connection of this tab to the server's events. */
+export class Stream {
+  /** @param {StreamOptions} options */
+  constructor(options) {
+    this._options = options;
+    this._tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
+    this._stream = "";
+    /** @type {string[]} */
+    this._topics = [];
+    /** What each other tab wants to hear. @type {Map<string, { topics: string[], at: number }>} */
+    this._others = new Map();
+    this._leads = false;
+    this._channel = new BroadcastChannel(CHANNEL);
+    this._channel.onmessage = (event) => this._hear(event.data);
+    /** @type {AbortController | null} */
+    this._abort = null;
+    this._closed = false;
+  }
+
+  /** Start; the topics are those of `watch`. */
+  start() {
+    addEventListener("pagehide", () => this._channel.postMessage({ kind: "left", tab: this._tab }));
+    addEventListener("online", () => this._abort?.abort());
+    if (navigator.locks) void navigator.locks.request(LOCK, () => this._lead());
+    else void this._lead();
+    this._ask();
+  }
+
+  /** Stop for good. */
+  close() {
+    this._closed = true;
+    this._channel.close();
+    this._abort?.abort();
+  }
+
+  /**
+   * Set what this tab wants to hear about; a snapshot of each new topic follows.
+   * @param {string[]} topics
+   */
+  watch(topics) {
+    this._topics = topics;
+    this._ask();
+    if (this._leads) void this._send();
+  }
+
+  _ask() {
+    this._channel.postMessage({ kind: "topics", tab: this._tab, topics: this._topics });
+  }
+
+  /** @param {any} data */
+  _hear(data) {
+    if (data.kind === "message" && !this._leads) this._options.onMessage(data.message);
+    else if (data.kind === "state" && !this._leads) {
+      this._options.onState(data.connected);
+      if (data.fresh) this._ask();
+    } else if (data.kind === "signed-out" && !this._leads) this._options.onSignedOut();
+    else if (data.kind === "topics") {
+      const known = this._others.get(data.tab);
+      this._others.set(data.tab, { topics: data.topics, at: Date.now() });
+      if (this._leads && String(known?.topics) !== String(data.topics)) void this._send(data.topics);
+    } else if (data.kind === "left") {
+      this._others.delete(data.tab);
+      if (this._leads) void this._send();
+    }
+  }
+
+  /** All topics of all tabs. */
+  _all() {
+    return [...new Set([...this._topics, ...[...this._others.values()].flatMap((one) => one.topics)])];
+  }
+
+  /**
+   * Tell the server what to send; a snapshot of `again` is sent even if it is known.
+   * @param {string[]} [again]
+   */
+  async _send(again = this._topics) {
+    if (!this._stream) return;
+    const options = {
+      method: "PUT",
+      headers: { "content-type": "application/json", "x-talaria": "web" },
+      body: JSON.stringify({ topics: this._all(), again }),
+    };
+    await fetch(`/web/stream/${this._stream}`, options).catch(() => null);
+  }
+
+  /** Listen until the tab is closed. */
+  async _lead() {
+    this._leads = true;
+    this._channel.postMessage({ kind: "state", connected: false, fresh: true });
+    let delay = FIRST_DELAY;
+    while (!this._closed) {
+      const began = Date.now();
+      await this._listen();
+      if (this._closed) return;
+      this._tell(false);
+      if (Date.now() - began > LONGEST_DELAY) delay = FIRST_DELAY;
+      await new Promise((resolve) => setTimeout(resolve, delay));
+      delay = Math.min(delay * 2, LONGEST_DELAY);
+    }
+  }
+
+  /** @param {boolean} connected */
+  _tell(connected) {
+    this._options.onState(connected);
+    this._channel.postMessage({ kind: "state", connected });
+  }
+
+  async _listen() {
+    this._abort = new AbortController();
+    this._stream = crypto.getRandomValues(new Uint32Array(4)).join("");
+    const query = new URLSearchParams({ id: this._stream, topics: this._all().join(",") });
+    try {
+      const reply = await fetch(`/web/stream?${query}`, { signal: this._abort.signal, cache: "no-store" });
+      if (reply.status === 401) {
+        this._channel.postMessage({ kind: "signed-out" });
+        this._options.onSignedOut();
+        this._closed = true;
+      }
+      if (!reply.ok || !reply.body) return;
+      this._tell(true);
+      await this._read(reply.body.pipeThrough(new TextDecoderStream()).getReader());
+    } catch {
+      // The line is down, or the server restarts: the caller connects again.
+    } finally {
+      this._stream = "";
+    }
+  }
+
+  /** @param {ReadableStreamDefaultReader<string>} reader */
+  async _read(reader) {
+    const parser = new EventParser();
+    for (;;) {
+      const timer = setTimeout(() => this._abort?.abort(), SILENCE);
+      const { done, value } = await reader.read().finally(() => clearTimeout(timer));
+      if (done) return;
+      for (const data of parser.push(value)) {
+        /** @type {StreamMessage} */
+        const message = JSON.parse(data);
+        this._options.onMessage(message);
+        if (this._others.size) this._channel.postMessage({ kind: "message", message });
+      }
+    }
+  }
+}
+
+/** An answer that is not a success; `message` may be shown. */
+export class RequestFailed extends Error {
+  /**
+   * @param {number} status
+   * @param {string} message
+   */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Called when the server no longer knows this browser. */
+export const signedOut = { call: () => {} };
+
+/**
+ * @template T
+ * @param {string} method
+ * @param {string} path
+ * @param {object} [body]
+ * @returns {Promise<T>}
+ */
+export async function request(method, path, body) {
+  /** @type {RequestInit} */
+  const options = { method, credentials: "same-origin", cache: "no-store" };
+  if (method !== "GET") {
+    options.headers = { "content-type": "application/json", "x-talaria": "web" };
+    options.body = JSON.stringify(body ?? {});
+  }
+  let reply;
+  try {
+    reply = await fetch(path, options);
+  } catch {
+    throw new RequestFailed(0, "Talaria can't be reached right now.");
+  }
+  if (reply.status === 401 && path !== "/web/login") signedOut.call();
+  const answer = await reply.json().catch(() => ({}));
+  if (!reply.ok) {
+    throw new RequestFailed(reply.status, answer?.error?.message ?? `The server answered ${reply.status}.`);
+  }
+  return answer;
+}
+
+/** @template T @param {string} path @returns {Promise<T>} */
+export const get = (path) => request("GET", path);
+
+/** @template T @param {string} path @param {object} [body] @returns {Promise<T>} */
+export const post = (path, body) => request("POST", path, body);
+
+/** The text of an error, for people. @type {(error: unknown) => string} */
+export const describe = (error) => (error instanceof Error ? error.message : String(error));

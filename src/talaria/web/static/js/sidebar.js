@@ -1,0 +1,330 @@
+/**
+ * The list of conversations: live state, search, rename, archive and delete.
+ * @module
+ */
+import { h, useEffect, useRef, useSignal } from "../vendor/preact.js";
+import { get } from "./server.js";
+import {
+  a,
+  aside,
+  button,
+  div,
+  footer,
+  form,
+  heading,
+  icon,
+  input,
+  label,
+  li,
+  nav,
+  option,
+  p,
+  section,
+  select,
+  span,
+  ul,
+} from "./elements.js";
+import {
+  archivedShown,
+  attempt,
+  changeSession,
+  conversation,
+  deleteSession,
+  drawerOpen,
+  loadMoreSessions,
+  loadSessions,
+  navigate,
+  nextPage,
+  path,
+  sessions,
+  sessionsLoaded,
+} from "./state.js";
+
+/** @import { Child, VNode } from "../vendor/preact.d.ts" */
+/** @import { Hit, SessionRow } from "./wire.d.ts" */
+
+const SEARCH_DELAY = 200;
+/** @type {Record<string, string>} */
+const SOURCES = { api: "API", cli: "Terminal", web: "Web", cron: "Schedule" };
+
+/** The name of a chat network or another surface. @type {(name: string) => string} */
+export const surfaceName = (name) => SOURCES[name] ?? name.charAt(0).toUpperCase() + name.slice(1);
+
+/** A link within the app. @type {(event: MouseEvent, to: string) => void} */
+function follow(event, to) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  navigate(to);
+}
+
+/** @type {(props: object) => Child} */
+export function Sidebar() {
+  const query = useSignal("");
+  return aside(
+    { class: `sidebar ${drawerOpen.value ? "open" : ""}`, "aria-label": "Conversations" },
+    div(
+      { class: "sidebar-head" },
+      span({ class: "brand" }, "Talaria"),
+      a(
+        { class: "button new", href: "/", onClick: (event) => follow(event, "/") },
+        icon("plus"),
+        "New",
+      ),
+      button(
+        {
+          class: "quiet only-small",
+          type: "button",
+          "aria-label": "Close the list",
+          onClick: () => (drawerOpen.value = false),
+        },
+        icon("close"),
+      ),
+    ),
+    div(
+      { class: "search" },
+      icon("search"),
+      label({ class: "offscreen", for: "search" }, "Search conversations"),
+      input({
+        id: "search",
+        type: "search",
+        placeholder: "Search",
+        autocomplete: "off",
+        value: query.value,
+        onInput: (event) => (query.value = /** @type {HTMLInputElement} */ (event.target).value),
+      }),
+    ),
+    query.value.trim() ? h(SearchResults, { query: query.value.trim() }) : h(SessionList, {}),
+    h(SidebarFoot, {}),
+  );
+}
+
+/** @type {(props: object) => Child} */
+function SessionList() {
+  const groups = groupByDay(sessions.value);
+  return nav(
+    { class: "list", "aria-label": archivedShown.value ? "Archived conversations" : "Recent conversations" },
+    ...groups.map(([day, rows]) =>
+      section(
+        { key: day, "aria-label": day },
+        heading(2, { class: "day" }, day),
+        ul(null, ...rows.map((row) => li({ key: row.id }, h(SessionItem, { row })))),
+      )
+    ),
+    sessionsLoaded.value && !sessions.value.length
+      ? p({ class: "empty" }, archivedShown.value ? "Nothing is archived." : "No conversations yet.")
+      : null,
+    nextPage.value
+      ? button({ class: "earlier", type: "button", onClick: () => void attempt(loadMoreSessions) }, "Show more")
+      : null,
+  );
+}
+
+/** @type {(props: { row: SessionRow }) => Child} */
+function SessionItem({ row }) {
+  const menu = useSignal(false);
+  const renaming = useSignal(false);
+  const deleting = useSignal(false);
+  const current = conversation.value?.id === row.id;
+  const title = row.title || "Untitled conversation";
+  if (renaming.value) return h(Rename, { row, onDone: () => (renaming.value = false) });
+  const place = row.place || (row.source === "web" ? "" : row.source);
+  return div(
+    { class: `row ${current ? "current" : ""}` },
+    a(
+      {
+        href: `/c/${row.id}`,
+        class: "row-link",
+        "aria-current": current ? "page" : undefined,
+        onClick: (event) => follow(event, `/c/${row.id}`),
+      },
+      row.running ? span({ class: "live-dot", role: "img", "aria-label": "Running", title: "Running" }) : null,
+      span({ class: "row-title" }, title),
+      place ? span({ class: "place" }, surfaceName(place)) : null,
+    ),
+    button(
+      {
+        class: "quiet row-more",
+        type: "button",
+        "aria-label": `Actions for ${title}`,
+        "aria-expanded": menu.value ? "true" : "false",
+        onClick: () => (menu.value = !menu.value),
+      },
+      icon("more"),
+    ),
+    menu.value
+      ? div(
+        {
+          class: "menu",
+          onKeyDown: (event) => {
+            if (event.key === "Escape") menu.value = false;
+          },
+        },
+        button({ type: "button", onClick: () => (renaming.value = true) }, "Rename"),
+        button(
+          {
+            type: "button",
+            onClick: () => {
+              menu.value = false;
+              void attempt(() => changeSession(row.id, { archived: !row.archived }));
+            },
+          },
+          row.archived ? "Restore" : "Archive",
+        ),
+        button(
+          {
+            type: "button",
+            class: "danger",
+            onClick: () => {
+              if (deleting.peek()) void attempt(() => deleteSession(row.id));
+              else deleting.value = true;
+            },
+          },
+          deleting.value ? "Delete for good?" : "Delete",
+        ),
+      )
+      : null,
+  );
+}
+
+/** @type {(props: { row: SessionRow, onDone: () => void }) => Child} */
+function Rename({ row, onDone }) {
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => field.current?.select(), []);
+  const save = async () => {
+    const title = field.current?.value.trim() ?? "";
+    if (title && title !== row.title) await attempt(() => changeSession(row.id, { title }));
+    onDone();
+  };
+  return form(
+    {
+      class: "row rename",
+      onSubmit: (event) => {
+        event.preventDefault();
+        void save();
+      },
+    },
+    input({
+      ref: field,
+      type: "text",
+      "aria-label": "Title",
+      maxlength: 200,
+      value: row.title,
+      onKeyDown: (event) => {
+        if (event.key === "Escape") onDone();
+      },
+    }),
+    button({ type: "submit", class: "quiet", "aria-label": "Save" }, icon("check")),
+  );
+}
+
+/** @type {(props: { query: string }) => Child} */
+function SearchResults({ query }) {
+  const hits = useSignal(/** @type {Hit[] | null} */ (null));
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      void attempt(async () => {
+        hits.value = await get(`/web/search?q=${encodeURIComponent(query)}`);
+      });
+    }, SEARCH_DELAY);
+    return () => clearTimeout(timer);
+  }, [query]);
+  const lower = query.toLowerCase();
+  const titled = sessions.value.filter((row) => row.title.toLowerCase().includes(lower)).slice(0, 8);
+  return nav(
+    { class: "list", "aria-label": "Search results" },
+    titled.length ? ul(null, ...titled.map((row) => li({ key: row.id }, h(SessionItem, { row })))) : null,
+    hits.value?.length
+      ? section(
+        { "aria-label": "In messages" },
+        heading(2, { class: "day" }, "In messages"),
+        ul(null, ...hits.value.map((hit) => li(null, hitView(hit)))),
+      )
+      : null,
+    hits.value && !hits.value.length && !titled.length ? p({ class: "empty" }, "Nothing found.") : null,
+  );
+}
+
+/** @type {(hit: Hit) => VNode} */
+function hitView(hit) {
+  return a(
+    { class: "hit", href: `/c/${hit.session_id}`, onClick: (event) => follow(event, `/c/${hit.session_id}`) },
+    span({ class: "row-title" }, hit.title || "Untitled conversation"),
+    span({ class: "snippet" }, hit.snippet),
+  );
+}
+
+/** @type {(props: object) => Child} */
+function SidebarFoot() {
+  const theme = useSignal(localStorage.getItem("theme") ?? "system");
+  return footer(
+    { class: "sidebar-foot" },
+    button(
+      {
+        class: "quiet",
+        type: "button",
+        "aria-pressed": archivedShown.value ? "true" : "false",
+        onClick: () => {
+          archivedShown.value = !archivedShown.value;
+          void attempt(loadSessions);
+        },
+      },
+      icon("archive"),
+      "Archive",
+    ),
+    a(
+      {
+        class: "button quiet",
+        href: "/browsers",
+        "aria-current": path.value === "/browsers" ? "page" : undefined,
+        onClick: (event) => follow(event, "/browsers"),
+      },
+      icon("devices"),
+      "Browsers",
+    ),
+    label({ class: "offscreen", for: "theme" }, "Colours"),
+    select(
+      {
+        id: "theme",
+        value: theme.value,
+        onChange: (event) => {
+          theme.value = /** @type {HTMLSelectElement} */ (event.target).value;
+          setTheme(theme.value);
+        },
+      },
+      option({ value: "system" }, "Auto"),
+      option({ value: "light" }, "Light"),
+      option({ value: "dark" }, "Dark"),
+    ),
+  );
+}
+
+/** Choose the colours, now and for later. @param {string} theme */
+export function setTheme(theme) {
+  if (theme === "system") {
+    localStorage.removeItem("theme");
+    delete document.documentElement.dataset.theme;
+  } else {
+    localStorage.setItem("theme", theme);
+    document.documentElement.dataset.theme = theme;
+  }
+}
+
+/** @type {(rows: SessionRow[], now?: Date) => [string, SessionRow[]][]} */
+export function groupByDay(rows, now = new Date()) {
+  const today = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
+  const day = 86_400_000;
+  /** @type {Map<string, SessionRow[]>} */
+  const groups = new Map();
+  for (const row of rows) {
+    const at = new Date(row.updated_at).getTime();
+    const name = at >= today
+      ? "Today"
+      : at >= today - day
+      ? "Yesterday"
+      : at >= today - 6 * day
+      ? "Last 7 days"
+      : "Earlier";
+    groups.set(name, [...(groups.get(name) ?? []), row]);
+  }
+  return [...groups];
+}

@@ -1,0 +1,222 @@
+/**
+ * What the app knows: who is signed in, the list of conversations, and the conversation on the screen.
+ * @module
+ */
+import { batch, effect, signal } from "../vendor/preact.js";
+import { describe, get, post, request, signedOut, Stream } from "./server.js";
+import { Conversation } from "./conversation.js";
+
+/** @import { Signal } from "../vendor/preact.d.ts" */
+/** @import { CommandReply, Me, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+
+/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<Me | null | undefined>} */
+export const me = signal(undefined);
+/** The path on the screen. */
+export const path = signal(location.pathname);
+/** @type {Signal<SessionRow[]>} */
+export const sessions = signal([]);
+/** Whether the first page of conversations has arrived. */
+export const sessionsLoaded = signal(false);
+export const archivedShown = signal(false);
+/** Where the next page of conversations begins; empty if there is none. */
+export const nextPage = signal("");
+export const connected = signal(true);
+/** A sentence at the bottom of the screen. */
+export const toast = signal("");
+/** Whether the list is open on a small screen. */
+export const drawerOpen = signal(false);
+/** A newer version is served: a reload shows it. */
+export const outdated = signal(false);
+/** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
+export const conversation = signal(null);
+
+/** @type {Stream | null} */
+let stream = null;
+
+/**
+ * Show another page.
+ * @param {string} to
+ * @param {{ replace?: boolean }} [options]
+ */
+export function navigate(to, { replace = false } = {}) {
+  if (to !== location.pathname) {
+    if (replace) history.replaceState(null, "", to);
+    else history.pushState(null, "", to);
+  }
+  batch(() => {
+    path.value = to;
+    drawerOpen.value = false;
+  });
+}
+
+/** Sign in with a one-use code. @param {string} code */
+export async function signIn(code) {
+  await post("/web/login", { code: code.trim() });
+  await start();
+}
+
+/** Sign this browser out. */
+export async function signOut() {
+  await post("/web/logout");
+  leave();
+}
+
+function leave() {
+  stream?.close();
+  stream = null;
+  batch(() => {
+    me.value = null;
+    sessions.value = [];
+    conversation.value = null;
+  });
+}
+
+/** Find out who is signed in, and listen. */
+export async function start() {
+  signedOut.call = leave;
+  try {
+    me.value = await get("/web/me");
+  } catch (error) {
+    me.value = null;
+    if (describe(error) && !navigator.onLine) toast.value = describe(error);
+    return;
+  }
+  stream = new Stream({ onMessage: hear, onState: (state) => (connected.value = state), onSignedOut: leave });
+  open();
+  stream.watch(topics());
+  stream.start();
+  await loadSessions();
+}
+
+/** Load the first page of the list. */
+export async function loadSessions() {
+  /** @type {SessionPage} */
+  const page = await get(`/web/sessions?archived=${archivedShown.value}`);
+  batch(() => {
+    sessions.value = page.sessions;
+    nextPage.value = page.next;
+    sessionsLoaded.value = true;
+  });
+}
+
+/** Load another page of the list. */
+export async function loadMoreSessions() {
+  /** @type {SessionPage} */
+  const page = await get(`/web/sessions?archived=${archivedShown.value}&after=${encodeURIComponent(nextPage.value)}`);
+  const known = new Set(sessions.value.map((one) => one.id));
+  batch(() => {
+    sessions.value = [...sessions.value, ...page.sessions.filter((one) => !known.has(one.id))];
+    nextPage.value = page.next;
+  });
+}
+
+/** @type {(message: StreamMessage) => void} */
+function hear(message) {
+  switch (message.topic) {
+    case "hello":
+      outdated.value = me.peek()?.digest !== undefined && me.peek()?.digest !== message.digest;
+      break;
+    case "sessions":
+      mergeRows(message.rows, message.gone);
+      break;
+    case "session": {
+      const shown = conversation.peek();
+      if (shown?.id === message.session) shown.hear(message);
+      break;
+    }
+  }
+}
+
+/** @type {(rows: SessionRow[], gone: string[]) => void} */
+function mergeRows(rows, gone) {
+  const changed = new Map(rows.map((one) => [one.id, one]));
+  const removed = new Set(gone);
+  const kept = sessions.peek().filter((one) => !changed.has(one.id) && !removed.has(one.id));
+  const added = rows.filter((one) => one.archived === archivedShown.peek());
+  sessions.value = [...added, ...kept].sort((one, other) => (one.updated_at < other.updated_at ? 1 : -1));
+  const shown = conversation.peek();
+  const row = shown && changed.get(shown.id);
+  if (shown && row) shown.update(row);
+}
+
+/** Open the conversation that the path names. */
+function open() {
+  const id = /^\/c\/([\w-]+)$/.exec(path.peek())?.[1] ?? "";
+  if (id === (conversation.peek()?.id ?? "")) return;
+  conversation.value = id ? new Conversation(id) : null;
+  void conversation.value?.load();
+}
+
+effect(() => {
+  void path.value;
+  if (me.peek()) open();
+});
+
+effect(() => {
+  void conversation.value;
+  stream?.watch(topics());
+});
+
+effect(() => {
+  const title = conversation.value?.detail.value?.title;
+  document.title = title ? `${title} · Talaria` : "Talaria";
+});
+
+/** What this tab wants to hear about. */
+function topics() {
+  const shown = conversation.peek();
+  return shown ? ["sessions", `session:${shown.id}`] : ["sessions"];
+}
+
+/** Begin a conversation with a first message, and show it. @param {string} text */
+export async function begin(text) {
+  /** @type {{ session_id: string }} */
+  const { session_id } = await post("/web/sessions", { text, id: newId() });
+  navigate(`/c/${session_id}`);
+}
+
+/**
+ * Run a slash command, in the conversation on the screen or in a new one.
+ * @param {string} text
+ * @returns {Promise<string[]>} What it shows.
+ */
+export async function runCommand(text) {
+  const shown = conversation.peek();
+  /** @type {CommandReply} */
+  const reply = await post(shown ? `/web/sessions/${shown.id}/commands` : "/web/commands", { text });
+  if (reply.session_id && reply.session_id !== shown?.id) navigate(`/c/${reply.session_id}`);
+  else if (shown) await shown.refresh();
+  return reply.shown;
+}
+
+/** Rename, archive or restore a conversation. @type {(id: string, changes: { title?: string, archived?: boolean }) => Promise<void>} */
+export async function changeSession(id, changes) {
+  /** @type {SessionRow} */
+  const row = await request("PATCH", `/web/sessions/${id}`, changes);
+  mergeRows([row], []);
+}
+
+/** Delete a conversation for good. @param {string} id */
+export async function deleteSession(id) {
+  await request("DELETE", `/web/sessions/${id}`);
+  if (conversation.peek()?.id === id) navigate("/", { replace: true });
+  mergeRows([], [id]);
+}
+
+/** A new id for what this browser sends: sent twice, it counts once. */
+export function newId() {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((one) => one.toString(16).padStart(2, "0")).join("");
+}
+
+/** Run something, and show its failure. @param {() => Promise<unknown>} action */
+export async function attempt(action) {
+  try {
+    await action();
+    return true;
+  } catch (error) {
+    toast.value = describe(error);
+    return false;
+  }
+}
+
+addEventListener("popstate", () => navigate(location.pathname));

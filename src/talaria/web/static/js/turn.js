@@ -1,0 +1,258 @@
+/**
+ * A turn as a list of entries: the same for a turn that is running and for one read from the transcript.
+ * @module
+ */
+import { Blocks } from "./markdown.js";
+
+/** @import { MessageView, TurnEvent } from "./wire.d.ts" */
+
+/** @typedef {{ kind: "user", text: string, at?: string, files?: string[] }} UserEntry */
+/** @typedef {{ kind: "text", text: string, blocks: Blocks, at?: string }} TextEntry */
+/** @typedef {{ kind: "reasoning", text: string }} ReasoningEntry */
+/** @typedef {{ kind: "notice", text: string, tone: "info" | "error" }} NoticeEntry */
+/** @typedef {{ kind: "approval", id: string, tool: string, summary: string, reason: string, diff: string }} ApprovalEntry */
+/** @typedef {{ kind: "question", id: string, question: string, choices: string[] }} QuestionEntry */
+/**
+ * @typedef {object} ToolEntry
+ * @property {"tool"} kind
+ * @property {string} id
+ * @property {string} name
+ * @property {string} summary
+ * @property {string} input
+ * @property {"running" | "done" | "failed" | "refused"} state
+ * @property {string} output
+ * @property {string} diff
+ * @property {number} seconds
+ */
+/** @typedef {UserEntry | TextEntry | ReasoningEntry | NoticeEntry | ApprovalEntry | QuestionEntry | ToolEntry} Entry */
+
+/**
+ * @typedef {object} Turn
+ * @property {string} id
+ * @property {Entry[]} entries
+ * @property {boolean} over
+ * @property {string} model
+ * @property {number} context
+ * @property {number} contextLimit
+ */
+
+const MOST_PROGRESS = 20_000;
+const PROMPT = "prompt";
+
+/** @returns {Turn} */
+export function newTurn(id = "") {
+  return { id, entries: [], over: false, model: "", context: 0, contextLimit: 0 };
+}
+
+/**
+ * Apply events in order, and return the turn, which is a new object.
+ * @param {Turn | null} before
+ * @param {readonly TurnEvent[]} events
+ * @returns {Turn | null}
+ */
+export function applyEvents(before, events) {
+  let turn = before ? { ...before } : null;
+  for (const event of events) {
+    if (event.type === "began") {
+      turn = newTurn(event.turn_id);
+      if (event.said) turn.entries.push({ kind: "user", text: event.said });
+    } else {
+      if (!turn && event.type === "question_asked") turn = newTurn(PROMPT);
+      if (turn) apply(turn, event);
+    }
+  }
+  return turn && isPrompt(turn) && !turn.entries.length ? null : turn;
+}
+
+/** Whether this is no turn, but the question of a command. @type {(turn: Turn) => boolean} */
+export const isPrompt = (turn) => turn.id === PROMPT;
+
+/** @type {(turn: Turn, event: TurnEvent) => void} */
+function apply(turn, event) {
+  const { entries } = turn;
+  const last = entries.at(-1);
+  switch (event.type) {
+    case "text":
+      if (last?.kind === "text") {
+        last.text += event.text;
+        last.blocks.append(event.text);
+      } else entries.push(textEntry(event.text));
+      break;
+    case "reasoning":
+      if (last?.kind === "reasoning") last.text += event.text;
+      else entries.push({ kind: "reasoning", text: event.text });
+      break;
+    case "tool_called":
+      entries.push(toolEntry(event.call.id, event.call.name, event.summary, event.call.arguments));
+      break;
+    case "tool_progressed":
+      change(turn, event.call_id, (tool) => ({ ...tool, output: progress(tool.output, event.text, event.step) }));
+      break;
+    case "tool_answered":
+      change(turn, event.result.call_id, (tool) => ({
+        ...tool,
+        state: event.result.failed ? "failed" : "done",
+        output: event.result.text,
+        diff: event.diff,
+        seconds: event.seconds,
+      }));
+      break;
+    case "tool_refused":
+      entries.push({
+        ...toolEntry(event.call.id, event.call.name, event.summary, event.call.arguments),
+        state: "refused",
+        output: event.reason,
+      });
+      break;
+    case "approval_asked":
+      entries.push({
+        kind: "approval",
+        id: event.id,
+        tool: event.tool,
+        summary: event.summary,
+        reason: event.reason,
+        diff: event.diff,
+      });
+      break;
+    case "question_asked":
+      entries.push({ kind: "question", id: event.id, question: event.question, choices: event.choices });
+      break;
+    case "question_closed":
+      turn.entries = entries.filter((one) => !isAsked(one) || one.id !== event.id);
+      break;
+    case "person_joined":
+      entries.push({ kind: "user", text: event.text });
+      break;
+    case "noticed":
+      entries.push({ kind: "notice", text: event.text, tone: "info" });
+      break;
+    case "store_blocked":
+      entries.push({ kind: "notice", text: "Waiting for the database …", tone: "info" });
+      break;
+    case "model_called":
+      turn.model = event.model;
+      turn.context = event.context;
+      turn.contextLimit = event.context_limit;
+      break;
+    case "answered":
+    case "stopped":
+    case "out_of_budget":
+    case "failed":
+      end(turn, event);
+      break;
+    case "began":
+      break;
+    default:
+      ignore(event);
+  }
+}
+
+/** A new kind of event fails the type check here. @param {never} _event */
+function ignore(_event) {}
+
+/** @type {(turn: Turn, event: Extract<TurnEvent, { type: "answered" | "stopped" | "out_of_budget" | "failed" }>) => void} */
+function end(turn, event) {
+  turn.over = true;
+  turn.entries = turn.entries.filter((one) => !isAsked(one));
+  const entries = turn.entries;
+  if (event.type === "answered") {
+    if (event.text && !entries.some((one) => one.kind === "text")) entries.push(textEntry(event.text));
+  } else if (event.type === "stopped") entries.push({ kind: "notice", text: "Stopped.", tone: "info" });
+  else if (event.type === "failed") {
+    entries.push({ kind: "notice", text: event.details || event.text, tone: "error" });
+  } else entries.push({ kind: "notice", text: event.text, tone: "error" });
+}
+
+/** Whether an entry waits for an answer. @type {(entry: Entry) => entry is ApprovalEntry | QuestionEntry} */
+export function isAsked(entry) {
+  return entry.kind === "approval" || entry.kind === "question";
+}
+
+/** @type {(before: string, text: string, step: boolean) => string} */
+function progress(before, text, step) {
+  const joined = step ? `${before}${before && !before.endsWith("\n") ? "\n" : ""}${text}\n` : before + text;
+  return joined.slice(-MOST_PROGRESS);
+}
+
+/** @type {(turn: Turn, id: string, change: (tool: ToolEntry) => ToolEntry) => void} */
+function change(turn, id, change) {
+  turn.entries = turn.entries.map((one) => (one.kind === "tool" && one.id === id ? change(one) : one));
+}
+
+/** @type {(text: string, at?: string) => TextEntry} */
+function textEntry(text, at) {
+  const blocks = new Blocks();
+  blocks.append(text);
+  return { kind: "text", text, blocks, at };
+}
+
+/** @type {(id: string, name: string, summary: string, input: string) => ToolEntry} */
+function toolEntry(id, name, summary, input) {
+  return { kind: "tool", id, name, summary, input, state: "running", output: "", diff: "", seconds: 0 };
+}
+
+/**
+ * Messages of the transcript as entries, each with the number of its message.
+ * @param {readonly MessageView[]} messages
+ * @returns {{ seq: number, entry: Entry }[]}
+ */
+export function entriesOf(messages) {
+  /** @type {{ seq: number, entry: Entry }[]} */
+  const found = [];
+  for (const message of messages) {
+    if (message.role === "user") found.push({ seq: message.seq, entry: userEntry(message) });
+    else if (message.role === "assistant") {
+      for (const entry of assistantEntries(message)) found.push({ seq: message.seq, entry });
+    } else if (message.role === "tool") addResults(found, message);
+  }
+  return found;
+}
+
+/** @type {(message: MessageView) => UserEntry} */
+function userEntry(message) {
+  const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
+  const files = message.parts.flatMap((part) =>
+    part.type === "image" ? ["Picture"] : part.type === "file" ? [part.name] : []
+  );
+  return { kind: "user", text, at: message.at, files };
+}
+
+/** @type {(message: MessageView) => Entry[]} */
+function assistantEntries(message) {
+  /** @type {Entry[]} */
+  const found = [];
+  for (const part of message.parts) {
+    if (part.type === "text" && part.text) found.push(textEntry(part.text, message.at));
+    else if (part.type === "reasoning" && part.text) found.push({ kind: "reasoning", text: part.text });
+    else if (part.type === "tool_call") {
+      found.push({ ...toolEntry(part.id, part.name, summarise(part.arguments), part.arguments), state: "done" });
+    }
+  }
+  return found;
+}
+
+/** @type {(found: { seq: number, entry: Entry }[], message: MessageView) => void} */
+function addResults(found, message) {
+  for (const part of message.parts) {
+    if (part.type !== "tool_result") continue;
+    const tool = found.findLast((one) => one.entry.kind === "tool" && one.entry.id === part.call_id);
+    if (tool?.entry.kind === "tool") {
+      tool.entry.output = part.text;
+      tool.entry.state = part.failed ? "failed" : "done";
+    }
+  }
+}
+
+/**
+ * The first value of a call's arguments, in one line.
+ * @param {string} json
+ */
+export function summarise(json) {
+  try {
+    const [first] = Object.values(JSON.parse(json));
+    const text = typeof first === "string" ? first : first === undefined ? "" : JSON.stringify(first);
+    return (text.split("\n")[0] ?? "").slice(0, 160);
+  } catch {
+    return json.slice(0, 160);
+  }
+}

@@ -1,0 +1,241 @@
+"""Wire types of the web app; ``static/js/wire.d.ts`` describes the same to the browser's code."""
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.core.messages import Part, Role
+from talaria.runtime.live.feed import FeedEvent
+
+_Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
+_Text = Annotated[str, Meta(min_length=1, max_length=200_000)]
+_Topic = Annotated[str, Meta(max_length=80)]
+
+
+class LoginRequest(Struct, frozen=True):
+    """A one-use code."""
+
+    code: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class CommandInfo(Struct, frozen=True):
+    """A slash command, for completion."""
+
+    name: str
+    usage: str
+    help: str
+    category: str
+
+
+class MeView(Struct, frozen=True, kw_only=True):
+    """Signed-in person, and everything else that the page needs at its start."""
+
+    name: str
+    owner: bool
+    browser: str
+    model: str
+    version: str
+    digest: str
+    secure: bool
+    commands: tuple[CommandInfo, ...]
+
+
+class BrowserView(Struct, frozen=True, kw_only=True):
+    """A signed-in browser."""
+
+    id: str
+    label: str
+    person: str
+    created_at: datetime
+    seen_at: datetime
+    current: bool
+
+
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """A conversation in the list; ``place`` is the network of its chat, empty if it has none."""
+
+    id: str
+    title: str
+    source: str
+    place: str
+    owner: str
+    model: str
+    updated_at: datetime
+    message_count: int
+    archived: bool
+    running: bool
+
+
+class SessionDetail(SessionRow, frozen=True, kw_only=True):
+    """A conversation on the screen.
+
+    ``elsewhere`` means that another surface answers what is said here; ``location`` says where it is as sentences.
+    ``taken_from`` is the network from which it was taken over; ``queued`` are the texts of pending messages.
+    """
+
+    location: str
+    elsewhere: bool
+    taken_from: str
+    queued: tuple[str, ...]
+
+
+class SessionPage(Struct, frozen=True):
+    """A page of the list; ``next`` is where the next one begins, empty at the end."""
+
+    sessions: list[SessionRow]
+    next: str
+
+
+class SessionListQuery(Struct, frozen=True):
+    """Which conversations to list."""
+
+    after: Annotated[str, Meta(max_length=64)] = ""
+    archived: bool = False
+
+
+class TranscriptQuery(Struct, frozen=True):
+    """Which messages to show: the last ones, those before a number, or those after one."""
+
+    before: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    after: Annotated[int, Meta(ge=-1, le=2**31)] = -1
+    limit: Annotated[int, Meta(ge=1, le=500)] = 60
+
+
+class TranscriptMessage(Struct, frozen=True):
+    """A message of the transcript."""
+
+    seq: int
+    role: Role
+    at: datetime
+    model: str
+    parts: tuple[Part, ...]
+
+
+class MessagePage(Struct, frozen=True):
+    """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn."""
+
+    messages: list[TranscriptMessage]
+    more: bool
+    turn_from: int | None
+
+
+class SearchQueryText(Struct, frozen=True):
+    """Everything that to search for in all messages."""
+
+    q: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class SearchHitView(Struct, frozen=True):
+    """A message that matches a search."""
+
+    session_id: str
+    title: str
+    seq: int
+    at: datetime
+    snippet: str
+
+
+class SessionEdit(Struct, frozen=True):
+    """Changes to a conversation; an omitted value stays."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    archived: bool | None = None
+
+
+class SayRequest(Struct, frozen=True):
+    """A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once."""
+
+    text: _Text
+    id: _Id
+    steer: bool = False
+
+
+class AnswerRequest(Struct, frozen=True):
+    """An answer to a question or an approval."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=20_000)]
+
+
+class CommandRequest(Struct, frozen=True):
+    """A slash command with its arguments."""
+
+    text: Annotated[str, Meta(min_length=2, max_length=20_000, pattern="^/")]
+
+
+class CommandReply(Struct, frozen=True):
+    """Everything that a command has shown, and the conversation to show next; empty to stay."""
+
+    shown: list[str]
+    session_id: str = ""
+
+
+class CompletionsQuery(Struct, frozen=True):
+    """The beginning of a command line."""
+
+    text: Annotated[str, Meta(max_length=1000)]
+    session: Annotated[str, Meta(max_length=64)] = ""
+
+
+class ChoiceView(Struct, frozen=True):
+    """A completion."""
+
+    value: str
+    help: str
+
+
+class BegunSession(Struct, frozen=True):
+    """A conversation that has begun."""
+
+    session_id: str
+
+
+class Done(Struct, frozen=True):
+    """Nothing more to say."""
+
+    done: bool = True
+
+
+class StreamQuery(Struct, frozen=True):
+    """A stream of events: its id, made by the browser, and its topics, separated by commas."""
+
+    id: _Id
+    topics: Annotated[str, Meta(max_length=8000)] = ""
+
+
+class TopicsRequest(Struct, frozen=True):
+    """The topics of a stream from now on; ``again`` are those whose state is sent once more."""
+
+    topics: Annotated[list[_Topic], Meta(max_length=100)]
+    again: Annotated[list[_Topic], Meta(max_length=100)] = []
+
+
+class HelloMessage(Struct, frozen=True, tag_field="topic", tag="hello"):
+    """The first event of a stream; ``digest`` is that of the app's files."""
+
+    digest: str
+
+
+class SessionsMessage(Struct, frozen=True, tag_field="topic", tag="sessions"):
+    """Conversations that are new or have changed, and the ids of those that are gone."""
+
+    rows: list[SessionRow]
+    gone: list[str]
+
+
+class SessionMessage(Struct, frozen=True, tag_field="topic", tag="session"):
+    """Events of a conversation: the running turn so far (``snapshot``), or what has happened since."""
+
+    session: str
+    snapshot: bool
+    events: tuple[FeedEvent, ...]
+
+
+StreamMessage = HelloMessage | SessionsMessage | SessionMessage
+
+
+def to_message_view(stored: StoredMessage) -> TranscriptMessage:
+    """Return a stored message as the browser gets it."""
+    message = stored.message
+    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.parts)

@@ -1,0 +1,51 @@
+"""JavaScript of the web app: libraries as they were fetched, our own modules small, nothing from elsewhere."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.house.tree import ROOT, files, name
+
+STATIC = ROOT / "src/talaria/web/static"
+MOST_LINES = 350
+LOCK = json.loads((STATIC / "vendor/lock.json").read_text())
+MODULES = list(files("src/talaria/web/static/js", suffix=".js"))
+
+
+def test_vendored_files_are_those_of_the_lock() -> None:
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (STATIC / "vendor").iterdir()
+        if path.name.endswith(".js")
+    }
+    assert found == LOCK["files"]
+
+
+def test_every_vendored_package_has_its_licence() -> None:
+    licences = (STATIC / "vendor/LICENSES.txt").read_text()
+    missing = [
+        package
+        for package, locked in LOCK["packages"].items()
+        if not licences.count(f"{package} {locked['version']}\n")
+        or not re.fullmatch("[0-9a-f]{64}", locked["archive_sha256"])
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_is_small_and_makes_no_markup_from_text(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MOST_LINES
+    assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text) == []
+    assert re.findall(r"export default", text) == []
+
+
+def test_the_web_app_loads_nothing_from_elsewhere() -> None:
+    ours = [path for path in files("src/talaria/web/static") if "vendor" not in path.parts]
+    found = {
+        name(path): re.findall(r"""(?:from|import\(|src=|href=|url\()\s*["']?(?:https?:)?//""", path.read_text())
+        for path in ours
+    }
+    assert {path: links for path, links in found.items() if links} == {}

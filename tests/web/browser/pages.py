@@ -1,0 +1,89 @@
+"""A browser for tests: Debian's Chromium under Playwright, which records everything that must not happen."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+from tests.api.in_process_server import Hosted
+
+from talaria.access.browsers import create_code
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
+
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed; scripts/system-packages.sh installs it."
+)
+
+
+@dataclass
+class Watched:
+    """A page, with what went wrong on it: errors, violated policies, requests to other servers."""
+
+    page: Page
+    context: BrowserContext
+    url: str
+    errors: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    async def open(self, path: str = "/") -> None:
+        await self.page.goto(f"{self.url}{path}")
+
+    async def say(self, text: str) -> None:
+        await self.page.get_by_label("Message", exact=True).fill(text)
+        await self.page.get_by_role("button", name="Send").click()
+
+    async def assert_accessible(self) -> None:
+        """Check the page with axe: nothing may be wrong."""
+        await self.page.evaluate(Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text())
+        result = await self.page.evaluate("axe.run()")
+        found = [(one["id"], [node["html"] for node in one["nodes"]]) for one in result["violations"]]
+        assert found == [], found
+
+    def assert_clean(self) -> None:
+        assert self.errors == [], self.errors
+        assert self.foreign == [], self.foreign
+
+
+def watch(page: Page, context: BrowserContext, url: str) -> Watched:
+    watched = Watched(page, context, url)
+    page.on("console", lambda said: watched.errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: watched.errors.append(str(error)))
+    page.on("request", lambda sent: watched.foreign.append(sent.url) if not sent.url.startswith(url) else None)
+    return watched
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def signed_in(
+    browser: Browser, host: Hosted, *, viewport: ViewportSize = DESKTOP, dark: bool = False, person: str = ""
+) -> AsyncIterator[Watched]:
+    """Open the app in a browser of its own, signed in with a code."""
+    context = await browser.new_context(
+        viewport=viewport,
+        color_scheme="dark" if dark else "light",
+        has_touch=viewport == PHONE,
+        reduced_motion="reduce",
+    )
+    try:
+        watched = watch(await context.new_page(), context, host.url)
+        code = await host.application.store.write(lambda tx: create_code(tx, person=person))
+        await watched.open(f"/#code={code}")
+        await watched.page.get_by_role("heading", name="New conversation").wait_for()
+        yield watched
+    finally:
+        await context.close()

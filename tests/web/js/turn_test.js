@@ -1,0 +1,69 @@
+import { applyEvents, entriesOf, summarise } from "../../../src/talaria/web/static/js/turn.js";
+import { assertEquals } from "./assert.js";
+
+/** @import { TurnEvent } from "../../../src/talaria/web/static/js/wire.d.ts" */
+
+/** @type {TurnEvent[]} */
+const EVENTS = [
+  { type: "began", turn_id: "t1", said: "Hello" },
+  { type: "reasoning", text: "Hm" },
+  { type: "text", text: "I'll " },
+  { type: "text", text: "look." },
+  { type: "tool_called", call: { id: "c1", name: "terminal", arguments: '{"command":"ls"}' }, summary: "ls" },
+  { type: "approval_asked", id: "q1", tool: "terminal", summary: "ls", reason: "It runs a program.", diff: "" },
+  { type: "question_closed", id: "q1" },
+  { type: "tool_progressed", call_id: "c1", text: "a.txt\n", step: false },
+  { type: "tool_answered", result: { call_id: "c1", text: "a.txt" }, name: "terminal", seconds: 2, diff: "" },
+  { type: "text", text: "Done." },
+  { type: "model_called", model: "m", context: 10, context_limit: 100 },
+  { type: "answered", text: "Done." },
+];
+
+/** @type {(events: TurnEvent[]) => unknown} */
+const kinds = (events) => applyEvents(null, events)?.entries.map((one) => [one.kind, "text" in one ? one.text : ""]);
+
+Deno.test("a turn has an entry for each thing that happened", () => {
+  const turn = applyEvents(null, EVENTS);
+  assertEquals(turn?.entries.map((one) => one.kind), ["user", "reasoning", "text", "tool", "text"]);
+  assertEquals(turn?.over, true);
+  assertEquals(turn?.model, "m");
+});
+
+Deno.test("events in several batches give the same turn as all at once", () => {
+  for (let cut = 1; cut < EVENTS.length; cut++) {
+    const turn = applyEvents(applyEvents(null, EVENTS.slice(0, cut)), EVENTS.slice(cut));
+    assertEquals(turn?.entries.map((one) => [one.kind, "text" in one ? one.text : ""]), kinds(EVENTS));
+  }
+});
+
+Deno.test("events without the beginning of their turn are ignored", () => {
+  assertEquals(applyEvents(null, EVENTS.slice(1)), null);
+});
+
+Deno.test("an open question ends with its turn", () => {
+  const turn = applyEvents(null, [...EVENTS.slice(0, 6), { type: "stopped" }]);
+  assertEquals(turn?.entries.map((one) => one.kind), ["user", "reasoning", "text", "tool", "notice"]);
+});
+
+Deno.test("results of the transcript belong to their calls", () => {
+  const at = "2026-01-01T00:00:00Z";
+  const found = entriesOf([
+    { seq: 1, role: "user", at, model: "", parts: [{ type: "text", text: "Hi" }] },
+    {
+      seq: 2,
+      role: "assistant",
+      at,
+      model: "m",
+      parts: [{ type: "text", text: "Yes" }, { type: "tool_call", id: "c", name: "t", arguments: '{"a":"b"}' }],
+    },
+    { seq: 3, role: "tool", at, model: "", parts: [{ type: "tool_result", call_id: "c", text: "out", failed: true }] },
+  ]);
+  assertEquals(found.map((one) => [one.seq, one.entry.kind]), [[1, "user"], [2, "text"], [2, "tool"]]);
+  const tool = found[2]?.entry;
+  assertEquals(tool?.kind === "tool" && [tool.output, tool.state, tool.summary], ["out", "failed", "b"]);
+});
+
+Deno.test("a summary is one line", () => {
+  assertEquals(summarise('{"command":"first\\nsecond"}'), "first");
+  assertEquals(summarise("broken"), "broken");
+});

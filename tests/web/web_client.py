@@ -1,0 +1,64 @@
+"""A browser without a screen: the requests that the web app's page makes."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from tests.api.in_process_server import PATIENCE, Hosted
+
+from talaria.access.browsers import create_code
+
+OWN_HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
+
+
+@asynccontextmanager
+async def web_client(
+    host: Hosted, *, person: str = "", headers: dict[str, str] | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Sign in with a code, and yield a client with the cookie."""
+    known = OWN_HEADERS if headers is None else headers
+    async with httpx.AsyncClient(base_url=host.url, timeout=PATIENCE, trust_env=False, headers=known) as client:
+        code = await host.application.store.write(lambda tx: create_code(tx, person=person))
+        answer = await client.post("/web/login", json={"code": code}, headers=OWN_HEADERS)
+        assert answer.status_code == 200, answer.text
+        yield client
+
+
+async def begin(client: httpx.AsyncClient, text: str, message_id: str = "m1") -> str:
+    """Begin a conversation, and return its id."""
+    answer = await client.post("/web/sessions", json={"text": text, "id": message_id})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["session_id"])
+
+
+@asynccontextmanager
+async def stream(client: httpx.AsyncClient, *topics: str, stream_id: str = "s1") -> AsyncIterator[AsyncIterator[Any]]:
+    """Yield the messages of a stream."""
+    async with client.stream("GET", "/web/stream", params={"id": stream_id, "topics": ",".join(topics)}) as reply:
+        assert reply.status_code == 200
+
+        async def messages() -> AsyncIterator[Any]:
+            async for line in reply.aiter_lines():
+                if line.startswith("data:"):
+                    yield json.loads(line[5:])
+
+        yield messages()
+
+
+async def events_until(messages: AsyncIterator[Any], kind: str) -> list[Any]:
+    """Return the events of a conversation up to one of this kind."""
+    found: list[Any] = []
+    async for message in messages:
+        if message["topic"] == "session":
+            if message["snapshot"]:
+                found = []
+            found += message["events"]
+            if any(event["type"] == kind for event in found):
+                return found
+    raise AssertionError(f"the stream ended before {kind}: {found}")
+
+
+def text_of(events: list[Any]) -> str:
+    return "".join(event["text"] for event in events if event["type"] == "text")
