@@ -167,7 +167,8 @@ class SessionRunner:
 
     async def close(self, patience: float = _CLOSE_TIMEOUT) -> None:
         """Interrupt the running turn, to be resumed later, and wait up to ``patience`` seconds for follow-ups."""
-        await self._interrupt_task()
+        while self._task is not None:  # it may be woken again while its task ends
+            await self._interrupt_task()
         self.state = RunnerState.CLOSED
         await self._follow_up_tasks.close(patience)
 
@@ -417,7 +418,8 @@ class SessionRunner:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-            self._task = None  # a task that is cancelled before it starts does not do that
+            if self._task is task:  # a task that is cancelled before it starts does not clear it
+                self._task = None
 
     def _report_store_wait(self) -> None:
         self._environment.publish(StoreBlocked())
