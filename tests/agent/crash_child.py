@@ -45,7 +45,7 @@ class Journal:
 
 
 async def main(store_path: str, port: str, session_id: str, journal_path: str, life: str, doom: str = "") -> None:
-    """Go on with the conversation where the last worker was killed."""
+    """Resume the session after the last worker was killed."""
     journal = Journal(Path(journal_path), doom)
     clock = SettableClock(datetime.now(UTC) + timedelta(hours=int(life)))
     store = open_sqlite_store(Path(store_path), SqliteOptions(clock=clock))

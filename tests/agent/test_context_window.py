@@ -56,7 +56,7 @@ class Kept:
 
 
 class Scribe:
-    """Implements `Summariser`: gives what it was told to, and keeps what it was given."""
+    """Implements `Summariser`: returns a fixed summary and records its input."""
 
     def __init__(self, *answers: str | TalariaError) -> None:
         self._answers = list(answers)

@@ -1,4 +1,4 @@
-"""Workers are killed without warning, within tool calls and anywhere else; what they had begun goes on rightly."""
+"""Workers killed without warning, within tool calls and elsewhere: their turns resume correctly."""
 
 import asyncio
 import random

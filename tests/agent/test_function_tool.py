@@ -1,4 +1,4 @@
-"""Functions as tools: what a model is told of them, and what becomes of a call."""
+"""Functions as tools: their description for the model, and their calls."""
 
 import threading
 from enum import Enum
@@ -40,7 +40,7 @@ def parameters(function: Any) -> Any:
 
 
 async def answer(function: Any, arguments: str = "{}") -> str:
-    """Return what a model is told when it calls the function with these words."""
+    """Return the result that a model gets for a call with these arguments."""
     tool = function_tool(function)
     order = Toolbox([tool]).parse_call(ToolCall("1", tool.name, arguments))
     return (await tool.run(order.arguments, call_from(Path.cwd()))).text

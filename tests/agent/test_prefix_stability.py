@@ -56,7 +56,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Restart:
-    """The program ends, and another goes on with the conversation."""
+    """The program ends, and another one continues the session."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class History:
         self._is_too_long = False
 
     async def _opened(self) -> AgentLoop:
-        """Return the agent of this program, made anew behind a restart as the program makes it."""
+        """Return the agent of this program, built again after a restart as the program does."""
         if self._agent is None:
             self._agent = await self._make_agent()
         return self._agent
@@ -232,11 +232,11 @@ async def _lived(deeds: Sequence[Deed]) -> tuple[list[Sent], list[str]]:
 
 
 def _begins_as(later: bytes, earlier: bytes) -> bool:
-    """Tell whether a request is another one again, or goes on behind its messages: those stand last in it."""
+    """Return whether a request equals another one or extends its messages, which come last."""
     assert earlier.endswith(b"]}")
     return later == earlier or later.startswith(earlier.removesuffix(b"]}") + b",")
 
 
 def _cause(reason: str) -> str:
-    """Return which of the things that break a prefix a reason tells of; two of them may come together."""
+    """Return the cause of a prefix break that a reason names; two causes may coincide."""
     return next(cause for cause in ("summarised", "model", "tool set") if cause in reason)

@@ -1,4 +1,4 @@
-"""What a model is told of a tool: short, and the same bytes every time."""
+"""Tool descriptions for the model: short, and the same bytes every time."""
 
 import os
 import subprocess

@@ -36,7 +36,7 @@ class Hosted:
 
 @asynccontextmanager
 async def hosted(home: Path, model: ModelServer, settings: str = "", secrets: str = "") -> AsyncIterator[Hosted]:
-    """Serve for the length of a block, with these settings and secrets beside the model's."""
+    """Serve while the block runs, with these settings and secrets in addition to the model's."""
     environment = scripted_program(home, model, settings, secrets).environment()
     profile = Profiles(home).active()
     async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The API that a gateway serves: conversations move from it to chats, and runs go on beside them."""
+"""The API served by a gateway: sessions move from it to chats, and runs continue in parallel."""
 
 import asyncio
 import socket

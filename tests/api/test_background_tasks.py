@@ -1,4 +1,4 @@
-"""Tasks for the background: request and response wait for them, and say so; a run is told of them."""
+"""Background tasks: plain requests wait for them and say so; a run gets their reports."""
 
 from pathlib import Path
 from typing import Any

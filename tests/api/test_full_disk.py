@@ -1,4 +1,4 @@
-"""A disk that is full: clients are told in the manner of what they asked, and all goes on when there is room again."""
+"""A full disk: clients get an error in the format of their protocol, and work resumes when there is space."""
 
 import asyncio
 import resource
@@ -32,7 +32,7 @@ async def _full(server: Server) -> AsyncIterator[None]:
 
 
 async def _is_answered(http: httpx.AsyncClient, session: str = "") -> bool:
-    """Tell whether a conversation goes on; who could not give it up holds it for some seconds more."""
+    """Return whether a session is answered again; a lost lease is held for some more seconds."""
     answer = await http.post(CHAT, json=HI, headers={SESSION: session} if session else {})
     return answer.status_code == httpx.codes.OK
 

@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of a turn: the conversation goes on, and nothing is answered for another."""
+"""A server killed in the middle of a turn: the session resumes, and no request gets another one's answer."""
 
 import asyncio
 from pathlib import Path

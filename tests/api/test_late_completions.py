@@ -1,4 +1,4 @@
-"""What ends later: request and response cannot be told, and say so; a run can, and is."""
+"""Late completions: plain requests can't deliver them and say so; a run can."""
 
 from typing import Any
 

@@ -129,7 +129,7 @@ async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServ
 
 @asynccontextmanager
 async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
-    """Serve at a free port for the length of a block, and give what a script is told; nothing else may be said."""
+    """Serve on a free port while the block runs, and yield the printed JSON; nothing else may be printed."""
     process = await asyncio.create_subprocess_exec(
         TALARIA,
         "serve",

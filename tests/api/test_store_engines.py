@@ -1,4 +1,4 @@
-"""The API on either store: an answer, a conversation that goes on, a repetition, strange words."""
+"""The API on both engines: an answer, a continued session, a repeated request, unusual text."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -69,7 +69,7 @@ def terminal_pair(*, columns: int = 80) -> Iterator[tuple[int, int]]:
 
 
 def read_all(descriptor: int) -> str:
-    """Return what a terminal shows until the last program lets go of it, with plain line ends."""
+    """Return the output of a terminal until its last program exits, with plain line ends."""
     pieces: list[bytes] = []
     while True:
         try:

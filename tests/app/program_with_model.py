@@ -1,4 +1,4 @@
-"""Talaria with a scripted model behind a socket, run beside the server that it speaks to."""
+"""Talaria with a scripted model, run in parallel with its server."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from talaria.testing.model_server import ModelServer
 
 
 def scripted_program(home: Path, server: ModelServer, settings: str = "", secrets: str = "") -> Program:
-    """Return a program whose model is the scripted one, with these settings and secrets beside it."""
+    """Return a program that uses the scripted model, with these additional settings and secrets."""
     folder = home / "profiles" / "default"
     folder.mkdir(mode=0o700, parents=True)
     (home / "work").mkdir()

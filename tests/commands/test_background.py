@@ -1,4 +1,4 @@
-"""Something is seen to beside the conversation, never in its way, and told in it when it is done."""
+"""`/background`: tasks run in parallel with the session and report in it."""
 
 import asyncio
 import re

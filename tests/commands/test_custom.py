@@ -1,4 +1,4 @@
-"""Commands of one's own: Markdown files that say something, or run something."""
+"""Custom commands: Markdown files with a prompt or a shell command."""
 
 import asyncio
 from collections.abc import AsyncIterator

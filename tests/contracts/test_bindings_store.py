@@ -1,4 +1,4 @@
-"""Which conversation goes on at which place."""
+"""Bindings of chats to sessions."""
 
 from datetime import timedelta
 

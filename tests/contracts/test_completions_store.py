@@ -1,4 +1,4 @@
-"""Results of background work that wait to be told."""
+"""Stored results of background work."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What arrived for a conversation and is not worked off yet."""
+"""Pending messages of a session."""
 
 from datetime import timedelta
 

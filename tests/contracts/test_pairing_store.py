@@ -1,4 +1,4 @@
-"""People whom the owner has let in, and those who have asked."""
+"""Approved people, and pending pairing codes."""
 
 from datetime import timedelta
 

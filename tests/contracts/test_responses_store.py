@@ -112,3 +112,15 @@ def test_runs_that_have_not_ended_are_listed_oldest_first(mine: Transaction, clo
         mine.runs.move(str(9 - number), state)
         clock.advance(timedelta(seconds=1))
     assert [run.state for run in mine.runs.open()] == ["waiting", "queued", "running"]
+
+
+def test_a_conversation_name_belongs_to_one_session_and_changes_only_from_the_expected_one(
+    mine: Transaction, theirs: Transaction
+) -> None:
+    one, two, three = SessionId("one"), SessionId("two"), SessionId("three")
+    assert mine.responses.conversation_session("trip") is None
+    assert mine.responses.name_conversation("trip", one, former=None)
+    assert not theirs.responses.name_conversation("trip", two, former=None)
+    assert theirs.responses.name_conversation("trip", two, former=one)
+    assert not mine.responses.name_conversation("trip", three, former=one)
+    assert mine.responses.conversation_session("trip") == two

@@ -1,6 +1,6 @@
-"""The path of a message in this process, from the network into turns and back, without anything that looks again.
+"""The path of a message in this process, from the network into turns and back, without periodic checks.
 
-What is overlooked here stays unanswered: nobody takes up what waits, as a whole gateway does every second.
+A missed message stays unanswered here; a real gateway looks for pending ones every second.
 """
 
 import asyncio

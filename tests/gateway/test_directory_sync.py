@@ -1,4 +1,4 @@
-"""Chats are in the directory before anybody has spoken there, where their network tells of them."""
+"""The directory lists chats before anyone has written there, if the network reports them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

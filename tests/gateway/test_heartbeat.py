@@ -32,7 +32,7 @@ def presence(store: Store, worker: str) -> WorkerHeartbeat:
     status = WorkerStatus(worker=WorkerId(worker), pid=1, host="here", started=now, at=now, version="1")
 
     async def lapsed() -> None:
-        """Let go of nothing."""
+        """Release nothing."""
 
     return WorkerHeartbeat(store, status.worker, lambda: status, LEASE, lapsed)
 

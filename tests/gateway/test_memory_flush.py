@@ -1,4 +1,4 @@
-"""Before a conversation begins anew by itself, what is worth remembering is saved."""
+"""Memory flush before an automatic reset."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""When a conversation begins anew."""
+"""Reset of sessions after a pause or at an hour of the day."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

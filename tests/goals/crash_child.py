@@ -15,7 +15,7 @@ from talaria.testing.wait import until
 
 
 async def main(store_path: str, port: str, session_id: str) -> None:
-    """Go on with the goal where the last program was killed, until it is reached."""
+    """Resume the goal after the last process was killed, until it is reached."""
     store = open_sqlite_store(Path(store_path))
     http = HttpPool()
     shop = Workshop(ModelServer(port=int(port)), store, http, SessionId(session_id), Path(store_path).parent)

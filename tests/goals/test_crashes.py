@@ -78,7 +78,7 @@ class Faulty:
 
 
 class Blade:
-    """A store and a model that cut off whoever waits for them, once: before the deed, or when it is done."""
+    """A store and a model that interrupt their caller once: before the operation, or after it."""
 
     def __init__(self, store: Store, at: int, *, when_done: bool) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What BOOT.md asks for, and who is told what came of it."""
+"""The turn of BOOT.md, and where its reply is sent."""
 
 import asyncio
 from collections.abc import AsyncIterator

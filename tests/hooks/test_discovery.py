@@ -1,4 +1,4 @@
-"""What HOOK.yaml and handler.py may say, and how a fault in them is told."""
+"""Content of HOOK.yaml and handler.py, and the reports of faults in them."""
 
 from pathlib import Path
 

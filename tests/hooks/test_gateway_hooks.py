@@ -1,4 +1,4 @@
-"""Hooks of a gateway in a process of its own: told of everything, waited for by nobody."""
+"""Hooks of a gateway process: they get every event, and nothing waits for them."""
 
 import asyncio
 from collections.abc import AsyncIterator

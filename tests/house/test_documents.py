@@ -51,7 +51,7 @@ def shell_lines(path: Path) -> Iterator[str]:
 
 
 def commands_in_blocks(path: Path) -> Iterator[list[str]]:
-    """Yield the words behind each `talaria` that a reader is told to type."""
+    """Yield the arguments of each `talaria` command in the code blocks."""
     for line in shell_lines(path):
         for piece in _BETWEEN_COMMANDS.split(line):
             found = _TALARIA.match(_BEHIND_COMMAND.sub("", piece))

@@ -114,6 +114,13 @@ def test_texts_and_docstrings_of_the_program_contain_no_banned_phrase() -> None:
     assert {path: phrases for path, phrases in found.items() if phrases} == {}
 
 
+@pytest.mark.parametrize("path", list(files("tests", suffix=".py")), ids=name)
+def test_docstrings_of_tests_contain_no_banned_phrase(path: Path) -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [ast.get_docstring(node) or "" for node in nodes(path) if isinstance(node, documented)]
+    assert [phrase for text in docstrings for phrase in find_banned_phrases(text)] == []
+
+
 def test_banned_phrases_are_found_across_lines_and_as_whole_words_only() -> None:
     assert find_banned_phrases("The turn goes\non, and Whoever waits is told.") == ["goes on", "whoever", "is told"]
     assert find_banned_phrases("The amendments; run_beside_peer(quick); a shallow copy.") == []

@@ -1,4 +1,4 @@
-"""A server that is told to end: what is being worked on may come to its end, and whoever is cut off is told."""
+"""Shutdown of a server: running requests may finish, and interrupted clients get an error."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ async def _end(server: Server) -> list[str]:
 
 
 async def _are_running(http: httpx.AsyncClient, number: int) -> bool:
-    """Tell whether so many requests are being answered beside this one."""
+    """Return whether so many other requests are running."""
     figures = (await http.get("/metrics")).text.splitlines()
     return f"talaria_api_requests_running {number + 1}" in figures
 

@@ -31,7 +31,7 @@ class Wire:
         self.held_back = 0
 
     def die(self) -> None:
-        """Carry nothing from now on, in neither direction; nobody is told."""
+        """Stop forwarding in both directions, without closing the connection."""
         self._alive.clear()
 
     def revive(self) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Diary:
-    """One session in one store; time passes only as it is told to."""
+    """One session in one store; a test controls the time."""
 
     def __init__(self, path: Path, session: NewSession) -> None:
         self.clock = SettableClock()

@@ -1,4 +1,4 @@
-"""Agents that are kept ready: found again, let go of when idle, never under a running turn."""
+"""The agent cache: hits, eviction of idle agents, never during a turn."""
 
 import asyncio
 import logging
@@ -77,7 +77,7 @@ class House:
 
 @asynccontextmanager
 async def cache_of(cap: int = CAP, idle: timedelta = IDLE_LIMIT) -> AsyncIterator[House]:
-    """Open a cache; when the block ends, all that was to be let go of has been."""
+    """Open a cache; when the block ends, all evictions are complete."""
     clock = SettableClock()
     async with asyncio.TaskGroup() as jobs:
         yield House(AgentCache(jobs, cap=cap, idle=idle, clock=clock), clock)

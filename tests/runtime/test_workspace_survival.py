@@ -1,4 +1,4 @@
-"""What an agent that is let go of leaves to the next: folder, variables and processes; and what a close ends."""
+"""State that survives eviction: folder, variables and processes; and what a close ends."""
 
 import asyncio
 from collections.abc import AsyncIterator

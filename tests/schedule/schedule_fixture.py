@@ -86,7 +86,7 @@ class Office:
         return build_job_view(read_job(found[0]))
 
     async def posted(self) -> list[tuple[str, str]]:
-        """Return what waits in the outbox: for which chat, and its words."""
+        """Return the pending outbox rows: chat and text."""
         waiting = await self.application.store.read(lambda tx: tx.outbox.find())
         return [(one.address.chat_id, _text(read_content(one.payload))) for one in waiting]
 

@@ -1,4 +1,4 @@
-"""Wherever a run is cut off: it is gone on with, its script runs once at most, and it is told exactly once."""
+"""Interrupted runs resume: the script runs at most once, and the report is sent exactly once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

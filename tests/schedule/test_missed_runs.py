@@ -1,4 +1,4 @@
-"""What was missed while nothing ran: made up for once at most, recorded, and told."""
+"""Missed runs are caught up at most once, recorded, and reported."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -44,7 +44,7 @@ EXPRESSIONS = (
 
 
 def due(schedule: Schedule, since: datetime, until: datetime) -> list[datetime]:
-    """Return all times behind one moment and up to another, found by asking for the next again and again."""
+    """Return all times after one moment up to another, found by repeatedly asking for the next."""
     found = []
     following = next_after(schedule, since)
     while following is not None and following <= until:

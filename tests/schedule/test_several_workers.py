@@ -1,4 +1,4 @@
-"""Several workers on one store: each due run has one, and what one leaves behind another goes on with."""
+"""Several workers on one store: one worker per due run, and others resume what it leaves."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ from talaria.testing.wait import until
 async def offices(
     tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock
 ) -> AsyncIterator[tuple[Office, Office]]:
-    """Two workers on one store; that which is first is not a process of its own, so only its lease tells of its end."""
+    """Two workers on one store; the first has no process of its own, so only its lease shows its end."""
     async with (
         open_office(tmp_path, place, server, clock, "elsewhere/0:1:first") as first,
         open_office(tmp_path, place, server, clock, "elsewhere/0:2:second") as second,

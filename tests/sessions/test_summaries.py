@@ -1,4 +1,4 @@
-"""The summary in force: one, kept beside the log, and its break of the prefix recorded when it is first shown."""
+"""The current summary: stored next to the transcript, with its prefix break recorded on first use."""
 
 import msgspec
 import pytest

@@ -228,7 +228,7 @@ def run_in_postgres(place: Place, statement: str) -> None:
 
 
 def refused_untouched(place: Place, error: type[Exception], sentence: str) -> None:
-    """Check that a file cannot be opened, is not changed by the attempt, and that the reason is told."""
+    """Check that a file can't be opened, is not changed by the attempt, and that the reason is reported."""
     file = Path(place.address)
     before = file.read_bytes()
     with pytest.raises(error) as refused:

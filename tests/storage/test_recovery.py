@@ -1,4 +1,4 @@
-"""A damaged file is found, kept as it is, and what can be read of it goes on in a new one."""
+"""A damaged file is detected and kept; readable data moves to a new one."""
 
 import os
 from collections.abc import Callable

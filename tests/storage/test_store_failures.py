@@ -188,7 +188,7 @@ async def write_when_available(store: ThreadedStore, work: Callable[[Transaction
 
 
 def refusal(url: str) -> str:
-    """Return everything that is told about a server that cannot be used, the traceback included."""
+    """Return everything that is reported about an unusable server, including the traceback."""
     with pytest.raises(StoreUnavailable) as refused:
         open_postgres(url)
     assert str(refused.value).endswith((".", ")"))

@@ -1,4 +1,4 @@
-"""A conversation that is to move: whoever asks for it, the gateways, the network where it goes on, and their store."""
+"""Parts of a handoff: the requester, the gateways, the target network, and their store."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ def answer(received: Received) -> Say:
 
 
 class Terminal:
-    """The store, as whoever asks for a handoff has it open."""
+    """The store, as the requester of a handoff has it open."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -125,7 +125,7 @@ class Scene:
         return [json.loads(line) for line in text.splitlines() if line]
 
     def check_log(self) -> None:
-        """See to it that what was expected to fail left neither a traceback nor a secret."""
+        """Check that the expected failure left neither a traceback nor a secret."""
         lines = self.log()
         assert [line for line in lines if line.get("error")] == []
         assert SECRET not in str(lines)

@@ -1,4 +1,4 @@
-"""What chats show beside replies, as the settings and the people there want it; and a restart from a chat."""
+"""Display options of chats, from settings and commands; and a restart from a chat."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""What goes on behind a reply holds up no reply, no other chat and no health check, however long it takes."""
+"""Follow-ups of a turn delay no reply, no other chat and no health check, however long they take."""
 
 import asyncio
 import urllib.request

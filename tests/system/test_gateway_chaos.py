@@ -1,4 +1,4 @@
-"""The short form of `python -m bench chaos`: a gateway that is killed again and again loses nothing."""
+"""The short form of `python -m bench chaos`: a gateway that is killed repeatedly loses nothing."""
 
 import signal
 from pathlib import Path

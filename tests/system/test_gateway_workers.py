@@ -1,4 +1,4 @@
-"""Several gateway workers on one PostgreSQL: what one leaves behind another goes on with, and nothing twice."""
+"""Several gateway workers on one PostgreSQL: another worker resumes what one leaves, and nothing happens twice."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""A goal that was set in a chat: its steps are replies there, and what the judge says of them is told there too."""
+"""A goal in a chat: its steps and the judge's verdicts are posted there."""
 
 from collections import deque
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A gateway that is killed on the way: whoever comes next ends the move, in one place and with one reply."""
+"""A gateway killed during a handoff: the next one completes it, in one chat and with one reply."""
 
 import asyncio
 import signal

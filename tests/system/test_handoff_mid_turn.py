@@ -1,4 +1,4 @@
-"""A conversation moves in the middle of a turn: what is being said goes on at the new place, and is said once."""
+"""A handoff in the middle of a turn: the reply continues in the new chat, once."""
 
 import asyncio
 import re
@@ -34,11 +34,11 @@ BOTH = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 HERE = "This conversation continues here now, in the middle of a turn."
 
 
-def answer(received: Received) -> Say:
+def answer(received: Received, hold: tuple[int, asyncio.Event] | None = None) -> Say:
     if "title of at most six words" in received.body.decode():
         return Say("The tale")
     if received.question == "Tell me.":
-        return Say(TALE, pause=0.05)
+        return Say(TALE, pause=0.05, hold=hold)
     return Say(f"re: {received.question}")
 
 
@@ -90,7 +90,7 @@ def place(tx: Transaction) -> Address:
 async def shown(network: LoopbackNetwork, engine: Place, *texts: str) -> None:
     there = ask(engine, place)
     try:
-        await network.until(lambda: network.shown(there.chat_id, there.thread_id) == list(texts), seconds=30)
+        await network.until(lambda: network.shown(there.chat_id, there.thread_id) == list(texts))
     except TimeoutError:
         assert network.shown(there.chat_id, there.thread_id) == list(texts)
 
@@ -278,6 +278,8 @@ async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
 async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
+    is_moved = asyncio.Event()
+    server.answering(lambda received: answer(received, hold=(20, is_moved)))
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
@@ -286,6 +288,7 @@ async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
             assert (refused.code, "`--now` to move it too" in refused.err) == (1, True)
             moved = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback", "--now")
             assert moved.code == 0
+            is_moved.set()
             await screen.wait_for(re.compile("This conversation was moved elsewhere"))
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0

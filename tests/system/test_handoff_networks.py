@@ -1,4 +1,4 @@
-"""Where a conversation goes on, network by network: a thread where there can be one, else the home channel itself."""
+"""Handoff targets by network: a thread if possible, else the home chat itself."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

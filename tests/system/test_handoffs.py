@@ -1,4 +1,4 @@
-"""A conversation goes on in a chat: with all of it, in a thread of its own, at the key that the next message builds."""
+"""Handoffs: full history, own thread, and the session key that the next message builds."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""An endless wait at any border: people can stop it and ask how things are, are told, and are served afterwards.
+"""A dependency that never answers: `/stop` and `/status` work, people get a notice, and later messages are answered.
 
 How soon is measured by `python -m bench hanging`; here it only has to happen at all.
 """

@@ -1,4 +1,4 @@
-"""Turns are spread over workers, and whatever is said reaches the one that works, whoever hears it."""
+"""Turns are spread over workers; a message reaches the worker that owns its chat."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

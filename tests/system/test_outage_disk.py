@@ -1,4 +1,4 @@
-"""A full disk: the gateway stays up and says so, people are told, and all is answered once there is space again."""
+"""A full disk: the gateway stays up and reports it, and everything is answered once there is space."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""A model that cannot be asked for long: people are told, others are untouched, and all goes on when it is back."""
+"""A model that is down for long: people get a notice, other chats are unaffected, and work resumes when it is back."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -195,7 +195,7 @@ async def _probe_everywhere(village: Village, sessions: dict[str, Plant], every:
 
 
 def _is_closed(title: Plant, person: str, spot: Spot) -> bool:
-    """Tell whether a conversation is none that somebody may go on with in a place; the owner may bring all theirs."""
+    """Return whether a person may not resume a session in a chat; the owner may resume all of theirs."""
     if person == OWNER and title.person == OWNER:
         return False
     return not title.may_be_known_to(person, spot)
@@ -244,7 +244,7 @@ def _check_that_nothing_got_out(here: Village, server: ModelServer) -> None:
 
 
 def _check_that_their_own_is_known(here: Village, server: ModelServer) -> None:
-    """What people told is not lost on them: in the last conversation of each, which began anew, it came up again."""
+    """Check that each person's own facts appear again in their last, new session."""
     for (person, spot), nonce in here.last.items():
         bodies = [received.body.decode() for received in server.received if nonce in received.question]
         known = {word for body in bodies for word in words_in(body)}

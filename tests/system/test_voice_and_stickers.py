@@ -1,4 +1,4 @@
-"""Voice notes become words and replies are spoken; a sticker is looked at once."""
+"""Voice notes are transcribed and replies spoken; a sticker is described once."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

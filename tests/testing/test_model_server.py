@@ -93,6 +93,19 @@ async def test_an_answer_can_be_computed_from_the_request(server: ModelServer, c
     assert await caller.text() == "chat /v1/chat/completions"
 
 
+async def test_held_pieces_wait_for_the_event(server: ModelServer, caller: Caller) -> None:
+    release = asyncio.Event()
+    server.script(Say("one two three", hold=(2, release)))
+    got = b""
+    async with caller.post("chat", stream=True) as response:
+        while b" two" not in got:
+            got += await response.content.readany()
+        assert b" three" not in got
+        release.set()
+        got += await response.read()
+    assert b" three" in got
+
+
 async def test_matching_calls_are_answered_apart_from_the_script(server: ModelServer, caller: Caller) -> None:
     server.script(Say("first"), Say("second"))
     server.answer_when(lambda received: received.json["temperature"] > 0, Say("warm"))

@@ -1,4 +1,4 @@
-"""The server beside Telegram's own description: what methods take, what objects have, what answers look like."""
+"""The server compared with Telegram's own description: parameters, objects and answers."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -95,11 +95,13 @@ class PersonJoined(Struct, frozen=True, tag="person_joined"):
 class Noticed(Struct, frozen=True, tag="noticed"):
     """A notice for people while the turn continues: a wait, another model, a summarised history.
 
-    ``lasting`` asks for a separate message where the display of a turn is replaced by its reply.
+    ``lasting`` asks for a separate message where the display of a turn is replaced by its reply. It is ``posted`` if
+    that message is queued for the chat already.
     """
 
     text: str
     lasting: bool = False
+    posted: bool = False
 
 
 class StoreBlocked(Struct, frozen=True, tag="store_blocked"):

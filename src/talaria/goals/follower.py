@@ -14,7 +14,7 @@ from talaria.core.errors import StoreError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Waiting
-from talaria.goals.goal_store import conclude_turn, end_wait, find_next_action, record_turn_end, take_notice
+from talaria.goals.goal_store import GoalNotice, conclude_turn, end_wait, find_next_action, record_turn_end, take_notice
 from talaria.goals.judge import Judge
 from talaria.goals.transitions import Idle, JudgeTurn, Notify, SessionBusy, WaitUntil
 from talaria.goals.wait_conditions import resolve_process, wait_until_over
@@ -43,7 +43,7 @@ class GoalFollower:
     """Driver of the goal of one session; implements `TurnFollowUp`.
 
     Each action is read from the store, so it may be interrupted anywhere and started again. ``make_judge`` is called
-    for the first verdict.
+    for the first verdict. ``key`` is the session key of the chat that gets the notices, if it is one.
     """
 
     resumable: ClassVar = True
@@ -55,6 +55,7 @@ class GoalFollower:
         store: Store,
         make_judge: Callable[[], Judge],
         emit: Callable[[TurnEvent], None],
+        key: str = "",
         clock: Clock | None = None,
     ) -> None:
         self._session_id = session_id
@@ -62,6 +63,7 @@ class GoalFollower:
         self._make_judge = make_judge
         self._judge: Judge | None = None
         self._emit = emit
+        self._key = key
         self._clock = clock or SystemClock()
         self._has_goal = False
         self._following = 0  # calls of `follow_up` in progress: for a moment two, when one replaces another
@@ -120,7 +122,7 @@ class GoalFollower:
         return None
 
     async def _notify(self) -> None:
-        self._show(await self._store.write(lambda tx: take_notice(tx, self._session_id)))
+        self._show(await self._store.write(lambda tx: take_notice(tx, self._session_id, self._key)))
 
     async def _judge_turn(self, judged: JudgeTurn) -> bool | None:
         judge = self._judge = self._judge or self._make_judge()
@@ -128,7 +130,7 @@ class GoalFollower:
         opinion, watched = resolve_process(opinion)
         now = self._clock.now()
         conclusion = await self._store.write(
-            lambda tx: conclude_turn(tx, self._session_id, judged, opinion, watched, now)
+            lambda tx: conclude_turn(tx, self._session_id, judged, opinion, watched, now, self._key)
         )
         if conclusion is None:
             return None
@@ -141,6 +143,6 @@ class GoalFollower:
         has_step = await self._store.write(lambda tx: end_wait(tx, self._session_id, parked, now))
         return True if has_step else None
 
-    def _show(self, notice: str) -> None:
-        if notice:
-            self._emit(Noticed(notice, lasting=True))
+    def _show(self, notice: GoalNotice) -> None:
+        if notice.text:
+            self._emit(Noticed(notice.text, lasting=True, posted=notice.posted))

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.background_processes import list_processes
+from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.turn_listener import TurnResult
@@ -33,6 +34,7 @@ from talaria.goals.transitions import (
 )
 from talaria.goals.verdicts import Opinion
 from talaria.runtime.inbox import make_arrival
+from talaria.runtime.outbox import queue_notice
 
 KIND = "goal"
 
@@ -198,10 +200,17 @@ def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
     return True
 
 
-class Conclusion(Struct, frozen=True):
-    """The stored outcome of a verdict: the notice to show, and whether the next step is queued."""
+class GoalNotice(Struct, frozen=True):
+    """A notice for the user; ``posted`` if it was queued for the chat of the session with the change it reports."""
 
-    notice: str
+    text: str = ""
+    posted: bool = False
+
+
+class Conclusion(Struct, frozen=True):
+    """The stored outcome of a verdict: the notice, and whether the next step is queued."""
+
+    notice: GoalNotice
     has_step: bool
 
 
@@ -212,11 +221,13 @@ def conclude_turn(
     opinion: Opinion,
     watched: WatchedProcess | None,
     now: datetime,
+    key: str = "",
 ) -> Conclusion | None:
     """Count a judged turn and apply its verdict; ``None`` if goal or session have changed since.
 
-    The verdict, the next step and the notice are one transaction, so that each happens once. The caller shows the
-    notice. The usage of the judge counts in either case.
+    The verdict, the next step and the notice are one transaction, so that each happens once. The notice is queued for
+    the chat with this ``key``, if the session is bound to it; otherwise the caller shows it. The usage of the judge
+    counts in either case.
     """
     usage = add_usage(tx, session_id, opinion.usage)
     stored = read_goal(tx, session_id)
@@ -225,7 +236,7 @@ def conclude_turn(
     transition = turn_judged(stored.state, opinion, judged.pending.turn, usage, watched, now)
     shown = structs.replace(transition, state=structs.replace(transition.state, untold=""))
     _apply(tx, session_id, stored, shown, now)
-    return Conclusion(transition.state.untold, transition.step is not None)
+    return Conclusion(_post_notice(tx, session_id, transition.state.untold, key), transition.step is not None)
 
 
 def end_wait(tx: Transaction, session_id: SessionId, parked: Waiting, now: datetime) -> bool:
@@ -246,13 +257,22 @@ def _apply(tx: Transaction, session_id: SessionId, stored: StoredGoal, transitio
     write_goal(tx, session_id, stored, transition.state)
 
 
-def take_notice(tx: Transaction, session_id: SessionId) -> str:
-    """Return the pending notice for the user, and clear it."""
+def take_notice(tx: Transaction, session_id: SessionId, key: str = "") -> GoalNotice:
+    """Return the pending notice for the user, and clear it; it is queued for the chat as in `conclude_turn`."""
     stored = read_goal(tx, session_id)
     if stored.state is None or not stored.state.untold:
-        return ""
+        return GoalNotice()
     write_goal(tx, session_id, stored, structs.replace(stored.state, untold=""))
-    return stored.state.untold
+    return _post_notice(tx, session_id, stored.state.untold, key)
+
+
+def _post_notice(tx: Transaction, session_id: SessionId, text: str, key: str) -> GoalNotice:
+    """Queue a notice for the chat with this key, if the session is bound to it."""
+    binding = tx.bindings.get(key) if text and key else None
+    if binding is None or binding.session_id != session_id:
+        return GoalNotice(text)
+    queue_notice(tx, session_id, binding.address, Content(text=text))
+    return GoalNotice(text, posted=True)
 
 
 def _index(tx: Transaction, session_id: SessionId, state: GoalState | None) -> None:

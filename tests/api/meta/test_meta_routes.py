@@ -1,4 +1,4 @@
-"""What the API tells of itself: a description that fits, a page that loads nothing, figures, models."""
+"""Routes about the API itself: OpenAPI description, documentation page, metrics, models."""
 
 import asyncio
 import re

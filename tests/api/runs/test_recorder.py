@@ -1,4 +1,4 @@
-"""Events of a run are kept once and in order, whenever the store takes them, and whoever goes on with the turn."""
+"""Run events are stored once and in order, after store failures and on any worker."""
 
 import asyncio
 from collections.abc import Sequence

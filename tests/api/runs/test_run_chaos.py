@@ -1,4 +1,4 @@
-"""Many runs, and servers that are killed again and again: each run is told whole, once, and as its transcript is."""
+"""Many runs on servers that are killed repeatedly: events are complete, appear once and match the transcript."""
 
 import asyncio
 import random

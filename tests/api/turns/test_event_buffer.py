@@ -1,4 +1,4 @@
-"""What waits for a slow client does not grow, and nothing of the reply is lost."""
+"""The buffer for a slow client is bounded, and nothing of the reply is lost."""
 
 import asyncio
 

@@ -108,5 +108,5 @@ async def test_what_a_server_works_on_is_not_waited_for_once_another_is_to_end(
 
 
 async def _is_asked(http: httpx.AsyncClient) -> bool:
-    """Tell whether somebody else's request is being answered beside this one."""
+    """Return whether another client's request is running at the same time."""
     return "talaria_api_requests_running 2" in (await http.get("/metrics")).text.splitlines()

@@ -1,4 +1,4 @@
-"""What lasts of a conversation that is let go of: what the store does not have, and nothing else."""
+"""What remains of an evicted session: the state that the store doesn't have, and nothing else."""
 
 import sys
 from pathlib import Path

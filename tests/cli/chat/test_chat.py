@@ -165,7 +165,7 @@ async def test_a_killed_turn_continues_where_it_was(program: Program, server: Mo
 
 
 async def _run(program: Program, *words: str, typed: str | bytes = "") -> Outcome:
-    """Run the program beside the server that it speaks to."""
+    """Run the program in parallel with its server."""
     process = await asyncio.create_subprocess_exec(
         TALARIA,
         *words,

@@ -1,4 +1,4 @@
-"""`talaria approvals`: what was allowed for good is listed and taken back."""
+"""`talaria approvals`: list and revoke permanent approvals."""
 
 import json
 from pathlib import Path

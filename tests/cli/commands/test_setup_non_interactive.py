@@ -33,7 +33,7 @@ def env(server: ModelServer) -> dict[str, str]:
 
 
 async def run(program: Program, env: dict[str, str], *words: str, typed: str = "") -> Outcome:
-    """Run the set-up beside the server that it asks."""
+    """Run the setup in parallel with its server."""
 
     def run_it() -> Outcome:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Rooms as the cache of agents: found again as they were, let go of softly, ended for good by a reset."""
+"""Open chats as the agent cache: reused, released softly, closed by a reset."""
 
 import asyncio
 from collections.abc import AsyncIterator

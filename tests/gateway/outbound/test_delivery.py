@@ -28,7 +28,7 @@ from talaria.testing.wait import until
 
 @pytest.fixture
 async def store(place: Place) -> AsyncIterator[Store]:
-    """A store whose time goes on, on each engine."""
+    """A store with a running clock, on each engine."""
     store = place.open_store(SystemClock())
     yield store
     await store.close()

@@ -36,7 +36,7 @@ DEAD = WorkerId("elsewhere/0:1:dead")
 
 @pytest.fixture
 async def store(sqlite_place: Place) -> AsyncIterator[Store]:
-    """A store whose time goes on, with a turn that runs."""
+    """A store with a running clock and a running turn."""
     store = sqlite_place.open_store(SystemClock())
     await store.write(lambda tx: tx.turns.begin(SESSION, TURN))
     yield store
@@ -351,7 +351,7 @@ async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, 
 
 
 async def test_a_message_that_a_dead_worker_has_posted_unseen_becomes_the_final_text(store: Store) -> None:
-    """It died between posting and hearing that; whoever goes on with the turn has nothing more to show of it."""
+    """It died between posting and recording it; the worker that resumes the turn has nothing more to show."""
     async with network_with(structs.replace(FAST, idempotent=True)) as network:
         await network.platform().send(HERE, Content(text="… half a word"), "t1:1")
         left = PostedMessages(HERE, ("",), live=DEAD)

@@ -1,4 +1,4 @@
-"""A gateway whose connection is dead and does not know it: noticed within its time, and made anew."""
+"""A dead gateway connection is detected in time and replaced."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A sync whose connection is dead and does not know it: noticed within its time, and made anew."""
+"""A sync over a dead connection is detected in time and repeated."""
 
 import asyncio
 from datetime import timedelta

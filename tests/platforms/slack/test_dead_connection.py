@@ -1,4 +1,4 @@
-"""A websocket whose connection is dead and does not know it: noticed within its time, and made anew."""
+"""A dead WebSocket is detected in time and replaced."""
 
 import pytest
 from tests.platforms.dead_connection import Wire, hearing

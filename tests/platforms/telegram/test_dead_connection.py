@@ -1,4 +1,4 @@
-"""A poll whose connection is dead and does not know it: noticed within its time, and made anew."""
+"""A poll over a dead connection is detected in time and repeated."""
 
 from datetime import timedelta
 

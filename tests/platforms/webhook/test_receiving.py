@@ -1,4 +1,4 @@
-"""What senders are told: taken, not wanted, turned away and why; and never that something broke."""
+"""Answers to senders: accepted, ignored or rejected with a reason, and never an internal error."""
 
 import asyncio
 import hashlib

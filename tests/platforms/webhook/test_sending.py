@@ -1,4 +1,4 @@
-"""Replies on their way to whoever is to have them."""
+"""Delivery of replies to their receivers."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -88,7 +88,7 @@ async def until_stored(desk: Desk, holds: Callable[[Transaction], bool]) -> None
 
 
 async def woken(desk: Desk) -> str:
-    """Wait until something is reported to the conversation that is open, let it be told, and return the words."""
+    """Wait for a report to the open session, run its turn, and return the text."""
     here = desk.active_session.session_id
 
     async def is_reported() -> bool:

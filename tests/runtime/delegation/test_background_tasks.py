@@ -1,4 +1,4 @@
-"""Tasks that go on in the background: begun once, seen to by one process, told once."""
+"""Background tasks: started once, run by one process, reported once."""
 
 import asyncio
 from contextlib import AsyncExitStack

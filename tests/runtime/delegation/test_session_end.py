@@ -1,4 +1,4 @@
-"""A conversation that is left for good: what goes on in its background ends, whoever is killed right then."""
+"""A closed session ends its background work, even if a process is killed at that moment."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -30,7 +30,7 @@ PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_li
 
 
 def is_over(tx: Transaction) -> bool:
-    """Tell whether nothing is kept of what was handed on, and nothing is at work or waits."""
+    """Return whether no delegation is stored and nothing is running or pending."""
     kept = list(tx.archive.rows("delegated_tasks"))
     return not kept and not tx.turns.find(running=True) and not tx.inbox.unsettled()
 

@@ -59,7 +59,7 @@ class Bench:
         await self.store.write(lambda tx: tx.messages.append(SessionId(self.session_id), [message]))
 
     async def woken_with(self) -> str:
-        """Return what the conversation is told, now that it rests; nothing where there is nothing."""
+        """Return the reports to the idle session; empty if there are none."""
         items = await self.store.write(lambda tx: queue_reports_if_idle(tx, SessionId(self.session_id)))
         return "\n".join(read_message(item.payload).text for item in items)
 
@@ -112,7 +112,7 @@ async def sleeping(background: BackgroundWork, session_id: SessionId) -> Backgro
 
 
 def elsewhere(session_id: SessionId) -> BackgroundProcess:
-    """Return one that runs on another machine, so that nobody here sees to it."""
+    """Return one that runs on another machine, so that no supervisor here handles it."""
     return BackgroundProcess(
         id="pelsewhere",
         session_id=session_id,
@@ -131,7 +131,7 @@ def elsewhere(session_id: SessionId) -> BackgroundProcess:
 
 @asynccontextmanager
 async def supervised(store: Store, folder: Path) -> AsyncIterator[Bench]:
-    """Watch processes of the one conversation of a store while the block runs; what still runs behind it goes on."""
+    """Watch the processes of a store's only session while the block runs; they keep running after it."""
     bench = Bench(store, folder, await store.write(_session))
     async with asyncio.TaskGroup() as jobs:
         serving = jobs.create_task(bench.supervisor.serve())

@@ -417,7 +417,11 @@ async def _build_options(
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.follow_ups,
-            *([build_goal_follower(tool_context, environment, auxiliary)] if request.lasting else []),
+            *(
+                [build_goal_follower(tool_context, environment, auxiliary, request.context.session_key)]
+                if request.lasting
+                else []
+            ),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),

@@ -37,7 +37,9 @@ def build_goal_allowance(goals: GoalSettings) -> Allowance:
     )
 
 
-def build_goal_follower(tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary) -> GoalFollower:
+def build_goal_follower(
+    tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary, key: str
+) -> GoalFollower:
     """Return the follow-up that continues the goal of a session; its judge is built for the first verdict."""
 
     def make_judge() -> Judge:
@@ -50,7 +52,7 @@ def build_goal_follower(tool_context: ToolContext, environment: TurnEnvironment,
         )
 
     return GoalFollower(
-        tool_context.session_id, store=tool_context.store, make_judge=make_judge, emit=environment.publish
+        tool_context.session_id, store=tool_context.store, make_judge=make_judge, emit=environment.publish, key=key
     )
 
 

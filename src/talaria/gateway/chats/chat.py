@@ -305,7 +305,7 @@ class Chat:
                 self._network.outage.end()
         elif isinstance(event, StoreBlocked):
             self._notify_outage()
-        elif isinstance(event, Noticed) and event.lasting:
+        elif isinstance(event, Noticed) and event.lasting and not event.posted:
             self.show(event.text)
         self.show_event(event, self.active_session.session_id, self.active_session.chat.questions)
 
@@ -366,18 +366,18 @@ class ReplyQueuer:
         self._settings = settings
         self._voice = voice
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
-        """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
-        if ending.route is not None:
-            queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
-        if self._voice is not None and self._settings.current.voice.speak != "off":
-            return self._voice.turn_ended(tx, ending)
-        return None
-
     @property
     def has_follow_up(self) -> bool:
         """Return whether replies are spoken."""
         return self._voice is not None and self._settings.current.voice.speak != "off"
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
+        """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
+        if ending.route is not None:
+            queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
+        if self._voice is not None and self.has_follow_up:
+            return self._voice.turn_ended(tx, ending)
+        return None
 
     async def follow_up(self) -> bool:
         """Speak pending replies."""

@@ -80,7 +80,7 @@ class Delivery:
         if not self._streams:
             return self._send_body(self._body(say), _JSON)
         response = await self._start(_EVENTS)
-        await _write(response, self.wire.frames(say, self.exchange), say.pause)
+        await _write(response, self.wire.frames(say, self.exchange), say)
         return response
 
     async def _send_broken(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
@@ -91,7 +91,7 @@ class Delivery:
         frames = list(self.wire.frames(fault.say, self.exchange))
         good = leading_frames(frames, fault.after)
         response = await self._start(_EVENTS)
-        await _write(response, good, fault.say.pause)
+        await _write(response, good, fault.say)
         match fault:
             case Garbage():
                 await response.write(truncate_event(frames[len(good)]))
@@ -134,10 +134,12 @@ class Delivery:
         return response
 
 
-async def _write(response: web.StreamResponse, frames: Iterable[Frame], pause: float) -> None:
-    begun = False
+async def _write(response: web.StreamResponse, frames: Iterable[Frame], say: Say) -> None:
+    pieces = 0
     for frame in frames:
         if frame.piece:
-            await asyncio.sleep(pause if begun else 0)
-            begun = True
+            await asyncio.sleep(say.pause if pieces else 0)
+            if say.hold is not None and pieces >= say.hold[0]:
+                await say.hold[1].wait()
+            pieces += 1
         await response.write(frame.data)

@@ -1,5 +1,6 @@
 """Scripted replies, independent of the protocol."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -54,7 +55,8 @@ class Say:
     """One reply of the model: reasoning, then text, then tool calls.
 
     Streamed, each of them comes in ``chunks`` pieces (by default words and scraps of JSON), with ``pause`` seconds
-    before each piece but the first. ``usage`` is estimated from lengths by default.
+    before each piece but the first. With ``hold``, the pieces after so many wait for an event. ``usage`` is estimated
+    from lengths by default.
     """
 
     text: str = ""
@@ -65,6 +67,7 @@ class Say:
     stop: StopReason | None = None
     chunks: int | None = None
     pause: float = 0.0
+    hold: tuple[int, asyncio.Event] | None = None
 
     @property
     def ending(self) -> StopReason:
