@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=80, calls=249, writes=5, reads=12),
-    "api": Budget(files=91, calls=293, writes=2, reads=7),
-    "handoff": Budget(files=109, calls=338, writes=5, reads=14),
-    "goal": Budget(files=75, calls=260, writes=8, reads=7),
+    "telegram": Budget(files=76, calls=243, writes=5, reads=12),
+    "api": Budget(files=90, calls=293, writes=2, reads=7),
+    "handoff": Budget(files=104, calls=328, writes=5, reads=14),
+    "goal": Budget(files=70, calls=258, writes=8, reads=7),
 }
 
 

@@ -325,6 +325,7 @@ async def test_what_was_sent_is_recorded_before_all_stops(sqlite_place: Place, n
     serving = asyncio.ensure_future(delivery.serve())
     await office.until(lambda items: items[0].state == "sending")
     with closing(apsw.Connection(sqlite_place.address)) as other:
+        other.set_busy_timeout(200)  # milliseconds: the claim may still be committing
         other.execute("BEGIN IMMEDIATE")  # nothing can be recorded
         await network.posted(1)
         serving.cancel()
