@@ -69,11 +69,11 @@ $(VENV)/bin/python:
 
 $(VENV)/run.stamp: pyproject.toml requirements/base.lock requirements/build.lock | $(VENV)/bin/python
 	@echo "== packages to run Talaria"
-	@$(PIP) install --require-hashes -r requirements/base.lock -r requirements/build.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements/base.lock -r requirements/build.lock
 	@$(PIP) install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
 	@echo "== packages to check and test Talaria"
-	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements/dev.lock
 	@touch $@

@@ -21,7 +21,7 @@ elif ! npm pack --silent --pack-destination "$home" "$script@$version" >/dev/nul
     exit 0
 fi
 if "$1/bin/python" -m venv "$home/llm" &&
-    "$home/llm/bin/python" -m pip --disable-pip-version-check --no-input install -q --only-binary :all: --require-hashes -r "$lock"; then
+    "$home/llm/bin/python" -m pip --disable-pip-version-check --no-input install -q --only-binary :all: --no-deps --require-hashes -r "$lock"; then
     touch "$stamp"
 else
     echo "llm couldn't be installed: its test is skipped. The next run tries again."
