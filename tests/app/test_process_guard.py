@@ -21,6 +21,9 @@ POLICY = [
     ["tools", "enable", "terminal"],
     ["gateway", "stop"],
     ["approvals", "revoke", "1"],
+    ["web", "--no-browser"],
+    ["web", "pair"],
+    ["web", "revoke", "1"],
 ]
 FROM_A_TOOL = {"TALARIA_SESSION_ID": "20260101-000000-abcdef"}
 SENTENCE = "can't be run from inside one of its conversations. Run it in your own terminal."
@@ -48,7 +51,8 @@ def test_policy_commands_are_refused_from_a_tool(tmp_path: Path, words: list[str
 
 
 @pytest.mark.parametrize(
-    "words", [["sessions", "list"], ["config", "show"], ["ps"], ["pairing", "list"], ["config", "path"]]
+    "words",
+    [["sessions", "list"], ["config", "show"], ["ps"], ["pairing", "list"], ["config", "path"], ["web", "browsers"]],
 )
 def test_harmless_commands_run_from_a_tool(tmp_path: Path, words: list[str]) -> None:
     assert Program(tmp_path).run(*words, env=FROM_A_TOOL).code == 0

@@ -12,6 +12,7 @@ _READS: dict[str, tuple[str, ...]] = {
     "cron": ("list", "show", "history"),
     "pairing": ("list", "people"),
     "api-keys": ("list",),
+    "web": ("browsers",),
     "approvals": ("list",),
     "trust": ("list",),
     "channels": ("list",),
@@ -23,7 +24,7 @@ _READS_WITHOUT_ACTION = frozenset(
     {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help"}
 )
 _REFUSED = frozenset(
-    {"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools", "trust"}
+    {"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools", "trust", "web"}
 )
 _REFUSED_ACTIONS = {"gateway": ("stop", "restart", "install", "uninstall")}
 _WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})
