@@ -21,7 +21,7 @@ POLICY = [
     ["tools", "enable", "terminal"],
     ["gateway", "stop"],
     ["approvals", "revoke", "1"],
-    ["web", "--no-browser"],
+    ["web", "--no-open"],
     ["web", "pair"],
     ["web", "revoke", "1"],
 ]
