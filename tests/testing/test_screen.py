@@ -101,7 +101,7 @@ async def test_arrows_differ_for_programs_that_ask_for_it() -> None:
 
 async def test_an_unknown_key_is_refused_by_name() -> None:
     async with open_screen(["cat"], env=ENV) as screen:
-        with pytest.raises(ValueError, match="no key 'entr'"):
+        with pytest.raises(ValueError, match="Unknown key 'entr'"):
             await screen.press("entr")
 
 

@@ -37,7 +37,7 @@ def test_routes_are_listed_with_what_keeps_them_from_working(program: Program) -
         "good\tstandard\thttp://127.0.0.1:9000/webhooks/good\thttps://example.org/replies\tready",
         "poor\tstandard\thttp://127.0.0.1:9000/webhooks/poor\thttps://example.org/\t",
     ]
-    assert "poor: The secret AWAY and GONE is not set." in done.err
+    assert "poor: The secret AWAY and GONE isn't set." in done.err
     assert "broken.toml" in done.err
     assert "No gateway" not in done.err
     listed = json.loads(program.run("webhook", "list", "--json").out)
@@ -60,7 +60,7 @@ def test_the_doctor_tells_of_routes_on_which_nobody_can_be_heard(program: Progra
     write_route(folder(program), "hub")
     assert "webhook" not in program.run("doctor").out
     settings(program, "[platforms.webhook]\n")
-    assert "The webhook hub doesn't work: The secret WEBHOOK_SECRET is not set." in program.run("doctor").out
+    assert "The webhook hub doesn't work: The secret WEBHOOK_SECRET isn't set." in program.run("doctor").out
     settings(program, '[platforms.webhook.options]\nport = "many"\n', "WEBHOOK_SECRET=abcdefgh\n")
     assert "Invalid option in platforms.webhook" in program.run("doctor").out
     settings(program, "[platforms.webhook]\n", "WEBHOOK_SECRET=abcdefgh\n")

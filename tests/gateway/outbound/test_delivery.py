@@ -177,7 +177,7 @@ async def test_an_account_that_is_refused_keeps_everything_until_it_is_repaired(
         await office.reply(f"t{number}", str(number), Address("loopback", str(number)))
     pace = structs.replace(QUICK, longest_pause=timedelta(hours=1))
     async with delivering(store, network.platform(), pace) as delivery:
-        found = await office.until(lambda items: items[0].state == "waiting" and bool(items[0].attempts))
+        found = await office.until(lambda items: all(item.state == "waiting" and item.attempts for item in items))
         assert (delivery.status.state, len(found)) == ("refused", 3)
         network.disrupt()
         delivery.resume()
