@@ -20,19 +20,17 @@ log = logging.getLogger(__name__)
 
 
 class FollowUpTasks:
-    """Tasks of one session that run after a reply; ``wake`` is called if a follow-up has queued a message."""
+    """Tasks of one session that run after a reply."""
 
     def __init__(
         self,
         follow_ups: Sequence[TurnFollowUp],
         context: SessionContext,
         jobs: asyncio.TaskGroup,
-        wake: Callable[[], None],
     ) -> None:
         self._follow_ups = follow_ups
         self._context = context
         self._jobs = jobs
-        self._wake = wake
         self._awaited: set[asyncio.Task[None]] = set()
         self._resumable: dict[TurnFollowUp, asyncio.Task[None]] = {}
 
@@ -41,10 +39,14 @@ class FollowUpTasks:
         """Return whether any task is running."""
         return any(not task.done() for task in (*self._awaited, *self._resumable.values()))
 
-    def start_follow_ups(self) -> None:
-        """Start the follow-ups; resumable ones that are running are restarted."""
+    def start_follow_ups(self, wake: Callable[[], None]) -> None:
+        """Start the follow-ups; resumable ones that are running are restarted.
+
+        ``wake`` is called if one has queued a message. It is not stored, because the owner of this object has it:
+        a cycle would keep a closed session in memory until the next garbage collection.
+        """
         for follow_up in self._follow_ups:
-            job = partial(self._follow, follow_up)
+            job = partial(self._follow, follow_up, wake)
             if follow_up.resumable:
                 before = self._resumable.get(follow_up)
                 if before is not None:
@@ -68,10 +70,10 @@ class FollowUpTasks:
         for task in self._awaited:
             task.cancel()
 
-    async def _follow(self, follow_up: TurnFollowUp) -> None:
+    async def _follow(self, follow_up: TurnFollowUp, wake: Callable[[], None]) -> None:
         with bound(self._context):
             if await follow_up.follow_up():
-                self._wake()
+                wake()
 
     async def _log_errors(self, job: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -148,7 +148,7 @@ class SessionRunner:
         self._stored_effort: Effort | None = None
         self._needs_title = options.titled
         self._context = structs.replace(options.context, session_id=session_id)
-        self._follow_up_tasks = FollowUpTasks(options.follow_ups, self._context, jobs, self.wake)
+        self._follow_up_tasks = FollowUpTasks(options.follow_ups, self._context, jobs)
 
     @property
     def busy(self) -> bool:
@@ -261,7 +261,7 @@ class SessionRunner:
         Called after opening a session and when something that follow-ups depend on has changed. After a turn, they
         start if one of them has work to do.
         """
-        self._follow_up_tasks.start_follow_ups()
+        self._follow_up_tasks.start_follow_ups(self.wake)
 
     async def compact(self) -> bool:
         """Summarise the older part of the session; ``False`` if there is nothing to gain."""
