@@ -97,7 +97,7 @@ class AgentLoop:
             end = await work.interrupt(TurnOutOfBudget("time", _LIMIT_TEXTS["time"].format(limit=limits.seconds)))
         except asyncio.CancelledError:
             if control.stopped():
-                environment.publish(await asyncio.shield(work.interrupt(TurnStopped())))
+                environment.publish(await asyncio.shield(work.stop()))
             raise
         except StoreError as error:  # not even its end could be stored: it is resumed when the store is back
             log.warning("turn interrupted in session %s: %s", turn.session_id, error)
@@ -157,6 +157,13 @@ class _Turn:
                 return await self._end(spent, None, None)
         text = _LIMIT_TEXTS["iterations"].format(limit=self._limits.iterations)
         return await self._end(TurnOutOfBudget("iterations", text), None, None)
+
+    async def stop(self) -> TurnEnd:
+        """End the turn on request of a person."""
+        if not self._view.messages:  # stopped before it was read: a resumed turn may have open calls
+            self._view = await self._agent.window.open()
+            self._calls = list_open_calls(self._view.messages)
+        return await self.interrupt(TurnStopped())
 
     async def interrupt(self, end: TurnEnd) -> TurnEnd:
         """Store text and results so far in valid form, and end the turn, unless it has ended already."""

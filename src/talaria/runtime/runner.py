@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
@@ -142,6 +142,7 @@ class SessionRunner:
         self._hold_reason = ""
         self._is_woken = False
         self._is_steered = False
+        self._stopped_claims = 0
         self._admission: Admission | None = None
         self._interrupting_item: int | None = None
         self._fetched: dict[int, _FetchedMessage] = {}
@@ -213,7 +214,7 @@ class SessionRunner:
         if self.state is RunnerState.CLOSED:
             self._last = Refused("This conversation is closed here. Its messages wait until it is opened again.")
         elif self._task is None:
-            self._last = None
+            self._last, self._stopped_claims = None, 0
             self._task = self._jobs.create_task(self._run())
 
     def hold(self, reason: str) -> None:
@@ -239,12 +240,19 @@ class SessionRunner:
     def stop(self) -> bool:
         """Stop the running turn at once and continue with pending messages; ``False`` if none is running.
 
-        While files are fetched, that is stopped, and the turn of their message ends as soon as it has begun.
+        A turn that is about to begin ends as soon as it has begun. While files are fetched, that is stopped, and the
+        turn of their message ends in the same way.
         """
-        if self._task is not None and self.state in {RunnerState.FETCHING, RunnerState.RUNNING}:
+        if self._task is None:
+            return False
+        if self.state in {RunnerState.FETCHING, RunnerState.RUNNING}:
             self.state = RunnerState.STOPPING
             self._task.cancel()
-        return self._task is not None
+        elif self.state is RunnerState.IDLE:  # the task has not started yet
+            self._stopped_claims = 1
+        elif self.state is RunnerState.CLAIMING:  # this claim may have missed what has woken the runner since
+            self._stopped_claims = 2 if self._is_woken else 1
+        return True
 
     def interrupt(self, item: int) -> bool:
         """Stop the running turn for an inbox item, unless the turn is about that item.
@@ -275,6 +283,7 @@ class SessionRunner:
             while self._is_woken:
                 self._is_woken = False
                 self._last = await self._run_claimed() or self._last
+                self._stopped_claims = max(0, self._stopped_claims - 1)
         finally:
             self._task = None
             self._fetched = {}
@@ -365,13 +374,18 @@ class SessionRunner:
 
     async def _fetch(self, claim: SessionClaim, pending: PendingAttachments) -> "_FetchedMessage":
         """Fetch the files of a message; if that is stopped, there are notes in their place."""
-        renewal = renew_lease(self._store, claim.lease, self._options.lease)
-        try:
-            async with self._stoppable(RunnerState.FETCHING):
-                return _FetchedMessage(await run_with(self._options.unpack(pending), renewal))
-        except _Stopped:
-            reason = "was not downloaded, because the turn was stopped"
-            return _FetchedMessage(without_files(pending.message, reason), stopped=True)
+        if not self._take_stop():
+            renewal = renew_lease(self._store, claim.lease, self._options.lease)
+            with suppress(_Stopped):
+                async with self._stoppable(RunnerState.FETCHING):
+                    return _FetchedMessage(await run_with(self._options.unpack(pending), renewal))
+        reason = "was not downloaded, because the turn was stopped"
+        return _FetchedMessage(without_files(pending.message, reason), stopped=True)
+
+    def _take_stop(self) -> bool:
+        """Return whether the work that begins was stopped before; it counts once."""
+        is_stopped, self._stopped_claims = self._stopped_claims > 0, 0
+        return is_stopped
 
     async def _take_turn(self, turn: TurnRecorder, lease: Lease) -> TurnEnd:
         """Run a turn with its own session context, independent of the task that started it."""
@@ -427,10 +441,11 @@ class SessionRunner:
     async def _run_turn(self, turn: TurnRecorder, context: SessionContext) -> TurnEnd:
         work = turn.work
         self._environment.publish(TurnBegan(work.turn_id, work.route, work.said, work.items))
+        is_stopped = self._take_stop()
         if any(self._fetched[item].stopped for item in work.items if item in self._fetched):
             return await self._end_stopped_turn(turn)
         interrupting, self._interrupting_item = self._interrupting_item, None
-        if interrupting is not None and interrupting not in work.items:
+        if is_stopped or (interrupting is not None and interrupting not in work.items):
             self.stop()
         try:
             end = await self._agent.take_turn(turn, self._environment, self._make_control(turn, context))

@@ -1,8 +1,11 @@
 """Background tasks: started once, run by one process, reported once."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from msgspec import structs
@@ -10,15 +13,19 @@ from tests.commands.command_fixture import Desk, open_desk
 from tests.runtime.delegation.delegating_model import Company, hand_on, result, until_stored, woken
 from tests.tools.tool_calls import call_from
 
-from talaria.contracts.delegation import DelegatedTask, DelegationResult
-from talaria.contracts.store import Transaction
+from talaria.contracts.delegation import ChildTask, DelegatedTask, DelegationResult
+from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call
 from talaria.core.events import TurnAnswered
-from talaria.core.ids import WorkerId, new_worker_id
+from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.core.session_context import SessionContext
-from talaria.runtime.delegation.task_store import Delegation, list_background
+from talaria.runtime.delegation.background import Background
+from talaria.runtime.delegation.task_store import Delegation, ask_to_stop, list_background, queue_in_background
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
+T = TypeVar("T")
 DONE = "This message is automatic, not from the person. Your background work reports:"
 
 
@@ -144,6 +151,68 @@ async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_pa
             await until_stored(desk, lambda tx: not list_background(tx) and not tx.turns.find(running=True))
             await desk.application.store.write(forget_delegations)
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
+
+
+async def test_a_task_that_is_stopped_while_its_lease_is_acquired_is_removed_at_once(store: Store) -> None:
+    session = await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
+    worker, began = new_worker_id(), datetime.now(UTC)
+    requested = Delegation(
+        key="call",
+        session_id=session.id,
+        children=(ChildTask(DelegatedTask("one")),),
+        surface="test",
+        folder="/",
+        began=began,
+        worker=worker,
+    )
+    handle = await store.write(lambda tx: queue_in_background(tx, requested))
+    slow = SlowStore(store)
+    async with asyncio.TaskGroup() as jobs:
+        background = Background(slow, worker, jobs, StoppedHost())
+        assert await background.look() == 1
+        await slow.committed.wait()
+        await store.write(lambda tx: ask_to_stop(tx, session.id, handle))
+        await background.look()
+        slow.resumed.set()
+        await until(background.look)
+    assert await store.read(list_background) == []
+
+
+class SlowStore:
+    """A store whose first write returns only after ``resumed`` is set; it has ``committed`` before."""
+
+    def __init__(self, inner: Store) -> None:
+        self.committed = asyncio.Event()
+        self.resumed = asyncio.Event()
+        self._inner = inner
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        result = await self._inner.write(work)
+        self.committed.set()
+        await self.resumed.wait()
+        return result
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await self._inner.read(work)
+
+    async def close(self) -> None:
+        raise AssertionError("the store belongs to the test")
+
+    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
+        return self._inner.subscribe(*topics)
+
+
+class StoppedHost:
+    """The host of a task that is stopped before its children begin."""
+
+    async def carry(self, one: Delegation) -> tuple[ChildTask, ...]:
+        raise AssertionError("it was stopped before")
+
+    def tell(self, one: Delegation, children: tuple[ChildTask, ...]) -> str:
+        raise AssertionError("what was stopped is not reported")
+
+    def end(self, session_id: SessionId) -> None:
+        raise AssertionError("it has no child session")
 
 
 def forget_delegations(tx: Transaction) -> None:

@@ -312,7 +312,11 @@ class ApiTurn:
             await self._queue.drain()
 
     def _stop(self) -> bool:
-        return self._conversation is not None and self._conversation.stop()
+        """Stop this turn if it is running; the next turn of the session may belong to someone else."""
+        conversation = self._conversation
+        if conversation is None or conversation.turn is None or conversation.turn.turn_id != self._turn_id:
+            return False
+        return conversation.stop()
 
     async def _withdraw(self) -> None:
         """Settle the message unless its turn has begun."""

@@ -206,8 +206,9 @@ class ChatController:
             build_message_parts(text, self.active_session.chat.workspace.folder) if text else [Text("Look at this.")]
         )
         busy = self._busy()
-        if self.active_session.busy and busy == "interrupt":
-            self.active_session.chat.conversation.stop()
+        conversation = self.active_session.chat.conversation
+        if busy == "interrupt" and conversation.turn is not None:  # one that is about to begin may be for this message
+            conversation.stop()
         await self.active_session.put(*parts, *pictures, sender=OWNER, steering=busy == "steer")
         self._jobs.create_task(self._report_failure(self.active_session.chat))
 

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from talaria.contracts.delegation import ChildTask
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.leases import Lease
-from talaria.core.aio import run_with
+from talaria.core.aio import run_with, shield_until_done
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.core.messages import Message, Text
@@ -149,7 +149,8 @@ class Background:
     async def _run_with_lease(self, key: str) -> bool:
         """Run a delegation under its lease; return ``True`` if it has to be looked at again at once."""
         try:
-            lease = await self._store.write(lambda tx: take(tx, key, self._lease))
+            taking = self._store.write(lambda tx: take(tx, key, self._lease))
+            lease = await shield_until_done(taking, undo=self._release)
             if lease is None:
                 return False
             try:
@@ -162,6 +163,11 @@ class Background:
             self._failed[key] = datetime.now(UTC)
             log.warning("%s resumes later: %s", key, error)
         return False
+
+    async def _release(self, lease: Lease | None) -> None:
+        """Release the lease of a delegation that was stopped while it was acquired."""
+        if lease is not None:
+            await release_lease(self._store, lease)
 
     async def _finish(self, key: str, lease: Lease) -> bool:
         """Run and report a delegation, or end a stopped one; ``True`` if it was stopped meanwhile."""

@@ -133,7 +133,8 @@ def apply_control_message(command: ControlCommand, chat: OpenSession, on_moved: 
     """Apply a control message to the running turn; ``on_moved`` is called if its session has moved."""
     match command:
         case StopTurn():
-            chat.conversation.stop()
+            if chat.conversation.turn is not None:  # otherwise the next turn would be stopped
+                chat.conversation.stop()
         case AnswerQuestion(question_id=question_id, text=text):
             chat.questions.answer(question_id, text)
         case InboxChanged(steered=steered):

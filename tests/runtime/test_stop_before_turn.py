@@ -1,0 +1,166 @@
+"""A stop that arrives before its turn has begun ends that turn, once, and no other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.agent.agent_fixture import Echo, Workshop, workshop
+
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.tool_dispatch import STOPPED
+from talaria.contracts.platform import Attachment
+from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.contracts.tool import Tool
+from talaria.core.events import ToolCalled, TurnAnswered, TurnStopped
+from talaria.core.messages import Message, Text, ToolResult
+from talaria.runtime.inbox import InboxMessage, PendingAttachments, add_to_inbox, make_inbox_arrival
+from talaria.runtime.runner import RunnerOptions, SessionRunner
+from talaria.testing.model_server import Ask, Say
+from talaria.testing.wait import until
+
+T = TypeVar("T")
+
+
+class PausedStore:
+    """A store whose first write has ``committed`` and returns only after ``resumed`` is set."""
+
+    def __init__(self, inner: Store) -> None:
+        self.committed = asyncio.Event()
+        self.resumed = asyncio.Event()
+        self._inner = inner
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        result = await self._inner.write(work)
+        self.committed.set()
+        await self.resumed.wait()
+        return result
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await self._inner.read(work)
+
+    async def close(self) -> None:
+        raise AssertionError("the store belongs to the test")
+
+    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
+        return self._inner.subscribe(*topics)
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        yield shop
+
+
+async def test_a_stop_before_the_claim_ends_the_turn_and_no_later_one(shop: Workshop) -> None:
+    async with _open(shop) as runner:
+        await _arrive(shop, "one")
+        runner.wake()
+        assert runner.stop()
+        assert await runner.settled() == TurnStopped()
+        await _arrive(shop, "two")
+        assert await runner.run_pending_turns() == TurnAnswered("ok")
+    assert _asked(shop) == ["two"]
+    assert shop.heard(TurnStopped) == [TurnStopped()]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_stop_during_the_claim_ends_the_turn_once(shop: Workshop, times: int) -> None:
+    store = PausedStore(shop.store)
+    async with _open(shop, store=store) as runner:
+        await _arrive(shop, "one")
+        await _arrive(shop, "two")
+        runner.wake()
+        await store.committed.wait()
+        assert [runner.stop() for _ in range(times)] == [True] * times
+        store.resumed.set()
+        assert await runner.settled() == TurnAnswered("ok")
+    assert _asked(shop) == ["two"]
+    turns = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+    assert sorted(turn.state for turn in turns) == ["answered", "stopped"]
+    assert shop.heard(TurnStopped) == [TurnStopped()]
+
+
+@pytest.mark.parametrize("is_stopped_first", [True, False])
+async def test_a_stop_during_a_claim_that_finds_nothing_spares_what_arrives_later(
+    shop: Workshop, is_stopped_first: bool
+) -> None:
+    store = PausedStore(shop.store)
+    async with _open(shop, store=store) as runner:
+        runner.wake()
+        await store.committed.wait()
+        if is_stopped_first:
+            runner.stop()
+        await _arrive(shop, "one")
+        runner.wake()
+        if not is_stopped_first:
+            runner.stop()
+        store.resumed.set()
+        assert await runner.settled() == (TurnAnswered("ok") if is_stopped_first else TurnStopped())
+
+
+async def test_a_stop_before_the_files_of_a_message_are_fetched_ends_its_turn(shop: Workshop) -> None:
+    async def fetch(pending: PendingAttachments) -> Message:
+        raise AssertionError("files of a stopped turn are not fetched")
+
+    notes = (Attachment("f1", "document", "notes.txt"),)
+    message = InboxMessage(role="user", parts=(Text("look"),), at=datetime.now(UTC), attachments=notes)
+    arrival = make_inbox_arrival(shop.session_id, "test", "look", message, kind="message")
+    async with _open(shop, options=RunnerOptions(titled=False, unpack=fetch)) as runner:
+        await shop.store.write(lambda tx: tx.inbox.add(arrival))
+        runner.wake()
+        assert runner.stop()
+        assert await runner.settled() == TurnStopped()
+    assert _asked(shop) == []
+    assert "notes.txt was not downloaded" in str(await shop.told())
+
+
+async def test_a_stop_before_a_turn_is_resumed_answers_its_open_calls(shop: Workshop) -> None:
+    async def waits(arguments: object, call: object) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    shop.server.script(Say(calls=[Ask("echo", {})]))
+    tool = Echo(does=waits)
+    async with _open(shop, tool) as runner:
+        await _arrive(shop, "one")
+        runner.wake()
+        await until(lambda: shop.heard(ToolCalled))
+    async with _open(shop, tool) as runner:
+        runner.wake()
+        assert runner.stop()
+        assert await runner.settled() == TurnStopped()
+    stored = await shop.store.read(lambda tx: tx.messages.load(shop.session_id))
+    [result] = stored[-1].message.parts
+    assert isinstance(result, ToolResult)
+    assert (result.text, result.failed) == (STOPPED, True)
+
+
+@asynccontextmanager
+async def _open(
+    shop: Workshop, *tools: Tool, store: Store | None = None, options: RunnerOptions | None = None
+) -> AsyncIterator[SessionRunner]:
+    async with asyncio.TaskGroup() as jobs:
+        runner = SessionRunner(
+            store or shop.store,
+            shop.session_id,
+            shop.agent(*tools),
+            shop.around(),
+            jobs,
+            auxiliary=Auxiliary(shop.calls),
+            options=options or RunnerOptions(titled=False),
+        )
+        yield runner
+        await runner.close()
+
+
+async def _arrive(shop: Workshop, text: str) -> None:
+    message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
+    assert await add_to_inbox(shop.store, shop.session_id, "test", text, message)
+
+
+def _asked(shop: Workshop) -> list[str]:
+    return [received.question for received in shop.server.received]
