@@ -49,7 +49,7 @@ def test_a_sound_file_has_no_damage(file: Path) -> None:
     "damage",
     [
         lambda stream, size: _overwrite(stream, size // 2, NOISE),
-        lambda stream, size: [_overwrite(stream, size * n // 10, NOISE) for n in range(3, 9)],
+        lambda stream, size: _overwrite_many(stream, [size * n // 10 for n in range(3, 9)]),
         lambda stream, _: _overwrite(stream, 0, bytes(PAGE)),
         lambda stream, _: _overwrite(stream, 0, b"this is no longer a database"),
         lambda stream, size: stream.truncate(size * 3 // 4),
@@ -174,6 +174,11 @@ def _lose_sessions(file: Path) -> None:
 def _overwrite(stream: BinaryIO, offset: int, content: bytes) -> None:
     stream.seek(offset // PAGE * PAGE)
     stream.write(content)
+
+
+def _overwrite_many(stream: BinaryIO, offsets: list[int]) -> None:
+    for offset in offsets:
+        _overwrite(stream, offset, NOISE)
 
 
 def _page(content: bytes, number: int) -> bytes:
