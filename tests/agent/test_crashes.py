@@ -15,9 +15,11 @@ from talaria.contracts.tool import Effect
 from talaria.core.messages import ToolCall, ToolResult
 from talaria.runtime.inbox import add_to_inbox
 from talaria.testing.model_server import Answer, Ask, Received, Say
+from talaria.testing.wait import until
 
 ROOT = Path(__file__).parent.parent.parent
 REPEATABLE = (Effect.READS, Effect.IDEMPOTENT)
+NOTHING_TO_DO = "None"  # what a worker prints that found no turn to run
 
 
 @pytest.fixture
@@ -60,11 +62,13 @@ class Chain:
 
     async def die_after(self, calls: int, moment: float) -> bool:
         """Let a worker be killed some time behind the beginning of a call; tell whether that was soon enough."""
+        was_answered = await _is_answered(self._shop)
         worker = await self.start()
         for _ in range(calls):
-            if (await _line(worker)).startswith(
-                ("Turn", "None")
-            ):  # none: the one before ended the turn, then was killed
+            line = await _line(worker)
+            assert (line == NOTHING_TO_DO) == was_answered, line
+            if line == NOTHING_TO_DO or line.startswith("Turn"):
+                assert await _is_answered(self._shop)
                 break
         await asyncio.sleep(moment)  # real time: the kill comes at a random moment
         if worker.returncode is None:
@@ -77,6 +81,12 @@ class Chain:
         heard, _ = await worker.communicate()
         assert worker.returncode == 0
         return heard.decode().splitlines()[-1]
+
+    async def repeat_nothing(self) -> None:
+        """Let a worker find the turn answered: it runs no tool, asks no model and writes no message."""
+        before = self.counts(), len(self._shop.server.received), await self._shop.transcript()
+        assert await self.survive() == NOTHING_TO_DO
+        assert (self.counts(), len(self._shop.server.received), await self._shop.transcript()) == before
 
     def counts(self) -> Counter[str]:
         """Return how often each call began and ended."""
@@ -120,8 +130,10 @@ async def test_a_worker_killed_anywhere_does_nothing_twice_that_cannot_be_undone
     for _ in range(count):
         if not await chain.die_after(chance.randint(1, 4), chance.expovariate(1 / 0.005)):
             break
-    last_words = await chain.survive()
-    assert "all done" in last_words or last_words == "None"  # the last kill may come behind the end of the turn
+    if await _is_answered(shop):  # the last kill came behind the end of the turn
+        await chain.repeat_nothing()
+    else:
+        assert "all done" in await chain.survive()
     counts, results = chain.counts(), await _results(shop)
     for number in range(count):
         for effect in REPEATABLE:
@@ -132,6 +144,20 @@ async def test_a_worker_killed_anywhere_does_nothing_twice_that_cannot_be_undone
         assert counts[f"begin {word}"] <= 1
         assert outcome == f"did {word}" or "outcome is unknown" in outcome
     await _stands(shop, calls=3 * count)
+
+
+@pytest.mark.timeout(600)
+async def test_a_worker_killed_after_its_turn_leaves_nothing_to_repeat(shop: Workshop) -> None:
+    shop.server.script(Say(calls=[Ask(Effect.IRREVERSIBLE.value, {"word": "once"})]), Say("all done"))
+    chain = Chain(shop)
+    worker = await chain.start()
+    await until(lambda: _is_answered(shop))
+    if worker.returncode is None:
+        worker.kill()
+    await worker.wait()
+    await chain.repeat_nothing()
+    assert chain.counts() == {"begin once": 1, "end once": 1}
+    await _stands(shop, calls=1)
 
 
 @pytest.mark.timeout(600)
@@ -148,6 +174,12 @@ async def test_a_call_that_was_cut_off_twice_is_not_run_a_third_time(shop: Works
     assert "cut off twice" in result.text
     assert "outcome is unknown" in result.text
     await _stands(shop, calls=1)
+
+
+async def _is_answered(shop: Workshop) -> bool:
+    """Return whether the only turn is over, in the store that the next worker opens."""
+    turns = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+    return [turn.state for turn in turns] == ["answered"]
 
 
 async def _results(shop: Workshop) -> list[ToolResult]:

@@ -1,7 +1,8 @@
 """Feed adversarial texts to every regular expression of the source: ``python -m tests.house.expressions``.
 
-Prints a line for each expression that takes more processor time than a linear one can. Texts are runs of each character
-and of pairs of characters that the expression mentions, with and without an end that does not fit.
+Prints a line for each expression that takes more processor time than a linear one can: in all, or for a text four times
+as long. Texts are runs of each character and of pairs of characters that the expression mentions, with and without an
+end that does not fit.
 """
 
 import ast
@@ -9,6 +10,7 @@ import itertools
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -18,7 +20,9 @@ from talaria.core.lazy import load_module
 
 SOURCE = Path(__file__).parents[2] / "src"
 LENGTH = 20_000
-SECONDS = 4.0  # of processor time for all texts of one expression; the quadratic ones take minutes
+SECONDS = 4.0  # of processor time for all texts of one expression; many quadratic ones take minutes
+NOTICEABLE = 0.02  # seconds of processor time for one text; a linear expression takes a few milliseconds
+GROWTH = 8.0  # for a text four times as long: a linear expression takes 4 times as long, a quadratic one 16 times
 TRUSTED = {"talaria.platforms.webhook.templates"}  # applied to templates, which the owner writes
 _WHOLE = {"match", "fullmatch"}
 _CALLS = {"compile": 1, "search": 2, "match": 2, "fullmatch": 2, "findall": 2, "finditer": 2, "split": 3, "sub": 4}
@@ -35,7 +39,7 @@ class Expression(NamedTuple):
 
 
 class _TooSlow(BaseException):
-    """The processor time for one expression is used up."""
+    """The processor time for one expression is used up, or grows faster than a text."""
 
 
 def expressions() -> Iterator[Expression]:
@@ -97,29 +101,45 @@ def _evaluated(node: ast.expr, names: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(node), "pattern", "eval"), dict(names))
 
 
-def adversarial(pattern: str) -> Iterator[str]:
-    """Return long texts on which a backtracking expression could go back and forth."""
+def adversarial(pattern: str, length: int) -> Iterator[str]:
+    """Return texts of a length on which a backtracking expression could go back and forth."""
     characters = sorted({*pattern, *_GENERIC})
     words = set(re.findall(r"[\w<>!=-]{2,12}", pattern))
     paired = [one for one in _PAIRED if one in pattern or one in "a "][:5]
     runs = [*characters, *sorted(words), *("".join(pair) for pair in itertools.permutations(paired, 2))]
     for run in runs:
-        text = run * (LENGTH // len(run))
+        text = run * (length // len(run))
         yield text
         yield f"{text}\x01!"
     for first, run in itertools.product(sorted(set(pattern) & set("<[(`\"'{:@/#|")), "a "):
-        yield first + run * LENGTH
+        yield first + run * length
 
 
 def try_out(expression: Expression) -> None:
-    """Match every adversarial text."""
-    for text in adversarial(expression.compiled.pattern):
-        if expression.anchored:
-            expression.compiled.match(text)
-            expression.compiled.fullmatch(text)
-        else:
-            for _ in expression.compiled.finditer(text):
-                pass
+    """Match every adversarial text; raise `_TooSlow` if the time grows faster than the text."""
+    pattern = expression.compiled.pattern
+    for text, quarter in zip(adversarial(pattern, LENGTH), adversarial(pattern, LENGTH // 4), strict=True):
+        # Other processes can slow down one measurement, so only growth that is seen three times counts.
+        if all(_grows(expression, text, quarter) for _ in range(3)):
+            raise _TooSlow
+
+
+def _grows(expression: Expression, text: str, quarter: str) -> bool:
+    """Return whether a text took noticeably more time than a linear expression needs, given that of its quarter."""
+    seconds = _seconds(expression, text)
+    return seconds > NOTICEABLE and seconds > GROWTH * _seconds(expression, quarter)
+
+
+def _seconds(expression: Expression, text: str) -> float:
+    """Return the processor time for one text."""
+    started = time.process_time()
+    if expression.anchored:
+        expression.compiled.match(text)
+        expression.compiled.fullmatch(text)
+    else:
+        for _ in expression.compiled.finditer(text):
+            pass
+    return time.process_time() - started
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

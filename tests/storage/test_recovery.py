@@ -1,7 +1,8 @@
 """A damaged file is detected and kept; readable data moves to a new one."""
 
-import os
+import random
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +19,7 @@ from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.recovery import find_damage, recover
 
 SESSIONS, MESSAGES, PAGE = 12, 120, 4096
+NOISE = random.Random(1).randbytes(PAGE)
 Damage = Callable[[BinaryIO, int], object]
 
 
@@ -44,26 +46,33 @@ def test_a_sound_file_has_no_damage(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "at_least"),
+    "damage",
     [
-        (lambda stream, size: _overwrite(stream, size // 2, os.urandom(PAGE)), 0.95),
-        (lambda stream, size: _overwrite_many(stream, [size * n // 10 for n in range(3, 9)]), 0.7),
-        (lambda stream, _: _overwrite(stream, 0, bytes(PAGE)), 1.0),
-        (lambda stream, _: _overwrite(stream, 0, b"this is no longer a database"), 1.0),
-        (lambda stream, size: stream.truncate(size * 3 // 4), 0.5),
+        lambda stream, size: _overwrite(stream, size // 2, NOISE),
+        lambda stream, size: _overwrite_many(stream, [size * n // 10 for n in range(3, 9)]),
+        lambda stream, _: _overwrite(stream, 0, bytes(PAGE)),
+        lambda stream, _: _overwrite(stream, 0, b"this is no longer a database"),
+        lambda stream, size: stream.truncate(size * 3 // 4),
     ],
     ids=["a page in the middle", "many pages", "the first page", "the header", "the end cut off"],
 )
-def test_damage_is_found_and_what_can_be_read_is_recovered(file: Path, damage: Damage, at_least: float) -> None:
+def test_damage_is_found_and_every_message_on_a_sound_page_is_recovered(file: Path, damage: Damage) -> None:
+    sound, pages = file.read_bytes(), _messages_by_page(file)
     with file.open("r+b") as stream:
-        damage(stream, file.stat().st_size)
+        damage(stream, len(sound))
     broken = file.read_bytes()
+    assert broken != sound
+    unharmed = [
+        message for page, messages in pages.items() if _page(broken, page) == _page(sound, page) for message in messages
+    ]
+    assert unharmed
     assert find_damage(file)
     recovery = recover(file)
     assert recovery.kept.read_bytes() == broken
     assert find_damage(file) == []
+    assert _stored_messages(file) == unharmed
     database = open_sqlite(file)
-    assert _messages(database) == recovery.messages >= at_least * SESSIONS * MESSAGES
+    assert _messages(database) == recovery.messages == len(unharmed)
     assert database.read(lambda tx: tx.search.find(SearchQuery(text="heron")))
     database.close()
 
@@ -169,7 +178,31 @@ def _overwrite(stream: BinaryIO, offset: int, content: bytes) -> None:
 
 def _overwrite_many(stream: BinaryIO, offsets: list[int]) -> None:
     for offset in offsets:
-        _overwrite(stream, offset, os.urandom(PAGE))
+        _overwrite(stream, offset, NOISE)
+
+
+def _page(content: bytes, number: int) -> bytes:
+    return content[(number - 1) * PAGE : number * PAGE]
+
+
+def _stored_messages(file: Path) -> list[tuple[object, ...]]:
+    connection = apsw.Connection(str(file))
+    rows = list(connection.execute("SELECT id, body FROM messages ORDER BY id"))
+    connection.close()
+    return rows
+
+
+def _messages_by_page(file: Path) -> dict[int, list[tuple[object, ...]]]:
+    """Return the messages on each page; the leaves of the table hold them in the order of their ids."""
+    messages = iter(_stored_messages(file))
+    connection = apsw.Connection(str(file))
+    leaves = connection.execute(
+        "SELECT pageno, ncell FROM dbstat WHERE name = 'messages' AND pagetype = 'leaf' ORDER BY path"
+    ).fetchall()
+    connection.close()
+    found = {int(str(page)): list(islice(messages, int(str(count)))) for page, count in leaves}
+    assert sum(map(len, found.values())) == SESSIONS * MESSAGES
+    return found
 
 
 def _messages(database: Database) -> int:

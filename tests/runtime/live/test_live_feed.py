@@ -76,6 +76,10 @@ def ended(seen: list[FeedEvent]) -> bool:
     return any(isinstance(one, TurnEnd) for one in seen)
 
 
+def has_text(seen: list[FeedEvent]) -> bool:
+    return any(isinstance(one, TextAdded) for one in seen)
+
+
 async def traces(desk: Desk) -> list[str]:
     """Return what is left in the store of those who watched."""
     stream = live_stream(desk.active_session.session_id)
@@ -108,12 +112,15 @@ async def test_a_turn_is_seen_from_its_beginning_to_its_end(tmp_path: Path, serv
 
 
 async def test_who_comes_late_sees_all_of_it_once(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
-    server.script(SLOW)
+    is_watched = asyncio.Event()
+    server.script(Say(SLOW.text, hold=(4, is_watched)))
     await desk.active_session.put(Text("Count."))
     await heard(desk, "three")
     async with viewed(tmp_path, desk.active_session.session_id) as early:
-        await early.until(lambda seen: any(isinstance(one, TextAdded) for one in seen))
+        await early.until(has_text)
         async with viewed(tmp_path, desk.active_session.session_id) as late:
+            await late.until(has_text)
+            is_watched.set()
             for viewer in (early, late):
                 await viewer.until(ended)
                 assert viewer.text == SLOW.text
@@ -134,7 +141,7 @@ async def test_a_watcher_stops_the_turn(tmp_path: Path, server: ModelServer, des
     server.script(Say("word " * 400, pause=0.05))
     await desk.active_session.put(Text("Go on for ever."))
     async with viewed(tmp_path, desk.active_session.session_id) as viewer:
-        await viewer.until(lambda seen: any(isinstance(one, TextAdded) for one in seen))
+        await viewer.until(has_text)
         assert await send_control_message(viewer.store, viewer.session_id, StopTurn())
         assert await desk.active_session.chat.conversation.settled() == TurnStopped()
         await viewer.until(ended)

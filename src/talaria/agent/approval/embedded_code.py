@@ -121,7 +121,7 @@ def _make_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
     if stdin:
         text = command.input.text if command.input is not None else UNKNOWN
         lines = [line.lstrip("\t@-+ ") for line in text.splitlines() if line.startswith("\t")]
-        inline = [line.partition(";")[2] for line in text.splitlines() if re.match(r"[^\t#=]*:[^=]*;", line)]
+        inline = [line.partition(";")[2] for line in text.splitlines() if re.match(r"[^\t#=:]*:[^=;]*;", line)]
         yield EmbeddedCode("\n".join((*lines, *inline)) or UNKNOWN, "runs a makefile from standard input")
     for text in words:
         if text.startswith(("SHELL=", ".SHELLFLAGS=", "MAKEFLAGS=")):
