@@ -61,6 +61,11 @@ async def until_ended(process: BackgroundProcess) -> None:
     await until(lambda: not is_running(process.pid))
 
 
+async def until_idle(gateway: SmallGateway, chat: str) -> None:
+    """Wait for the end of the turn: its answer is shown a moment before, and some commands are refused until then."""
+    await until(lambda: not room_of(gateway, chat).active_session.busy)
+
+
 async def until_let_go(gateway: SmallGateway, chat: str) -> None:
     await until(lambda: gateway.chats.find(key_of(chat)) is None)
 
@@ -108,6 +113,7 @@ async def test_folder_and_processes_survive_eviction_and_a_new_conversation_ends
         assert room_of(gateway, "ann").active_session.session_id == session_id
         assert room_of(gateway, "ann").active_session.chat is not chat
         assert is_running(process.pid)
+        await until_idle(gateway, "ann")
         await said(network, "ann", "/new")
         assert room_of(gateway, "ann").active_session.session_id != session_id
         await until_ended(process)
@@ -152,12 +158,14 @@ async def test_another_model_in_the_settings_is_another_agent_and_the_same_conve
         )
         bobs = room_of(gateway, "bob").active_session.chat
         rack = gateway.application.settings_admin
+        await until_idle(gateway, "ann")
         rack.replace(structs.replace(rack.current, model=structs.replace(rack.current.model, name="other")))
         await said(network, "ann", "two")
         assert room_of(gateway, "ann").active_session.chat is not chat
         assert room_of(gateway, "ann").active_session.session_id == session_id
         assert room_of(gateway, "bob").active_session.chat is bobs
         assert is_running(process.pid)
+        await until_idle(gateway, "ann")
         network.say("ann", "/new")
         await until_ended(process)
     assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "other"]
@@ -195,6 +203,7 @@ async def test_effort_is_set_on_the_agent_that_is_there(
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await said(network, "ann", "one")
         chat = room_of(gateway, "ann").active_session.chat
+        await until_idle(gateway, "ann")
         await said(network, "ann", "/reasoning high")
         await said(network, "ann", "two")
         assert room_of(gateway, "ann").active_session.chat is chat
@@ -209,6 +218,7 @@ async def test_a_model_chosen_in_one_chat_is_an_agent_of_its_own(
         await said(network, "ann", "one")
         await said(network, "bob", "one")
         chat, bobs = room_of(gateway, "ann").active_session.chat, room_of(gateway, "bob").active_session.chat
+        await until_idle(gateway, "ann")
         assert "now uses" in await said(network, "ann", "/model mine:test-model")
         await said(network, "ann", "two")
         await said(network, "bob", "two")
