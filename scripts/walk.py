@@ -1,7 +1,8 @@
 """Count the files, calls and transactions that one message passes through: chat, API, handoff, goal.
 
 Each walk runs the real application in this process, against a scripted model and a Telegram server on loopback.
-Functions that also run while the process is idle are left out. ``make walk`` prints the table;
+Functions that also run while the process is idle are left out, and so are transactions that a timer starts: lease
+renewals, heartbeats and periodic checks, and checks of the outbox that find nothing. ``make walk`` prints the table;
 ``tests/house/test_walks.py`` holds the budgets.
 """
 
@@ -26,6 +27,7 @@ PACKAGE = Path(talaria.__file__).parent.as_posix() + "/"
 NOT_COUNTED = "testing/"
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
 IDLE_SECONDS = 3.0
+SETTLE_SECONDS = 0.5
 PATIENCE = 30.0
 
 Function = tuple[str, str]
@@ -53,9 +55,13 @@ class Tracer:
         for record in (self.functions, self.calls, self.transactions, self.callers):
             record.clear()
 
-    def trace(self, frame: FrameType, event: str, _: object) -> None:
+    def trace(self, frame: FrameType, event: str, value: object) -> None:
         """Record the entry into a function; a coroutine that continues does not count."""
-        if not self.is_on or event != "call":
+        if not self.is_on:
+            return
+        if event == "return" and frame.f_code.co_qualname == OUTBOX_CHECK_WORK and value:
+            self._count("writes", OUTBOX_CHECK)
+        if event != "call":
             return
         path = self._path(frame.f_code)
         if path is None or self._continues(frame):
@@ -66,10 +72,19 @@ class Tracer:
         if caller is not None and caller[0] != path:
             self.calls.add((caller, function))
         if function in TRANSACTIONS:
-            kind = TRANSACTIONS[function]
-            self.transactions[kind] += 1
-            asker = self._caller(frame, outside="storage/") or ("?", "")
-            self.callers[(kind, *asker)] += 1
+            asker = self._caller(frame, outside="storage/") or self._author(frame.f_locals["work"])
+            if asker is not None and asker not in TIMED and asker != OUTBOX_CHECK:
+                self._count(TRANSACTIONS[function], asker)
+
+    def _count(self, kind: str, asker: Function) -> None:
+        self.transactions[kind] += 1
+        self.callers[(kind, *asker)] += 1
+
+    def _author(self, work: Callable[..., object]) -> Function | None:
+        """Return the function of ours that defines the work of a transaction which runs in a task of its own."""
+        code = work.__code__
+        path = self._path(code)
+        return (path, code.co_qualname.partition(".<locals>")[0]) if path is not None else None
 
     def _caller(self, frame: FrameType, outside: str = " ") -> Function | None:
         """Return the nearest function of ours that leads here, other than those below the folder ``outside``."""
@@ -102,6 +117,24 @@ TRANSACTIONS = {
     ("storage/async_store.py", "ThreadedStore.write"): "writes",
     ("storage/async_store.py", "ThreadedStore.read"): "reads",
 }
+# Started by a timer, whether a message arrives or not.
+TIMED = {
+    ("app/session/delegation_proxy.py", "_is_needed"),
+    ("gateway/chats/registry.py", "ChatRegistry.take_up"),
+    ("gateway/chats/registry.py", "CompletionDispatcher.look"),
+    ("gateway/dispatcher.py", "ForwardingWorker.look"),
+    ("gateway/heartbeat.py", "WorkerHeartbeat.serve"),
+    ("gateway/outbound/delivery.py", "Delivery._watch_outbox"),
+    ("handoff/service.py", "wait_for_handoff"),
+    ("handoff/worker.py", "HandoffWorker.start_pending"),
+    ("runtime/leases.py", "renew_lease"),
+    ("runtime/live/watched_turns.py", "WatchedTurns.look"),
+    ("schedule/scheduler.py", "Scheduler._poll_if_needed"),
+    ("tools/process/supervisor.py", "Supervisor.look"),
+}
+# Started by a timer and by notifications, several of which may wake it once: counts if it finds something.
+OUTBOX_CHECK = ("gateway/outbound/delivery.py", "Delivery._claim_due")
+OUTBOX_CHECK_WORK = "Delivery._claim_due.<locals>.work"
 TRACER = Tracer()
 if __name__ == "__main__":
     TRACER.install()
@@ -184,7 +217,8 @@ class Stage:
     def __init__(self, home: Path, model: ModelServer, telegram: TelegramServer) -> None:
         self.home = home
         self.on_request: Callable[[], None] = lambda: None
-        self.on_verdict: Callable[[], None] = lambda: None
+        self.holds_verdicts = False
+        self._held_verdicts: asyncio.Queue[asyncio.Event] = asyncio.Queue()
         model.answering(self._answer)
         self.owner = telegram.user("Ann")
         self.chat = telegram.private(self.owner)
@@ -222,8 +256,12 @@ class Stage:
     def _answer(self, request: Received) -> Say:
         body = str(request.body).lower()
         if "judge" in body[:4000] and "verdict" in body:
-            self.on_verdict()
-            return Say('{"done": false, "verdict": "continue", "reason": "one step is missing"}')
+            verdict = '{"done": false, "verdict": "continue", "reason": "one step is missing"}'
+            if not self.holds_verdicts:
+                return Say(verdict)
+            release = asyncio.Event()
+            self._held_verdicts.put_nowait(release)
+            return Say(verdict, hold=(0, release))
         self.on_request()
         return Say(f"re: {request.question[:40]}")
 
@@ -232,11 +270,18 @@ class Stage:
         await self.chat.says(self.owner, text)
         await self.chat.wait_for(lambda message: message.text.startswith(f"re: {text[:10]}"), within=PATIENCE)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a condition holds."""
+    async def hold_verdict(self) -> asyncio.Event:
+        """Wait until a verdict is asked for and everything else is done; return the event that releases the verdict."""
         async with asyncio.timeout(PATIENCE):
-            while not condition():  # noqa: ASYNC110 (what is waited for is in files and fakes)
-                await asyncio.sleep(0.01)
+            release = await self._held_verdicts.get()
+            await self.settle()
+        return release
+
+    async def settle(self) -> None:
+        """Wait until every message to the chat is delivered, and a little longer."""
+        while await self.application.store.read(lambda tx: tx.outbox.find()):  # noqa: ASYNC110 (the state is in the store)
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(SETTLE_SECONDS)
 
     async def trace_idle(self) -> set[Function]:
         """Return the functions that run while nothing happens, and begin to record."""
@@ -257,7 +302,7 @@ async def telegram_message(stage: Stage) -> set[Function]:
     await stage.ask("first message")
     idle = await stage.trace_idle()
     await stage.ask("second message")
-    await asyncio.sleep(0.5)
+    await stage.settle()
     return idle
 
 
@@ -292,21 +337,16 @@ async def goal_round(stage: Stage) -> set[Function]:
     await stage.ask("first message")
     idle = await stage.trace_idle()
     TRACER.is_on = False
-    is_over = asyncio.Event()
-
-    def end() -> None:
-        TRACER.is_on = False
-        is_over.set()
-
-    def begin() -> None:
-        TRACER.clear()
-        TRACER.is_on = True
-        stage.on_verdict = end
-
-    stage.on_verdict = begin
+    stage.holds_verdicts = True
     await stage.chat.says(stage.owner, "/goal count to three")
-    async with asyncio.timeout(PATIENCE):
-        await is_over.wait()
+    first = await stage.hold_verdict()
+    TRACER.clear()
+    TRACER.is_on = True
+    first.set()
+    second = await stage.hold_verdict()
+    TRACER.is_on = False
+    stage.holds_verdicts = False
+    second.set()
     return idle
 
 
