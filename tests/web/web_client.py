@@ -48,13 +48,14 @@ async def stream(client: httpx.AsyncClient, *topics: str, stream_id: str = "s1")
 
 
 async def events_until(messages: AsyncIterator[Any], kind: str) -> list[Any]:
-    """Return the events of a conversation up to one of this kind."""
+    """Return the events of a turn up to one of this kind; a turn that begins again replaces them, as on the page."""
     found: list[Any] = []
     async for message in messages:
         if message["topic"] == "session":
             if message["snapshot"]:
                 found = []
-            found += message["events"]
+            for event in message["events"]:
+                found = [event] if event["type"] == "began" else [*found, event]
             if any(event["type"] == kind for event in found):
                 return found
     raise AssertionError(f"the stream ended before {kind}: {found}")

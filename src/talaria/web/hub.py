@@ -81,6 +81,7 @@ class SessionChannel:
     """Live events of one conversation, from this process or through the store from another.
 
     A turn of this process is published directly. Its events come back through the store as well, and are ignored there.
+    So are those of a turn that has ended: a watcher that was away for too long gets its last turn once more.
     """
 
     def __init__(self, session_id: SessionId, store: Store, jobs: asyncio.TaskGroup) -> None:
@@ -95,7 +96,8 @@ class SessionChannel:
         self._flushed_at = 0.0
         self._watching: asyncio.Task[None] | None = None
         self._own_turns: deque[TurnId] = deque(maxlen=_REMEMBERED_TURNS)
-        self._is_own = False
+        self._ended_turns: deque[TurnId] = deque(maxlen=_REMEMBERED_TURNS)
+        self._remote_turn: TurnId | None = None
         self._is_running = False
 
     @property
@@ -138,9 +140,14 @@ class SessionChannel:
 
     def _on_remote_event(self, event: FeedEvent) -> None:
         if isinstance(event, TurnBegan):
-            self._is_own = event.turn_id in self._own_turns
-        if not self._is_own and not self._is_running:
+            self._remote_turn = event.turn_id
+        is_repeated = self._remote_turn in self._own_turns or self._remote_turn in self._ended_turns
+        if not is_repeated and not self._is_running:
             self._publish(event)
+        if isinstance(event, TurnEnd) and self._remote_turn is not None:
+            self._ended_turns.append(self._remote_turn)
+            if self._remote_turn not in self._own_turns:
+                self._remote_turn = None  # a question outside of turns may follow
 
     def _publish(self, event: FeedEvent) -> None:
         if isinstance(event, TurnBegan):
