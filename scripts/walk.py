@@ -1,8 +1,8 @@
 """Count the files, calls and transactions that one message passes through: chat, API, handoff, goal.
 
 Each walk runs the real application in this process, against a scripted model and a Telegram server on loopback.
-Functions that also run while the process is idle are left out, and so are transactions that only a timer starts, for
-example lease renewals, and checks of the outbox that find nothing. ``make walk`` prints the table;
+Functions that also run while the process is idle are left out, and so are transactions that a timer starts: lease
+renewals, heartbeats and periodic checks, and checks of the outbox that find nothing. ``make walk`` prints the table;
 ``tests/house/test_walks.py`` holds the budgets.
 """
 
@@ -117,10 +117,18 @@ TRANSACTIONS = {
     ("storage/async_store.py", "ThreadedStore.write"): "writes",
     ("storage/async_store.py", "ThreadedStore.read"): "reads",
 }
-# Started by a timer, whether a message arrives or not. Workers that a notification can wake are counted.
+# Started by a timer, whether a message arrives or not.
 TIMED = {
+    ("app/session/delegation_proxy.py", "_is_needed"),
+    ("gateway/chats/registry.py", "ChatRegistry.take_up"),
+    ("gateway/chats/registry.py", "CompletionDispatcher.look"),
+    ("gateway/dispatcher.py", "ForwardingWorker.look"),
     ("gateway/heartbeat.py", "WorkerHeartbeat.serve"),
+    ("gateway/outbound/delivery.py", "Delivery._watch_outbox"),
+    ("handoff/service.py", "wait_for_handoff"),
+    ("handoff/worker.py", "HandoffWorker.start_pending"),
     ("runtime/leases.py", "renew_lease"),
+    ("runtime/live/watched_turns.py", "WatchedTurns.look"),
     ("schedule/scheduler.py", "Scheduler._poll_if_needed"),
     ("tools/process/supervisor.py", "Supervisor.look"),
 }
