@@ -9,7 +9,6 @@ from typing import Protocol
 from msgspec import structs
 
 from talaria.cli.chat.approval import answer_in_terminal
-from talaria.cli.chat.attachments import build_message_parts
 from talaria.cli.chat.options import SOURCE
 from talaria.cli.output.text import escape_control
 from talaria.commands.application import Application
@@ -29,6 +28,7 @@ from talaria.core.umask import person_umask
 from talaria.handoff.service import cancel_handoff
 from talaria.runtime.active_session import ActiveSession, deliver_completions
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.sessions.mentions import build_message_parts
 from talaria.settings.folder_trust import FolderTrust, UnreadableFolder, compute_digest, project_files
 
 WELCOMED = NamedValue("welcomed", bool)

@@ -11,7 +11,6 @@ from msgspec import structs
 
 from talaria.agent.context_window import estimate_tokens
 from talaria.cli.chat.approval import answer_in_terminal
-from talaria.cli.chat.attachments import build_message_parts, picture
 from talaria.cli.chat.event_printer import EventPrinter, JsonPrinter, TextPrinter
 from talaria.cli.chat.line_reader import LineReader
 from talaria.cli.chat.options import SOURCE, build_open_request
@@ -31,6 +30,7 @@ from talaria.core.events import (
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Text
 from talaria.runtime.open_session import OpenSession
+from talaria.sessions.mentions import build_message_parts, picture
 
 ANSWERED, FAILED, OUT_OF_BUDGET, STOPPED = 0, 1, 3, 130
 _MAX_CONTEXT_SHARE = 0.8  # the rest is for instructions, tools and the reply
