@@ -1,12 +1,11 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
 from talaria.core.errors import TalariaError
-from talaria.core.ids import SessionId, new_worker_id
+from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
@@ -19,7 +18,7 @@ from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
-from talaria.web.routes.sessions import SessionListRoutes
+from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.session_list import SessionListWatcher
@@ -40,7 +39,7 @@ class WebApp:
         jobs: asyncio.TaskGroup,
         folder: Path,
         metrics: RequestMetrics,
-        delete_files: Callable[[SessionId], None],
+        files: SessionFiles,
     ) -> None:
         settings = app.settings.api
         self._app = app
@@ -48,7 +47,7 @@ class WebApp:
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
         self._front_door = WebFrontDoor(app.store)
-        self._delete_files = delete_files
+        self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._session_list = SessionListWatcher(app.store, self._hub)
@@ -104,7 +103,7 @@ class WebApp:
         return (
             *self._assets.routes(),
             *sign_in.routes(),
-            *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
+            *SessionListRoutes(store, self._conversations, self._session_list, self._files).routes(),
             *ChatRoutes(store, self._conversations, self._session_list).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )

@@ -9,23 +9,27 @@ from time import monotonic
 from msgspec import structs
 
 from talaria.commands.application import Application
+from talaria.commands.branches import branch_after, edit_message
 from talaria.commands.command import Author, Command, CommandContext, Display
 from talaria.commands.custom import load_custom_commands
 from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
 from talaria.core.addresses import Address
-from talaria.core.errors import TalariaError
+from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import Part, Text
+from talaria.core.senders import UNKNOWN
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.runner import RunnerState
+from talaria.sessions.mentions import build_message_parts, complete_files
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
-from talaria.web.wire import CommandReply
+from talaria.web.wire import BranchRequest, CommandReply
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0
@@ -40,7 +44,7 @@ class WebSession(ActiveSession):
         self._conversations = conversations
         self.caller = caller
         self.used_at = monotonic()
-        self._next_session = ""
+        self._next: WebSession | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -59,13 +63,20 @@ class WebSession(ActiveSession):
         """Open another conversation, to be shown next."""
         return self._show_next(await self._conversations.open(session_id, self.caller))
 
+    async def put(self, *parts: Part, sender: str = UNKNOWN, steering: bool = False) -> None:
+        """Queue a person's message, in the conversation to which the running command has switched."""
+        if self._next is not None:
+            await self._next.put(*parts, sender=sender, steering=steering)
+        else:
+            await super().put(*parts, sender=sender, steering=steering)
+
     def take_next(self) -> str:
         """Return the conversation that a command wants shown next, once; empty if it is this one."""
-        next_session, self._next_session = self._next_session, ""
-        return next_session
+        shown, self._next = self._next, None
+        return shown.session_id if shown is not None else ""
 
     def _show_next(self, other: "WebSession") -> OpenSession:
-        self._next_session = other.session_id
+        self._next = other if other is not self else None
         return other.chat
 
     def _publish(self, event: TurnEvent) -> None:
@@ -111,6 +122,11 @@ class WebConversations:
         """Return whether a turn of a conversation is running here."""
         session = self._open.get(session_id)
         return session is not None and session.busy
+
+    def context_limit(self, session_id: SessionId) -> int:
+        """Return the context limit of an open conversation's model; 0 if it isn't open."""
+        session = self._open.get(session_id)
+        return session.chat.info.context_limit if session is not None and session.is_open else 0
 
     async def open(self, session_id: SessionId, caller: WebCaller) -> WebSession:
         """Return a conversation, opened here if it is not; its unfinished work resumes."""
@@ -165,8 +181,28 @@ class WebConversations:
         await run_command(text, self._make_context(session, surface, caller))
         return CommandReply(surface.finish(), session.take_next())
 
+    async def branch(self, session: WebSession, wanted: BranchRequest, caller: WebCaller) -> CommandReply:
+        """Edit a message in a branch, or branch after it; raises `Refused` during a turn."""
+        if session.busy:
+            raise Refused("A turn is running. Stop it first.")
+        surface = WebSurface(self, session)
+        context = self._make_context(session, surface, caller)
+        if wanted.text.strip():
+            await edit_message(context, wanted.seq, self.make_parts(session, wanted.text, caller))
+        else:
+            await branch_after(context, wanted.seq)
+        return CommandReply(surface.finish(), session.take_next())
+
+    def make_parts(self, session: WebSession, text: str, caller: WebCaller) -> list[Part]:
+        """Return the parts of a message; files that the owner mentions with ``@`` are among them."""
+        return build_message_parts(text, session.chat.workspace.folder) if caller.is_owner else [Text(text)]
+
     async def complete(self, session: WebSession, text: str, caller: WebCaller) -> Sequence[tuple[str, str]]:
-        """Return the completions of a command's arguments."""
+        """Return the completions of a command's arguments, or of a file name after ``@``."""
+        if text.startswith("@"):
+            folder = session.chat.workspace.folder
+            names = await asyncio.to_thread(complete_files, text[1:], folder) if caller.is_owner else ()
+            return [(name, "") for name in names]
         name, _, arguments = text.partition(" ")
         context = self._make_context(session, WebSurface(self, session), caller)
         found = find_commands(name, context.commands)

@@ -78,7 +78,32 @@ export interface SessionDetail extends SessionRow {
   elsewhere: boolean;
   /** The chat it was taken from, to which it can be handed back. */
   taken_from: string;
-  queued: string[];
+  queued: QueuedMessage[];
+  /** Tokens of the last model call; 0 if unknown. */
+  context: number;
+  context_limit: number;
+  cost_microdollars: number;
+  effort: string;
+  personality: string;
+  /** How many conversations share its messages; 0 without branches. */
+  branches: number;
+}
+
+export interface QueuedMessage {
+  id: number;
+  text: string;
+  /** Whether this person may withdraw it. */
+  own: boolean;
+}
+
+export interface BranchView {
+  id: string;
+  title: string;
+  parent_id: string;
+  parent_seq: number;
+  message_count: number;
+  updated_at: string;
+  archived: boolean;
 }
 
 export interface SessionPage {
