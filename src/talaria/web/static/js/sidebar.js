@@ -41,7 +41,7 @@ import {
 } from "./state.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
-/** @import { Hit, SessionRow } from "./wire.d.ts" */
+/** @import { SearchHitView, SessionRow } from "./wire.d.ts" */
 
 const SEARCH_DELAY = 200;
 /** @type {Record<string, string>} */
@@ -219,7 +219,7 @@ function Rename({ row, onDone }) {
 
 /** @type {(props: { query: string }) => Child} */
 function SearchResults({ query }) {
-  const hits = useSignal(/** @type {Hit[] | null} */ (null));
+  const hits = useSignal(/** @type {SearchHitView[] | null} */ (null));
   useEffect(() => {
     const timer = setTimeout(() => {
       void attempt(async () => {
@@ -244,7 +244,7 @@ function SearchResults({ query }) {
   );
 }
 
-/** @type {(hit: Hit) => VNode} */
+/** @type {(hit: SearchHitView) => VNode} */
 function hitView(hit) {
   return a(
     { class: "hit", href: `/c/${hit.session_id}`, onClick: (event) => follow(event, `/c/${hit.session_id}`) },

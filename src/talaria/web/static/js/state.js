@@ -7,9 +7,9 @@ import { describe, get, post, request, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
-/** @import { CommandReply, Me, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+/** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
-/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<Me | null | undefined>} */
+/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
 export const me = signal(undefined);
 /** The path on the screen. */
 export const path = signal(location.pathname);
