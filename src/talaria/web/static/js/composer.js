@@ -9,7 +9,7 @@ import { attempt, begin, compose, conversation, me, navigate, newId, runCommand 
 
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
-/** @import { Choice } from "./wire.d.ts" */
+/** @import { ChoiceView } from "./wire.d.ts" */
 
 const MOST_OFFERED = 8;
 const COMPLETION_DELAY = 120;
@@ -184,7 +184,7 @@ export function findCompletable(before) {
  * @param {{ current: HTMLTextAreaElement | null }} box
  */
 function useOffers(text, box) {
-  const found = useSignal(/** @type {Choice[]} */ ([]));
+  const found = useSignal(/** @type {ChoiceView[]} */ ([]));
   const index = useSignal(0);
   const dismissed = useSignal("");
   const caret = box.current?.selectionStart ?? text.value.length;
@@ -200,7 +200,7 @@ function useOffers(text, box) {
     const timer = setTimeout(() => {
       const query = new URLSearchParams({ text: value, session: conversation.peek()?.id ?? "" });
       get(`/web/completions?${query}`).then(
-        (/** @type {Choice[]} */ choices) => (found.value = filterChoices(choices, value)),
+        (/** @type {ChoiceView[]} */ choices) => (found.value = filterChoices(choices, value)),
         () => (found.value = []),
       );
     }, COMPLETION_DELAY);
@@ -208,7 +208,7 @@ function useOffers(text, box) {
   }, [value]);
 
   const open = found.value.length > 0 && dismissed.value !== value;
-  /** @param {Choice} choice */
+  /** @param {ChoiceView} choice */
   const take = (choice) => {
     const completed = complete(value, choice.value);
     const before = text.peek().slice(0, caret - value.length) + completed;
@@ -254,7 +254,7 @@ function useOffers(text, box) {
   return { open, index: index.value, press, list };
 }
 
-/** Whether Enter takes a completion: a command that is not whole, or a file. @type {(value: string, choice: Choice) => boolean} */
+/** Whether Enter takes a completion: a command that is not whole, or a file. @type {(value: string, choice: ChoiceView) => boolean} */
 const canTake = (value, choice) =>
   value.startsWith("@") ? `@${choice.value}` !== value : !value.includes(" ") && `/${choice.value}` !== value;
 
@@ -267,16 +267,16 @@ function complete(value, chosen) {
   return value.includes(" ") ? `${value.slice(0, value.indexOf(" "))} ${chosen}` : `/${chosen} `;
 }
 
-/** The choices that contain what was typed, those that begin with it first. @type {(choices: Choice[], value: string) => Choice[]} */
+/** The choices that contain what was typed, those that begin with it first. @type {(choices: ChoiceView[], value: string) => ChoiceView[]} */
 function filterChoices(choices, value) {
   const typed = value.startsWith("@") ? "" : value.slice(value.indexOf(" ") + 1).toLowerCase();
   const fitting = choices.filter((one) => one.value.toLowerCase().includes(typed));
-  /** @type {(one: Choice) => number} */
+  /** @type {(one: ChoiceView) => number} */
   const rank = (one) => (one.value.toLowerCase().startsWith(typed) ? 0 : 1);
   return fitting.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_OFFERED);
 }
 
-/** @type {(typed: string) => Choice[]} */
+/** @type {(typed: string) => ChoiceView[]} */
 function offerCommands(typed) {
   const commands = me.peek()?.commands ?? [];
   return commands

@@ -22,6 +22,7 @@ import { h, signal } from "../vendor/preact.js";
  * @property {string} [href]
  * @property {string} [target]
  * @property {string} [rel]
+ * @property {string} [download]
  * @property {string} [placeholder]
  * @property {string} [autocomplete]
  * @property {string} [inputmode]
@@ -34,6 +35,7 @@ import { h, signal } from "../vendor/preact.js";
  * @property {number} [maxlength]
  * @property {number} [start]
  * @property {number} [max]
+ * @property {boolean} [autofocus]
  * @property {boolean} [checked]
  * @property {boolean} [disabled]
  * @property {boolean} [hidden]
@@ -54,7 +56,7 @@ import { h, signal } from "../vendor/preact.js";
  * @property {"true" | "false"} [aria-pressed]
  * @property {"true" | "false"} [aria-hidden]
  * @property {"true" | "false"} [aria-busy]
- * @property {"page"} [aria-current]
+ * @property {"page" | "true"} [aria-current]
  * @property {"true" | "listbox" | "menu" | "dialog"} [aria-haspopup]
  * @property {string} [data-kind]
  * @property {string} [data-state]
@@ -68,6 +70,7 @@ import { h, signal } from "../vendor/preact.js";
  * @property {(event: FocusEvent) => void} [onFocus]
  * @property {(event: Event) => void} [onScroll]
  * @property {(event: Event) => void} [onToggle]
+ * @property {(event: Event) => void} [onClose]
  */
 
 /** @typedef {(attributes?: Attributes | null, ...children: Child[]) => VNode} ElementFunction */

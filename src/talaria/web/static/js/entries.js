@@ -53,7 +53,7 @@ export function EntryView({ conversation, entry, seq, last }) {
 
 /** @type {(conversation: Conversation, entry: UserEntry, seq: number, last: boolean) => Child} */
 function userView(conversation, entry, seq, last) {
-  const edit = () => Promise.resolve((conversation.editing.value = { seq, text: entry.text }));
+  const edit = () => Promise.resolve(conversation.editing.value = { seq, text: entry.text });
   return div(
     { class: "entry user" },
     span({ class: "offscreen" }, "You: "),

@@ -11,7 +11,7 @@ import { attempt, choices, conversation, navigate, overlay, runCommand, toast } 
 /** @import { Child } from "../vendor/preact.d.ts" */
 /** @import { Item } from "./palette.js" */
 /** @import { Overlay } from "./state.js" */
-/** @import { BranchView, Choice } from "./wire.d.ts" */
+/** @import { BranchView, ChoiceView } from "./wire.d.ts" */
 
 const MOST_ITEMS = 40;
 const TABS = { model: "Model", reasoning: "Effort", personality: "Personality" };
@@ -93,7 +93,7 @@ function Palette() {
 /** What a command offers: a model, an effort, a personality, or a chat to move to. @type {(props: { command: string }) => Child} */
 function Choose({ command }) {
   const typed = useSignal("");
-  const offered = useSignal(/** @type {Choice[] | null} */ (null));
+  const offered = useSignal(/** @type {ChoiceView[] | null} */ (null));
   useEffect(() => {
     const query = new URLSearchParams({ text: `/${command} `, session: conversation.peek()?.id ?? "" });
     void attempt(async () => (offered.value = await get(`/web/completions?${query}`)));

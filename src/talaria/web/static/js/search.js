@@ -9,14 +9,14 @@ import { surfaceName } from "./sidebar.js";
 import { attempt, me, navigate, sessions } from "./state.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
-/** @import { Hit, SessionRow } from "./wire.d.ts" */
+/** @import { SearchHitView, SessionRow } from "./wire.d.ts" */
 
 const SEARCH_DELAY = 200;
 const MOST_TITLES = 8;
 
 /** @type {(props: { query: string, item: (row: SessionRow) => Child }) => Child} */
 export function SearchResults({ query, item }) {
-  const hits = useSignal(/** @type {Hit[] | null} */ (null));
+  const hits = useSignal(/** @type {SearchHitView[] | null} */ (null));
   const source = useSignal("");
   const owner = useSignal("*");
   const archived = useSignal("");
@@ -87,7 +87,7 @@ function filter(title, chosen, options) {
   );
 }
 
-/** @type {(hit: Hit) => VNode} */
+/** @type {(hit: SearchHitView) => VNode} */
 function hitView(hit) {
   const to = `/c/${hit.session_id}`;
   return a(

@@ -68,7 +68,10 @@ export function splitInput({ input, diff }) {
   const { old_text, new_text, patch, ...others } = values;
   const isEdit = typeof patch === "string" && patch ? true : typeof old_text === "string" && old_text !== "";
   const shown = isEdit ? others : values;
-  return { input: describeValues(shown), diff: diff || (isEdit ? String(patch || "") || change(old_text, new_text) : "") };
+  return {
+    input: describeValues(shown),
+    diff: diff || (isEdit ? String(patch || "") || change(old_text, new_text) : ""),
+  };
 }
 
 /** @type {(before: unknown, after: unknown) => string} */

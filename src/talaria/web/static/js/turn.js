@@ -4,7 +4,7 @@
  */
 import { Blocks } from "./markdown.js";
 
-/** @import { MessageView, TurnEvent } from "./wire.d.ts" */
+/** @import { TranscriptMessage, TurnEvent } from "./wire.d.ts" */
 
 /** @typedef {{ kind: "user", text: string, at?: string, files?: string[] }} UserEntry */
 /** @typedef {{ kind: "text", text: string, blocks: Blocks, at?: string }} TextEntry */
@@ -190,7 +190,9 @@ function textEntry(text, at) {
 export function saidEntry(text) {
   const end = text.search(/\nThe (?:file|folder) \/.+:\n/);
   if (end < 0 || !text.slice(0, end).includes("@")) return { kind: "user", text };
-  const files = [...text.slice(end).matchAll(/^The (?:file|folder) \/(?:.*\/)?(.+?):$/gm)].map((found) => found[1] ?? "");
+  const files = [...text.slice(end).matchAll(/^The (?:file|folder) \/(?:.*\/)?(.+?):$/gm)].map((found) =>
+    found[1] ?? ""
+  );
   return { kind: "user", text: text.slice(0, end).trim(), files };
 }
 
@@ -201,7 +203,7 @@ function toolEntry(id, name, summary, input) {
 
 /**
  * Messages of the transcript as entries, each with the number of its message.
- * @param {readonly MessageView[]} messages
+ * @param {readonly TranscriptMessage[]} messages
  * @returns {{ seq: number, entry: Entry }[]}
  */
 export function entriesOf(messages) {
@@ -216,7 +218,7 @@ export function entriesOf(messages) {
   return found;
 }
 
-/** @type {(message: MessageView) => UserEntry} */
+/** @type {(message: TranscriptMessage) => UserEntry} */
 function userEntry(message) {
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
   const files = message.parts.flatMap((part) =>
@@ -226,7 +228,7 @@ function userEntry(message) {
   return { ...said, at: message.at, files: [...(said.files ?? []), ...files] };
 }
 
-/** @type {(message: MessageView) => Entry[]} */
+/** @type {(message: TranscriptMessage) => Entry[]} */
 function assistantEntries(message) {
   /** @type {Entry[]} */
   const found = [];
@@ -240,7 +242,7 @@ function assistantEntries(message) {
   return found;
 }
 
-/** @type {(found: { seq: number, entry: Entry }[], message: MessageView) => void} */
+/** @type {(found: { seq: number, entry: Entry }[], message: TranscriptMessage) => void} */
 function addResults(found, message) {
   for (const part of message.parts) {
     if (part.type !== "tool_result") continue;
