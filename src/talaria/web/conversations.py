@@ -22,7 +22,7 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Part, Text
 from talaria.core.senders import UNKNOWN
 from talaria.core.session_context import SessionContext
-from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
+from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.runner import RunnerState
@@ -69,6 +69,12 @@ class WebSession(ActiveSession):
             await self._next.put(*parts, sender=sender, steering=steering)
         else:
             await super().put(*parts, sender=sender, steering=steering)
+
+    async def finish_ended_turn(self) -> None:
+        """Wait until a turn that has ended in the store is over here too, so that no command is refused for it."""
+        if self.busy and not await self.store.read(lambda tx: has_unfinished_work(tx, self.session_id)):
+            with suppress(TalariaError):
+                await self.chat.conversation.settled()
 
     def take_next(self) -> str:
         """Return the conversation that a command wants shown next, once; empty if it is this one."""
@@ -177,12 +183,14 @@ class WebConversations:
 
     async def run_command(self, session: WebSession, text: str, caller: WebCaller) -> CommandReply:
         """Run a slash command; what it shows after its end is a notice in the conversation."""
+        await session.finish_ended_turn()
         surface = WebSurface(self, session)
         await run_command(text, self._make_context(session, surface, caller))
         return CommandReply(surface.finish(), session.take_next())
 
     async def branch(self, session: WebSession, wanted: BranchRequest, caller: WebCaller) -> CommandReply:
         """Edit a message in a branch, or branch after it; raises `Refused` during a turn."""
+        await session.finish_ended_turn()
         if session.busy:
             raise Refused("A turn is running. Stop it first.")
         surface = WebSurface(self, session)

@@ -25,7 +25,8 @@ export function Composer({ id, onNotes }) {
   const text = useSignal(localStorage.getItem(draftKey(id)) ?? "");
   const sending = useSignal(false);
   const box = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  const offers = useOffers(text, box);
+  const caret = useSignal(text.value.length);
+  const offers = useOffers(text, caret, box);
   const shown = conversation.value;
   const running = shown?.running ?? false;
   const editing = shown?.editing.value ?? null;
@@ -52,6 +53,7 @@ export function Composer({ id, onNotes }) {
   /** @param {string} value */
   const setText = (value) => {
     text.value = value;
+    caret.value = value.length;
     box.current?.focus();
   };
 
@@ -119,7 +121,11 @@ export function Composer({ id, onNotes }) {
         "aria-autocomplete": "list",
         "aria-controls": "offers",
         "aria-activedescendant": offers.open ? `offer-${offers.index}` : undefined,
-        onInput: (event) => (text.value = /** @type {HTMLTextAreaElement} */ (event.target).value),
+        onInput: (event) => {
+          const field = /** @type {HTMLTextAreaElement} */ (event.target);
+          caret.value = field.selectionStart;
+          text.value = field.value;
+        },
         onKeyDown: press,
       }),
       running && shown
@@ -181,14 +187,14 @@ export function findCompletable(before) {
 /**
  * What can complete the text: commands first, then what a command offers, and files after `@`.
  * @param {Signal<string>} text
+ * @param {Signal<number>} caret
  * @param {{ current: HTMLTextAreaElement | null }} box
  */
-function useOffers(text, box) {
+function useOffers(text, caret, box) {
   const found = useSignal(/** @type {ChoiceView[]} */ ([]));
   const index = useSignal(0);
   const dismissed = useSignal("");
-  const caret = box.current?.selectionStart ?? text.value.length;
-  const value = findCompletable(text.value.slice(0, Math.min(caret, text.value.length)));
+  const value = findCompletable(text.value.slice(0, caret.value));
   const isName = value.startsWith("/") && !value.includes(" ");
 
   useEffect(() => {
@@ -210,9 +216,9 @@ function useOffers(text, box) {
   const open = found.value.length > 0 && dismissed.value !== value;
   /** @param {ChoiceView} choice */
   const take = (choice) => {
-    const completed = complete(value, choice.value);
-    const before = text.peek().slice(0, caret - value.length) + completed;
-    text.value = before + text.peek().slice(caret);
+    const before = text.peek().slice(0, caret.peek() - value.length) + complete(value, choice.value);
+    text.value = before + text.peek().slice(caret.peek());
+    caret.value = before.length;
     requestAnimationFrame(() => {
       box.current?.focus();
       box.current?.setSelectionRange(before.length, before.length);

@@ -35,7 +35,6 @@ import { h, signal } from "../vendor/preact.js";
  * @property {number} [maxlength]
  * @property {number} [start]
  * @property {number} [max]
- * @property {boolean} [autofocus]
  * @property {boolean} [checked]
  * @property {boolean} [disabled]
  * @property {boolean} [hidden]

@@ -3,7 +3,6 @@
  * @module
  */
 import { h, useSignal } from "../vendor/preact.js";
-import { CopyButton } from "./code.js";
 import { button, details, div, icon, lazy, p, span, summary } from "./elements.js";
 import { renderBlocks, renderMarkdown } from "./markdown.js";
 import { attempt, compose, navigate, runCommand } from "./state.js";
@@ -17,6 +16,7 @@ import { attempt, compose, navigate, runCommand } from "./state.js";
 const asked = lazy(() => import("./asked.js"));
 /** What a tool call has inside. */
 const tool = lazy(() => import("./tool.js"));
+const COPIED_MILLISECONDS = 1500;
 const TOOL_STATES = { running: "running", done: "done", failed: "failed", refused: "not allowed" };
 
 /** `seq` is the number of the message, 0 while it is not stored; `last` is the last exchange of an idle conversation. */
@@ -126,3 +126,38 @@ const withoutName = ({ name, summary }) => (summary.startsWith(`${name}: `) ? su
 
 /** @type {(event: Event) => boolean} */
 const isOpen = (event) => /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
+
+/** @type {(props: { text: string, label?: string }) => Child} */
+export function CopyButton({ text, label = "Copy code" }) {
+  const copied = useSignal(false);
+  const copy = async () => {
+    if (!(await writeClipboard(text))) return;
+    copied.value = true;
+    setTimeout(() => (copied.value = false), COPIED_MILLISECONDS);
+  };
+  return button(
+    { class: "quiet", type: "button", "aria-label": copied.value ? "Copied" : label, onClick: () => void copy() },
+    icon(copied.value ? "check" : "copy"),
+  );
+}
+
+/**
+ * Write to the clipboard; without HTTPS the browser offers only the old way.
+ * @param {string} text
+ * @returns {Promise<boolean>}
+ */
+async function writeClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.className = "offscreen";
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}

@@ -4,7 +4,7 @@
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { button, dialog, div, heading, icon, input, label, li, p, span, table, tbody, td, tr, ul } from "./elements.js";
-import { paletteItems } from "./palette.js";
+import { farItems, nearItems } from "./palette.js";
 import { get } from "./server.js";
 import { attempt, choices, conversation, navigate, overlay, runCommand, toast } from "./state.js";
 
@@ -14,6 +14,7 @@ import { attempt, choices, conversation, navigate, overlay, runCommand, toast } 
 /** @import { BranchView, ChoiceView } from "./wire.d.ts" */
 
 const MOST_ITEMS = 40;
+const SEARCH_DELAY = 200;
 const TABS = { model: "Model", reasoning: "Effort", personality: "Personality" };
 const KEYS = [
   ["Ctrl+K", "Command palette"],
@@ -77,17 +78,18 @@ function help() {
 /** @type {(props: object) => Child} */
 function Palette() {
   const typed = useSignal("");
-  const found = useSignal(/** @type {Item[]} */ ([]));
+  const far = useSignal(/** @type {Item[]} */ ([]));
   useEffect(() => {
-    let isCurrent = true;
-    void paletteItems(typed.value).then((items) => {
-      if (isCurrent) found.value = items;
-    });
-    return () => {
-      isCurrent = false;
-    };
+    far.value = [];
+    const wanted = typed.value;
+    const timer = setTimeout(async () => {
+      const found = await farItems(wanted);
+      if (typed.peek() === wanted) far.value = found;
+    }, SEARCH_DELAY);
+    return () => clearTimeout(timer);
   }, [typed.value]);
-  return h(ItemList, { typed, items: found.value, label: "Pages, conversations, commands and settings" });
+  const items = [...nearItems(typed.value), ...far.value];
+  return h(ItemList, { typed, items, label: "Pages, conversations, commands and settings" });
 }
 
 /** What a command offers: a model, an effort, a personality, or a chat to move to. @type {(props: { command: string }) => Child} */
@@ -143,6 +145,8 @@ function Choose({ command }) {
 function ItemList({ typed, items, label: title }) {
   const index = useSignal(0);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const field = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => field.current?.focus(), []);
   const shown = items.slice(0, MOST_ITEMS);
   const current = Math.min(index.value, shown.length - 1);
   useLayoutEffect(() => {
@@ -164,7 +168,7 @@ function ItemList({ typed, items, label: title }) {
       id: "overlay-field",
       type: "text",
       role: "combobox",
-      autofocus: true,
+      ref: field,
       placeholder: title,
       autocomplete: "off",
       value: typed.value,

@@ -15,26 +15,28 @@ const SHORTEST_SEARCH = 3;
 /** Settings with what they mean, once they are loaded. @type {ChoiceView[] | null} */
 let settings = null;
 
-/** What fits a typed text; everything that is near without one. @type {(typed: string) => Promise<Item[]>} */
-export async function paletteItems(typed) {
+/** Whether a text contains all typed words. @type {(typed: string) => (text: string) => boolean} */
+function fitting(typed) {
   const words = typed.toLowerCase().replace(/^\//, "").split(/\s+/).filter(Boolean);
-  /** @type {(text: string) => boolean} */
-  const fits = (text) => words.every((word) => text.toLowerCase().includes(word));
-  const isCommand = typed.startsWith("/");
-  const commands = (me.peek()?.commands ?? []).filter((one) => fits(`${one.name} ${one.help}`)).map(commandItem);
-  if (isCommand) return commands;
+  return (text) => words.every((word) => text.toLowerCase().includes(word));
+}
+
+/** What is known here and fits a typed text; after a slash only commands. @type {(typed: string) => Item[]} */
+export function nearItems(typed) {
+  const fits = fitting(typed);
+  const commands = (me.value?.commands ?? []).filter((one) => fits(`/${one.name} ${one.help}`)).map(commandItem);
+  if (typed.startsWith("/")) return commands;
   const pages = [
     { text: "New conversation", about: "Page", run: () => navigate("/") },
     ...visiblePages().map((page) => ({ text: page.title, about: "Page", run: () => navigate(page.path) })),
-  ].filter((one) => fits(one.text));
-  const titled = sessions.peek().filter((row) => row.title && fits(row.title)).slice(0, MOST_CONVERSATIONS);
+  ];
+  const titled = sessions.value.filter((row) => row.title && fits(row.title)).slice(0, MOST_CONVERSATIONS);
   const conversations = titled.map((row) => ({
     text: row.title,
     about: "Conversation",
     run: () => navigate(`/c/${row.id}`),
   }));
-  const found = words.length ? await searchItems(typed, fits) : [];
-  return [...pages, ...conversations, ...commands, ...found];
+  return [...pages.filter((one) => fits(one.text)), ...conversations, ...commands];
 }
 
 /** @type {(command: CommandInfo) => Item} */
@@ -53,9 +55,10 @@ function commandItem(command) {
   return { text: line, about: command.help, run: () => void attempt(run) };
 }
 
-/** Messages and settings. @type {(typed: string, fits: (text: string) => boolean) => Promise<Item[]>} */
-async function searchItems(typed, fits) {
-  if (typed.length < SHORTEST_SEARCH) return [];
+/** Settings and messages that fit a typed text, from the server. @type {(typed: string) => Promise<Item[]>} */
+export async function farItems(typed) {
+  if (typed.length < SHORTEST_SEARCH || typed.startsWith("/")) return [];
+  const fits = fitting(typed);
   settings ??= me.peek()?.owner ? await get("/web/completions?text=%2Fconfig%20").catch(() => []) : [];
   /** @type {SearchHitView[]} */
   const hits = await get(`/web/search?q=${encodeURIComponent(typed)}`).catch(() => []);

@@ -38,11 +38,11 @@ export function SearchResults({ query, item }) {
     { class: "list", "aria-label": "Search results" },
     div(
       { class: "filters" },
-      filter("Surface", source, [["", "Everywhere"], ...known((row) => row.source).map(named(surfaceName))]),
+      filter("Surface", source, [["", "Surface"], ...known((row) => row.source).map(named(surfaceName))]),
       me.value?.owner
-        ? filter("Person", owner, [["*", "Everyone"], ["", "You"], ...known((row) => row.owner).map(named())])
+        ? filter("Person", owner, [["*", "Person"], ["", "You"], ...known((row) => row.owner).map(named())])
         : null,
-      filter("Archived", archived, [["", "All"], ["false", "Not archived"], ["true", "Archived"]]),
+      filter("Status", archived, [["", "Status"], ["false", "Active"], ["true", "Archived"]]),
     ),
     titled.length && archived.value !== "true"
       ? ul(null, ...titled.map((row) => li({ key: row.id }, item(row))))
