@@ -175,7 +175,7 @@ def _read_url(preset: Preset, secrets: Secrets) -> str:
 
 
 def _complete_local_url(address: str, port: int) -> str:
-    """Return the URL of a server on this machine from what ``OLLAMA_HOST`` may hold: a host, a port, both or a URL."""
+    """Return the URL of a server from ``OLLAMA_HOST``: a host, a port, both or a URL."""
     parts = urlsplit(address if "://" in address else f"http://{address}")
     host = parts.hostname or "127.0.0.1"
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - where the server listens, which is not where it is reached

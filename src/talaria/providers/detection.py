@@ -13,7 +13,7 @@ _NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
 class DetectedProtocols:
-    """The protocols that servers turned out to speak, by URL, in a small file; a lost file only costs a request."""
+    """Protocols that servers turned out to speak, by URL, in a small file; a lost file costs a request."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
