@@ -19,8 +19,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import Part, Text
-from talaria.core.senders import UNKNOWN
+from talaria.core.messages import UNKNOWN, Part, Text
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.live.feed import QuestionClosed

@@ -15,8 +15,8 @@ from talaria.core.addresses import Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import Problem, make_not_found
-from talaria.runtime.inbox import MIRROR, read_inbox_message, without_files
 from talaria.runtime.live.location import locate_session
+from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
 from talaria.sessions.branches import list_exchanges
 from talaria.sessions.preferences import read_preferences
 from talaria.web.front_door import WebCaller

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, async_playwright, expect
 from tests.web.browser.pages import CHROMIUM
 
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 _MOUSE = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0", _MOUSE)
