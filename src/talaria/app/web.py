@@ -21,6 +21,7 @@ from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.session_list import SessionListWatcher
+from talaria.web.web_commands import WebCommands
 
 _BODY_LIMIT = 2_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
@@ -47,6 +48,7 @@ class WebApp:
         self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
+        self._commands = WebCommands(app, self._conversations)
         self._session_list = SessionListWatcher(app.store, self._hub)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
@@ -96,13 +98,13 @@ class WebApp:
     def _routes(self) -> tuple[Route, ...]:
         store = self._app.store
         sign_in = SignInRoutes(
-            store, self._app.identity.version, self._assets.digest, self._conversations.commands, self._default_model
+            store, self._app.identity.version, self._assets.digest, self._commands.commands, self._default_model
         )
         return (
             *self._assets.routes(),
             *sign_in.routes(),
             *SessionListRoutes(store, self._conversations, self._session_list, self._files).routes(),
-            *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *ChatRoutes(store, self._conversations, self._commands, self._session_list).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 

@@ -86,6 +86,10 @@ class Assets:
         """Return the paths of all files."""
         return tuple(self._files)
 
+    def body(self, path: str) -> bytes:
+        """Return a file as it is sent."""
+        return self._files[path].body
+
     def compressed_size(self, path: str) -> int:
         """Return how many bytes of a file are sent."""
         return len(self._files[path].compressed)

@@ -6,29 +6,19 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from msgspec import structs
-
 from talaria.commands.application import Application
-from talaria.commands.branches import branch_after, edit_message
-from talaria.commands.command import Author, Command, CommandContext, Display
-from talaria.commands.custom import load_custom_commands
-from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
-from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
-from talaria.core.addresses import Address
-from talaria.core.errors import Refused, TalariaError
-from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
+from talaria.core.errors import TalariaError
+from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import UNKNOWN, Part, Text
+from talaria.core.messages import UNKNOWN, Part
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.runner import RunnerState
-from talaria.sessions.mentions import build_message_parts, complete_files
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
-from talaria.web.wire import BranchRequest, CommandReply
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0
@@ -70,7 +60,7 @@ class WebSession(ActiveSession):
             await super().put(*parts, sender=sender, steering=steering)
 
     async def finish_ended_turn(self) -> None:
-        """Wait until a turn that has ended in the store is over here too, so that no command is refused for it."""
+        """Wait for the last steps of a turn that has ended in the store, so that no command is refused."""
         if self.busy and not await self.store.read(lambda tx: has_unfinished_work(tx, self.session_id)):
             with suppress(TalariaError):
                 await self.chat.conversation.settled()
@@ -175,46 +165,6 @@ class WebConversations:
             for session_id in list(self._open):
                 await self._close(session_id)
 
-    def commands(self, caller: WebCaller) -> tuple[Command, ...]:
-        """Return the slash commands that a person may use here."""
-        custom, _ = load_custom_commands(self.application.command_folders)
-        return select_usable_commands((*REGISTRY, *custom), terminal=False, owner=caller.is_owner)
-
-    async def run_command(self, session: WebSession, text: str, caller: WebCaller) -> CommandReply:
-        """Run a slash command; what it shows after its end is a notice in the conversation."""
-        await session.finish_ended_turn()
-        surface = WebSurface(self, session)
-        await run_command(text, self._make_context(session, surface, caller))
-        return CommandReply(surface.finish(), session.take_next())
-
-    async def branch(self, session: WebSession, wanted: BranchRequest, caller: WebCaller) -> CommandReply:
-        """Edit a message in a branch, or branch after it; raises `Refused` during a turn."""
-        await session.finish_ended_turn()
-        if session.busy:
-            raise Refused("A turn is running. Stop it first.")
-        surface = WebSurface(self, session)
-        context = self._make_context(session, surface, caller)
-        if wanted.text.strip():
-            await edit_message(context, wanted.seq, self.make_parts(session, wanted.text, caller))
-        else:
-            await branch_after(context, wanted.seq)
-        return CommandReply(surface.finish(), session.take_next())
-
-    def make_parts(self, session: WebSession, text: str, caller: WebCaller) -> list[Part]:
-        """Return the parts of a message; files that the owner mentions with ``@`` are among them."""
-        return build_message_parts(text, session.chat.workspace.folder) if caller.is_owner else [Text(text)]
-
-    async def complete(self, session: WebSession, text: str, caller: WebCaller) -> Sequence[tuple[str, str]]:
-        """Return the completions of a command's arguments, or of a file name after ``@``."""
-        if text.startswith("@"):
-            folder = session.chat.workspace.folder
-            names = await asyncio.to_thread(complete_files, text[1:], folder) if caller.is_owner else ()
-            return [(name, "") for name in names]
-        name, _, arguments = text.partition(" ")
-        context = self._make_context(session, WebSurface(self, session), caller)
-        found = find_commands(name, context.commands)
-        return await found[0].offers(structs.replace(context, arguments=arguments)) if len(found) == 1 else ()
-
     async def choose(self, session_id: SessionId, question: str, choices: Sequence[str]) -> int | None:
         """Ask in the conversation for one of some choices; ``None`` if nobody answers in time."""
         question_id, channel = new_id(), self.hub.channel(session_id)
@@ -261,51 +211,3 @@ class WebConversations:
             owner=caller.person,
             context=SessionContext(source=SOURCE, user_name=caller.person),
         )
-
-    def _make_context(self, session: WebSession, surface: "WebSurface", caller: WebCaller) -> CommandContext:
-        return CommandContext(
-            arguments="",
-            active_session=session,
-            surface=surface,
-            application=self.application,
-            commands=self.commands(caller),
-            author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),
-        )
-
-
-class WebSurface:
-    """A conversation in the browser, as commands use it; implements `Surface`."""
-
-    name = SOURCE
-
-    def __init__(self, conversations: WebConversations, session: WebSession) -> None:
-        self.display = Display()
-        self._conversations = conversations
-        self._session = session
-        self._shown: list[str] | None = []
-
-    @property
-    def address(self) -> Address | None:
-        """The address of a guest's messages, so that they count as theirs; none for the owner, as in a terminal."""
-        person = self._session.caller.person
-        return Address(SOURCE, person, user_id=person) if person else None
-
-    def change_display(self, display: Display) -> None:
-        """Change how the rest of this command is shown."""
-        self.display = display
-
-    def show(self, text: str) -> None:
-        """Show Markdown text with the reply to the command, or later as a notice."""
-        if self._shown is not None:
-            self._shown.append(text)
-        elif self._session.is_open:
-            self._conversations.hub.channel(self._session.session_id).publish(Noticed(text, lasting=True))
-
-    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
-        """Ask the person to choose."""
-        return await self._conversations.choose(self._session.session_id, question, choices)
-
-    def finish(self) -> list[str]:
-        """Return what was shown; from now on it is shown as notices."""
-        shown, self._shown = self._shown or [], None
-        return shown

@@ -28,9 +28,9 @@ from talaria.core.events import (
     TurnOutOfBudget,
 )
 from talaria.core.ids import new_id
+from talaria.core.mentions import build_message_parts, picture
 from talaria.core.messages import Message, Part, Text
 from talaria.runtime.open_session import OpenSession
-from talaria.sessions.mentions import build_message_parts, picture
 
 ANSWERED, FAILED, OUT_OF_BUDGET, STOPPED = 0, 1, 3, 130
 _MAX_CONTEXT_SHARE = 0.8  # the rest is for instructions, tools and the reply

@@ -22,8 +22,8 @@ from talaria.core.addresses import Address
 from talaria.core.aio import first_error
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked
+from talaria.core.mentions import picture
 from talaria.core.messages import Image
-from talaria.sessions.mentions import picture
 
 _SURFACE = "You are in a plain terminal: answer in text that reads well without rendering."
 

@@ -19,6 +19,7 @@ from talaria.web.conversations import WebConversations
 from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.session_views import TAKEN_FROM, find_queued, read_detail, require_session
+from talaria.web.web_commands import WebCommands
 from talaria.web.wire import (
     AnswerRequest,
     BeginRequest,
@@ -42,9 +43,12 @@ _NUL_REFUSED = "Null characters aren't allowed."
 class ChatRoutes:
     """Everything that a person says and does in a conversation, wherever it runs."""
 
-    def __init__(self, store: Store, conversations: WebConversations, session_list: SessionListWatcher) -> None:
+    def __init__(
+        self, store: Store, conversations: WebConversations, commands: WebCommands, session_list: SessionListWatcher
+    ) -> None:
         self._store = store
         self._conversations = conversations
+        self._commands = commands
         self._session_list = session_list
 
     def routes(self) -> tuple[Route, ...]:
@@ -81,7 +85,7 @@ class ChatRoutes:
         said, caller = _read_said(request, BeginRequest), request.caller
         session = await self._conversations.begin(caller)
         for text in said.commands:
-            await self._conversations.run_command(session, text, caller)
+            await self._commands.run_command(session, text, caller)
         await self._put_here(session.session_id, said, caller)
         self._session_list.check_soon()
         return make_json_reply(BegunSession(session.session_id), status=201)
@@ -111,7 +115,7 @@ class ChatRoutes:
         session = await self._conversations.open(session_id, caller)
         conversation = session.chat.conversation
         await conversation.put(
-            _make_message(*self._conversations.make_parts(session, said.text, caller)),
+            _make_message(*await self._commands.make_parts(session, said.text, caller)),
             source=SOURCE,
             external_id=_external_id(said, caller),
             sender=caller.sender,
@@ -142,7 +146,7 @@ class ChatRoutes:
         text, caller = request.read(CommandRequest).text, request.caller
         if "session_id" not in request.parts:
             begun = await self._conversations.begin(caller)
-            reply = await self._conversations.run_command(begun, text, caller)
+            reply = await self._commands.run_command(begun, text, caller)
             if not reply.session_id and not begun.busy:
                 await self._conversations.forget(begun.session_id)  # nothing was said in it
             elif not reply.session_id:
@@ -152,7 +156,7 @@ class ChatRoutes:
         if await self._is_elsewhere(session):
             return make_json_reply(await self._command_elsewhere(session, text, caller))
         local = await self._conversations.open(session.id, caller)
-        reply = await self._conversations.run_command(local, text, caller)
+        reply = await self._commands.run_command(local, text, caller)
         self._session_list.check_soon()
         return make_json_reply(reply)
 
@@ -177,7 +181,7 @@ class ChatRoutes:
         if await self._is_elsewhere(session):
             raise make_conflict("This conversation runs elsewhere. Take it over first.", code="elsewhere")
         local = await self._conversations.open(session.id, request.caller)
-        reply = await self._conversations.branch(local, wanted, request.caller)
+        reply = await self._commands.branch(local, wanted, request.caller)
         self._session_list.check_soon()
         return make_json_reply(reply)
 
@@ -201,7 +205,7 @@ class ChatRoutes:
         else:
             local = await self._conversations.begin(caller)
         try:
-            offers = await self._conversations.complete(local, asked.text, caller)
+            offers = await self._commands.complete(local, asked.text, caller)
         finally:
             if not asked.session:
                 await self._conversations.forget(local.session_id)

@@ -33,8 +33,8 @@ from talaria.commands.dispatch import is_command
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, ModelCalled, QuestionAsked, TurnAnswered, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
+from talaria.core.mentions import picture
 from talaria.runtime.open_session import OpenSession
-from talaria.sessions.mentions import picture
 
 _DEFAULT_EDITOR = "vi"
 

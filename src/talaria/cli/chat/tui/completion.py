@@ -8,7 +8,7 @@ from prompt_toolkit.document import Document
 
 from talaria.cli.output.text import cut
 from talaria.core.errors import TalariaError
-from talaria.sessions.mentions import complete_files
+from talaria.core.mentions import complete_files
 
 _MAX_COMPLETIONS = 60
 _USAGE_COLUMNS = 24  # one long usage must not crowd out all descriptions

@@ -18,8 +18,8 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.widgets import SearchToolbar
 
+from talaria.core.mentions import guess_picture_type, parse_typed_path, picture
 from talaria.core.messages import Image
-from talaria.sessions.mentions import guess_picture_type, parse_typed_path, picture
 
 PROMPT_MARK = "❯ "
 _QUIET_SECONDS = 0.5
