@@ -92,7 +92,7 @@ def get_usage(tx: Transaction, session_id: SessionId) -> Usage:
 def add_usage(tx: Transaction, session_id: SessionId, usage: Usage) -> Usage:
     """Add the usage of a judge to that of a session, and return the sum."""
     if usage != Usage():
-        tx.sessions.add_usage(session_id, usage)
+        tx.usage.add(session_id, usage)
     return get_usage(tx, session_id)
 
 

@@ -103,8 +103,5 @@ class Sessions(Protocol):
     def update(self, session_id: SessionId, changes: SessionChanges) -> Session:
         """Change the given values and return the result, or raise `NotFound`."""
 
-    def add_usage(self, session_id: SessionId, usage: Usage) -> None:
-        """Add to the counters."""
-
     def delete(self, session_id: SessionId) -> bool:
         """Delete a session and everything that belongs to it; branches keep the history they share."""

@@ -235,11 +235,6 @@ class SessionsTable:
             raise NotFound(f"There is no session {session_id}.")
         return _to_session(row)
 
-    def add_usage(self, session_id: SessionId, usage: Usage) -> None:
-        """Add to the usage counters of a session."""
-        sums = ", ".join(f"{field.name} = {field.name} + ?" for field in _USAGE)
-        self._sql.run(f"UPDATE sessions SET {sums} WHERE id = ?", (*structs.astuple(usage), session_id))
-
     def delete(self, session_id: SessionId) -> bool:
         """Delete a session and all dependent rows; ``False`` if it does not exist.
 

@@ -19,6 +19,7 @@ from talaria.contracts.stores.responses import ApiRuns, Responses
 from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.turns import Turns
+from talaria.contracts.stores.usage import UsageLog
 from talaria.contracts.stores.values import NamedValues, SessionValues
 from talaria.core.errors import StoreError
 from talaria.storage.tables.access import ApiKeysTable, PairingTable
@@ -32,6 +33,7 @@ from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
 from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
 from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import LeasesTable, TurnsTable
+from talaria.storage.tables.usage import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 
@@ -60,6 +62,7 @@ class Tables:
         self.events: Events = EventsTable(sql)
         self.handoffs: Handoffs = HandoffsTable(sql)
         self.ledger: Ledger = LedgerTable(sql)
+        self.usage: UsageLog = UsageTable(sql)
         self.search = search
         self.archive = archive
         self._notified: dict[str, None] | None = None
