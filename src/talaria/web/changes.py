@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from time import monotonic
 
 from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.goals.goal_store import GOALS
 from talaria.schedule.job_store import SCHEDULES
 from talaria.web.front_door import WebCaller
@@ -14,6 +15,7 @@ from talaria.web.wire import ChangedMessage
 PAGES: Mapping[str, tuple[str, ...]] = {
     "goals": (GOALS,),
     "schedules": (SCHEDULES,),
+    "usage": (SESSION_CHANGES,),
 }
 """Pages by the name of their topic, each with the topics of the store that concern it."""
 

@@ -8,6 +8,8 @@ from msgspec import Struct
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
 
+SESSION_CHANGES = "session_changes"  # topic notified when a session is changed, or a turn begins or ends
+
 
 class Viewer(Struct, frozen=True):
     """The person and audience for whom sessions are shown.

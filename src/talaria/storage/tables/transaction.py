@@ -41,12 +41,12 @@ class Tables:
     """`Transaction` implementation, created once per connection and reused for each transaction."""
 
     def __init__(self, sql: Sql, arrivals: ArrivalLog, search: Search, archive: Archive) -> None:
-        self.sessions: Sessions = SessionsTable(sql, arrivals)
+        self.sessions: Sessions = SessionsTable(sql, arrivals, self.notify)
         self.messages: Messages = MessagesTable(sql, arrivals)
         self.bindings: Bindings = BindingsTable(sql)
         self.leases: Leases = LeasesTable(sql)
         self.inbox: Inbox = InboxTable(sql, self.leases)
-        self.turns: Turns = TurnsTable(sql)
+        self.turns: Turns = TurnsTable(sql, self.notify)
         self.outbox: Outbox = OutboxTable(sql)
         self.completions: Completions = CompletionsTable(sql)
         self.session_values: SessionValues = SessionValuesTable(sql)

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, structs
 
 from talaria.contracts.jobs import CatchUp, JobPreview, JobRequest, JobRequester, JobService, JobView, RunView
 from talaria.contracts.store import Store
-from talaria.core.errors import TalariaError
+from talaria.core.errors import Refused, TalariaError
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.workers import is_gateway_alive
 from talaria.web.front_door import USER, WebCaller, WebRequest
@@ -60,6 +60,19 @@ class SchedulesView(Struct, frozen=True):
     has_gateway: bool
 
 
+class JobRuns(Struct, frozen=True):
+    """The latest runs of a job, newest first."""
+
+    runs: list[RunView]
+
+
+class PreviewReply(Struct, frozen=True):
+    """What a text would schedule, or the ``problem`` with it: most texts are not finished yet."""
+
+    preview: JobPreview | None
+    problem: str = ""
+
+
 class ScheduleRoutes:
     """Jobs of the signed-in person; the owner of the agent sees those of everyone.
 
@@ -88,7 +101,7 @@ class ScheduleRoutes:
             Route(method="POST", path="/web/schedules", handler=self._add, summary="Schedule a job", scope=USER,
                   takes=JobDraft, reply_type=JobView, tag=_TAG),
             Route(method="GET", path="/web/schedule-preview", handler=self._preview, summary="Preview the next runs "
-                  "of a job", scope=USER, asks=PreviewQuery, reply_type=JobPreview, tag=_TAG),
+                  "of a job", scope=USER, asks=PreviewQuery, reply_type=PreviewReply, tag=_TAG),
             Route(method="PATCH", path=one, handler=self._change, summary="Change, pause or resume a job", scope=USER,
                   takes=JobDraft, reply_type=JobView, tag=_TAG),
             Route(method="DELETE", path=one, handler=self._remove, summary="Delete a job with its history", scope=USER,
@@ -96,7 +109,7 @@ class ScheduleRoutes:
             Route(method="POST", path=f"{one}/run", handler=self._run, summary="Run a job now", scope=USER,
                   reply_type=JobView, tag=_TAG),
             Route(method="GET", path=f"{one}/runs", handler=self._history, summary="List the latest runs of a job",
-                  scope=USER, reply_type=list[RunView], tag=_TAG),
+                  scope=USER, reply_type=JobRuns, tag=_TAG),
         )  # fmt: skip
 
     async def _list(self, request: WebRequest) -> Reply:
@@ -110,7 +123,10 @@ class ScheduleRoutes:
 
     async def _preview(self, request: WebRequest) -> Reply:
         asked = request.asked(PreviewQuery)
-        return make_json_reply(self._service().preview(asked.text, asked.zone))
+        try:
+            return make_json_reply(PreviewReply(self._service().preview(asked.text, asked.zone)))
+        except Refused as refusal:
+            return make_json_reply(PreviewReply(None, str(refusal)))
 
     async def _change(self, request: WebRequest) -> Reply:
         changes = _to_request(request.read(JobDraft))
@@ -129,7 +145,7 @@ class ScheduleRoutes:
 
     async def _history(self, request: WebRequest) -> Reply:
         runs = await self._service().history(request.parts["job_id"], _asker(request.caller), _RUNS)
-        return make_json_reply([structs.replace(run, output=run.output[:_OUTPUT_LIMIT]) for run in runs])
+        return make_json_reply(JobRuns([structs.replace(run, output=run.output[:_OUTPUT_LIMIT]) for run in runs]))
 
     async def _run_pending(self, job_id: str) -> None:
         try:
