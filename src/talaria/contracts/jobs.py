@@ -110,7 +110,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
 
 class JobPreview(Struct, frozen=True, kw_only=True):
-    """What a text would schedule: its time and the rest, and the next runs, also as text in the time zone."""
+    """Schedule and prompt in a text, with the next runs, also as text in the time zone."""
 
     when: str
     prompt: str

@@ -67,7 +67,7 @@ class JobRuns(Struct, frozen=True):
 
 
 class PreviewReply(Struct, frozen=True):
-    """What a text would schedule, or the ``problem`` with it: most texts are not finished yet."""
+    """Preview of a text, or the ``problem`` with it, since most texts are not finished yet."""
 
     preview: JobPreview | None
     problem: str = ""

@@ -181,7 +181,7 @@ export interface JobDraft {
   paused: boolean | null;
 }
 
-/** What a text would schedule: its time and the rest, and the next runs, also as text in the time zone. */
+/** Schedule and prompt in a text, with the next runs, also as text in the time zone. */
 export interface JobPreview {
   when: string;
   prompt: string;
@@ -272,7 +272,7 @@ export interface PreviewQuery {
   zone: string;
 }
 
-/** What a text would schedule, or the ``problem`` with it: most texts are not finished yet. */
+/** Preview of a text, or the ``problem`` with it, since most texts are not finished yet. */
 export interface PreviewReply {
   preview: JobPreview | null;
   problem: string;
