@@ -8,6 +8,8 @@ from time import monotonic
 
 from talaria.commands.application import Application
 from talaria.contracts.background_processes import end_processes
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
@@ -15,6 +17,7 @@ from talaria.core.messages import UNKNOWN, Part
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.live.feed import QuestionClosed
+from talaria.runtime.live.location import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.runner import RunnerState
 from talaria.web.front_door import SOURCE, WebCaller
@@ -211,3 +214,10 @@ class WebConversations:
             owner=caller.person,
             context=SessionContext(source=SOURCE, user_name=caller.person),
         )
+
+
+async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
+    """Return whether another process serves a conversation."""
+    if conversations.runs(session.id):
+        return False
+    return (await store.read(lambda tx: locate_session(tx, session))).is_served

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
 from tests.api.in_process_server import Hosted
 
 from talaria.access.browsers import create_code
@@ -60,6 +60,17 @@ def watch(page: Page, context: BrowserContext, url: str) -> Watched:
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
     page.on("request", lambda sent: watched.foreign.append(sent.url) if not sent.url.startswith(url) else None)
     return watched
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """Run a browser of its own; the fixture ``browser`` is cheaper."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            await browser.close()
 
 
 @asynccontextmanager
