@@ -269,6 +269,12 @@ function Banner({ conversation }) {
     );
   }
   if (!connected.value) return div({ class: "banner", role: "status" }, span(null, "Connection lost. Trying again …"));
+  if (detail?.elsewhere && detail.taken_from) {
+    return div(
+      { class: "banner", role: "status" },
+      span(null, `Taken over from ${detail.taken_from}. The running turn ends there; its reply appears here.`),
+    );
+  }
   if (detail?.elsewhere) {
     return div(
       { class: "banner", role: "status" },
