@@ -57,18 +57,12 @@ async def release_lease(store: Store, lease: Lease) -> None:
 
 
 T = TypeVar("T")
-
-
 STORE_UNREACHABLE = "I can't reach my database right now. I'll answer as soon as it's back."
 
 
 # With these errors, nothing was written. With a broken connection, that is uncertain.
 RETRYABLE_ERRORS: tuple[type[StoreError], ...] = (StoreBusy, StoreFull, StoreGone)
-
-
 _RETRY_DELAY = 1.0
-
-
 _NOTICE_AFTER = 5.0
 
 

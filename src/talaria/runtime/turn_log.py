@@ -24,14 +24,8 @@ from talaria.runtime.leases import retry_write
 from talaria.runtime.turns import EndedTurn, TurnWork, read_inbox_message, read_message
 
 T = TypeVar("T")
-
-
 MODEL, TOOL = "model", "tool"
-
-
 STEERING = "steering"
-
-
 EndTransaction = Callable[[Transaction, TurnResult], EndedTurn]
 
 
@@ -49,14 +43,8 @@ class CallRecord(Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode_call = msgspec.json.Decoder(CallRecord).decode
-
-
 _decode_step = msgspec.json.Decoder(ModelStep).decode
-
-
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 

@@ -52,11 +52,7 @@ class PendingAttachments(Struct, frozen=True):
 
 
 FetchAttachments = Callable[[PendingAttachments], Coroutine[Any, Any, Message]]
-
-
 _inbox_decoder = msgspec.json.Decoder(InboxMessage)
-
-
 _message_decoder = msgspec.json.Decoder(Message)
 
 
@@ -94,17 +90,9 @@ async def skip_attachments(pending: PendingAttachments) -> Message:
 
 
 LEASE = timedelta(seconds=15)
-
-
 MIRROR = "mirror"
-
-
 PENDING_SESSIONS = "pending-sessions"  # topic notified when a session is left with messages in its inbox
-
-
 _MAX_SESSIONS = 64
-
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -236,8 +224,6 @@ class EndedTurn(Struct, frozen=True):
 
 
 NextWork = TurnWork | PendingAttachments | None
-
-
 FetchedMessages = Mapping[int, Message]
 
 

@@ -86,11 +86,7 @@ class Tables:
 
 
 T = TypeVar("T")
-
-
 Work = Callable[[Transaction], Any]
-
-
 _MAX_ATTEMPTS = 5
 
 

@@ -41,36 +41,20 @@ DEFAULT_IDENTITY = (
     "web, using your tools. Be direct and brief. Do things instead of describing them; check before you claim; "
     "say plainly what you couldn't do."
 )
-
-
 TALKING_IDENTITY = (
     "You are Talaria, a personal agent. You have no tools here; you can only talk. Be direct and brief, and "
     "say so when you don't know."
 )
-
-
 CONTEXT_FILES = (".talaria.md", "AGENTS.md", "CLAUDE.md")
-
-
 _FILE_LIMIT = 20_000
-
-
 _CONTEXT_LIMIT = 40_000
-
-
 _INJECTED = (
     r"(?i)(ignore|disregard|forget)\s+(all\s+|any\s+)?(previous|prior|above|earlier)\s+(instructions|rules|prompts)"
     r"|do\s+not\s+tell\s+the\s+(user|person)|system\s+prompt\s+override"
     r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)"
 )
-
-
 _OMITTED_NOTICE = "(omitted: this file tries to give instructions that its reader can't see)"
-
-
 _JOINERS = "[\u200c-\u200f]"  # used for emoji, and in Persian, Hebrew and Indian scripts
-
-
 _INVISIBLE = "[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 
 
@@ -230,8 +214,6 @@ def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None,
 
 
 _LEFT_OUT = "(description omitted: it contains instructions)"
-
-
 _SOULS = FileCache(str.strip)
 
 

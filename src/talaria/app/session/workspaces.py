@@ -30,8 +30,6 @@ from talaria.tools.terminal.processes import Processes
 from talaria.tools.workspace import LocalWorkspace
 
 SOURCE = "process"
-
-
 log = logging.getLogger(__name__)
 
 
@@ -142,8 +140,6 @@ def make_served_folder(settings: Settings, profile: Profile) -> Path:
 
 
 SERVERS_IDLE = timedelta(hours=24)
-
-
 SERVERS_KEPT = 32
 
 
