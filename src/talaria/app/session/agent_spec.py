@@ -1,14 +1,18 @@
 """Agent spec of a session: preferences, chosen model, signature and system prompt."""
 
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct, structs
 
+from talaria.agent.toolbox import Toolbox
+from talaria.app.session.personalities import read_personality
+from talaria.app.session.toolsets import ToolContext, may_use
 from talaria.contracts.provider import ChosenModel, Effort
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
@@ -16,25 +20,20 @@ from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.file_cache import FileCache
 from talaria.core.ids import SessionId
 from talaria.runtime.agent_cache import AgentSignature, AgentSpec
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import WORKSPACE, OpenRequest
+from talaria.sessions.branches import list_ancestors
+from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, save_prefix
 from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.sessions.titles import find_by_name
-from talaria.settings.model import Settings
-
-if TYPE_CHECKING:  # the application opens sessions
-    from talaria.app.application import TalariaApplication
-import hashlib
-from collections.abc import Callable
-
-from talaria.agent.toolbox import Toolbox
-from talaria.app.session.personalities import read_personality
-from talaria.app.session.toolsets import ToolContext, may_use
-from talaria.sessions.model_context import Prefix, choose_prefix, save_prefix
 from talaria.settings.errors import ProfileUnusable
+from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.memory.notebook import snapshot
 from talaria.tools.skills.registry import index
 from talaria.tools.skills.tool import Skills
+
+if TYPE_CHECKING:  # the application opens sessions
+    from talaria.app.application import TalariaApplication
 
 DEFAULT_IDENTITY = (
     "You are Talaria, a personal agent. You help the person you talk to with their files, programs and the "
@@ -192,6 +191,30 @@ def explain_model(chosen: ChosenModel, kept: Preferences, request: OpenRequest) 
     if request.model:
         return "Chosen when this chat was opened."
     return "Chosen for this conversation." if kept.model else chosen.why
+
+
+class StoredSession(Struct, frozen=True):
+    """Stored data of the session to resume; empty for a new one."""
+
+    session: Session | None = None
+    preferences: Preferences = Preferences()
+    past: tuple[SessionId, ...] = ()
+    workspace: str = ""
+    prefix: Prefix | None = None
+
+
+def read_stored_session(tx: Transaction, request: OpenRequest) -> StoredSession:
+    """Return the stored data of the session to resume; see `find_session`."""
+    session, preferences = find_session(tx, request)
+    if session is None:
+        return StoredSession()
+    return StoredSession(
+        session,
+        preferences,
+        list_ancestors(tx, session),
+        WORKSPACE.get(tx, session.id) or "",
+        read_prefix(tx, session.id),
+    )
 
 
 def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None, Preferences]:
