@@ -7,9 +7,9 @@ or on the command line of the process is tested with the installed program (`tes
 
 import gc
 import io
-import json
 import os
 import pkgutil
+import runpy
 import selectors
 import signal
 import socket
@@ -17,6 +17,8 @@ import sys
 import threading
 from pathlib import Path
 from typing import NoReturn
+
+import msgspec
 
 import talaria
 from talaria.app.main import main
@@ -26,6 +28,39 @@ _LARGEST_REQUEST = 1 << 20
 _STREAMS = 3
 # Imported on first use by a process that needs them; the rest of the program loads without them.
 _NOT_LOADED = ("talaria.__main__", "talaria.testing", "talaria.providers.embedded")
+
+
+class Run(msgspec.Struct):
+    """A run to start: of the program, or of a test module with ``module``; on a terminal with ``terminal``."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    mask: int
+    module: str = ""
+    terminal: str = ""
+
+    def take_over(self, files: list[int]) -> None:
+        """Change streams, environment and folder of this process."""
+        if self.terminal:
+            os.setsid()  # the first terminal that the leader of a session opens becomes the session's
+            files = [os.open(self.terminal, os.O_RDWR) for _ in range(_STREAMS)]
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        _open_streams()
+        os.environ.clear()  # noqa: TID251 (the environment of the run)
+        os.environ.update(self.environment)  # noqa: TID251 (the environment of the run)
+        os.chdir(self.folder)
+        os.umask(self.mask)
+        sys.argv = [self.module or "talaria", *self.arguments]
+
+    def execute(self) -> int:
+        """Run to the end and return the exit code."""
+        if not self.module:
+            return main()
+        runpy.run_module(self.module, run_name="__main__", alter_sys=True)
+        return 0
 
 
 class ForkServer:
@@ -38,34 +73,36 @@ class ForkServer:
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(sys.stdin, selectors.EVENT_READ)
 
-    def serve(self) -> list[str] | None:
-        """Return the arguments of a run in its process, and ``None`` in this one when its input ends."""
+    def serve(self) -> "Run | None":
+        """Return a run in its own process, and ``None`` in this one when its input ends."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._listener:
-                    arguments = self._fork()
-                    if arguments is not None:
-                        return arguments
+                    run = self._fork()
+                    if run is not None:
+                        return run
                 elif key.fileobj is sys.stdin:
                     self._end_all()
                     return None
                 else:
                     self._report(key.fd)
 
-    def _fork(self) -> list[str] | None:
+    def _fork(self) -> "Run | None":
         connection, _ = self._listener.accept()
         body, files, _, _ = socket.recv_fds(connection, _LARGEST_REQUEST, _STREAMS)
         pid = os.fork()
         if pid == 0:
             self._close()
             connection.close()
-            return _become(json.loads(body), files)
+            run = msgspec.json.decode(body, type=Run)
+            run.take_over(files)
+            return run
         for file in files:
             os.close(file)
         ended = os.pidfd_open(pid)
         self._runs[ended] = pid, connection
         self._selector.register(ended, selectors.EVENT_READ)
-        connection.sendall(f"{pid}\n".encode())
+        connection.sendall(str(pid).encode())
         return None
 
     def _report(self, ended: int) -> None:
@@ -75,7 +112,7 @@ class ForkServer:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         with connection:
             try:
-                connection.sendall(f"{code}\n".encode())
+                connection.sendall(str(code).encode())
             except OSError:
                 return  # the test has ended
 
@@ -90,22 +127,6 @@ class ForkServer:
         for ended, (_, connection) in self._runs.items():
             os.close(ended)
             connection.close()
-
-
-def _become(request: dict[str, object], files: list[int]) -> list[str]:
-    """Take over streams, environment and folder; return the arguments."""
-    for number, file in enumerate(files):
-        os.dup2(file, number)
-        os.close(file)
-    _open_streams()
-    environment, arguments = request["environment"], request["arguments"]
-    assert isinstance(environment, dict)
-    assert isinstance(arguments, list)
-    os.environ.clear()  # noqa: TID251 (the environment of the run)
-    os.environ.update(environment)  # noqa: TID251 (the environment of the run)
-    os.chdir(str(request["folder"]))
-    os.umask(int(str(request["mask"])))
-    return [str(argument) for argument in arguments]
 
 
 def _open_streams() -> None:
@@ -139,20 +160,19 @@ def _exit(code: int) -> NoReturn:
     os._exit(code)
 
 
-def run(address: Path) -> int:
+def serve(address: Path) -> int:
     """Serve until the input ends; in a forked process, run the program."""
     _load_program()
-    listener = socket.socket(socket.AF_UNIX)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(address))
     listener.listen()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    arguments = ForkServer(listener).serve()
-    if arguments is None:
+    run = ForkServer(listener).serve()
+    if run is None:
         return 0
-    sys.argv = ["talaria", *arguments]
-    _exit(main())
+    _exit(run.execute())
 
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1])))
+    sys.exit(serve(Path(sys.argv[1])))

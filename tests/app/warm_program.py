@@ -2,34 +2,38 @@
 
 import asyncio
 import atexit
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import IO
 
+import msgspec
+from tests.app.fork_server import Run
+
 from talaria.settings.environment import process_environment
 
 PIPE = asyncio.subprocess.PIPE
 DEVNULL = asyncio.subprocess.DEVNULL
+_LONGEST_ANSWER = 64
 _ROOT = Path(__file__).parents[2]
 
 
 class WarmProcess:
     """A forked run, with the interface of `asyncio.subprocess.Process`."""
 
-    def __init__(self, pid: int, connection: socket.socket) -> None:
+    def __init__(self, pid: int, connection: socket.socket, on_exit: Callable[[], None] = lambda: None) -> None:
         self.pid = pid
         self.stdout: asyncio.StreamReader | None = None
         self.stderr: asyncio.StreamReader | None = None
         self._connection = connection
+        self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         connection.settimeout(0)
@@ -66,7 +70,45 @@ class WarmProcess:
     def _read_code(self) -> None:
         self._loop.remove_reader(self._connection)
         with self._connection:
-            self._ended.set_result(int(self._connection.recv(64)))
+            self._ended.set_result(int(self._connection.recv(_LONGEST_ANSWER)))
+        self._on_exit()
+
+
+class WarmTransport(asyncio.SubprocessTransport):
+    """A forked run on a terminal, for the protocol of a process."""
+
+    def __init__(self, process: WarmProcess) -> None:
+        super().__init__()
+        self._process = process
+
+    def get_pid(self) -> int:
+        """Return the id of the process."""
+        return self._process.pid
+
+    def get_returncode(self) -> int | None:
+        """Return the exit code once the process has ended."""
+        return self._process.returncode
+
+    def send_signal(self, signal: int) -> None:
+        """Send a signal, unless the process has ended."""
+        self._process.send_signal(signal)
+
+    def close(self) -> None:
+        """Do nothing: the connection is closed when the process ends."""
+
+
+async def spawn(
+    protocol: asyncio.SubprocessProtocol,
+    terminal: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path | None,
+) -> None:
+    """Start a run on a terminal, for `talaria.testing.screen.open_screen`; the program in ``command`` is `talaria`."""
+    with ExitStack() as theirs:
+        nothing = [_open_stream(0, DEVNULL, theirs)[0]]
+        pid, connection = _request(command[1:], env, cwd, nothing, terminal=terminal)
+    protocol.connection_made(WarmTransport(WarmProcess(pid, connection, protocol.process_exited)))
 
 
 async def start(
@@ -86,6 +128,17 @@ async def start(
     return process
 
 
+async def start_module(module: str, *arguments: str, stdout: int | None = None) -> WarmProcess:
+    """Start a module of ours as a program, with the environment of this process."""
+    environment = {name: value for name, value in process_environment().items() if not name.startswith("PYTHON")}
+    with ExitStack() as theirs:
+        out, own_out = _open_stream(1, stdout, theirs)
+        streams = [_open_stream(0, DEVNULL, theirs)[0], out, 2]
+        process = WarmProcess(*_request(arguments, environment, _ROOT, streams, module=module))
+    process.stdout = await _open_reader(own_out)
+    return process
+
+
 def run(
     arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, typed: bytes = b""
 ) -> tuple[int, str, str]:
@@ -95,37 +148,22 @@ def run(
         given.seek(0)
         _, connection = _request(arguments, env, cwd, [given.fileno(), out.fileno(), err.fileno()])
         with connection:
-            code = int(connection.recv(64))
+            code = int(connection.recv(_LONGEST_ANSWER))
         out.seek(0)
         err.seek(0)
         return code, out.read().decode(), err.read().decode()
 
 
 def _request(
-    arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: Sequence[int]
+    arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: Sequence[int], **kind: str
 ) -> tuple[int, socket.socket]:
     """Ask for a run; return its pid and the connection on which its exit code arrives."""
     assert not any(name.startswith("PYTHON") for name in env), "the interpreter has read its variables already"
-    request = {
-        "arguments": arguments,
-        "environment": dict(env),
-        "folder": str(cwd or Path.cwd()),
-        "mask": _read_mask(),
-    }
-    connection = socket.socket(socket.AF_UNIX)
+    run = Run(list(arguments), dict(env), str(cwd or Path.cwd()), _read_mask(), **kind)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(_server_address())
-    socket.send_fds(connection, [json.dumps(request).encode()], list(streams))
-    return int(_read_line(connection)), connection
-
-
-def _read_line(connection: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = connection.recv(1)
-        if not byte:
-            raise RuntimeError("the fork server has ended")
-        line += byte
-    return line
+    socket.send_fds(connection, [msgspec.json.encode(run)], list(streams))
+    return int(connection.recv(_LONGEST_ANSWER)), connection
 
 
 @cache
