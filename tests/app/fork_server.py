@@ -54,6 +54,7 @@ class Run(msgspec.Struct):
         os.chdir(self.folder)
         os.umask(self.mask)
         sys.argv = [self.module or "talaria", *self.arguments]
+        sys.orig_argv = [sys.executable, "-m", self.module or "talaria", *self.arguments]
 
     def execute(self) -> int:
         """Run to the end and return the exit code."""

@@ -37,8 +37,22 @@ class Program:
         return {"PATH": path, "HOME": str(self.home), "TALARIA_HOME": str(self.home), "TERM": "xterm", **more}
 
     def run(self, *words: str, env: Mapping[str, str] | None = None) -> Outcome:
-        """Run it without a terminal, forked from a process that has imported it."""
-        return Outcome(*warm_program.run(words, env=self.environment(**env or {})))
+        """Run it without a terminal, forked from a process that has imported it.
+
+        With variables for the interpreter, which reads them when it starts, the installed program is started.
+        """
+        environment = self.environment(**env or {})
+        if not any(name.startswith("PYTHON") for name in environment):
+            return Outcome(*warm_program.run(words, env=environment))
+        done = subprocess.run(
+            [TALARIA, *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
 
     def run_on_terminal(self, *words: str, typed: str = "", env: Mapping[str, str] | None = None) -> Outcome:
         """Return the exit code and all that the screen received."""

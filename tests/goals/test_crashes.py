@@ -37,6 +37,12 @@ WAIT = '{"verdict": "wait", "reason": "It builds.", "wait_seconds": 0.001}'
 
 
 @pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
+
+
+@pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
     async with workshop(tmp_path) as shop:
         yield shop

@@ -18,6 +18,12 @@ CHATS = 5
 REPLIES = 120
 
 
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_delivery_that_is_killed_again_and_again_loses_nothing(place: Place, idempotent: bool) -> None:
     store = place.open_store(SystemClock())
