@@ -8,12 +8,12 @@ import pytest
 from playwright.async_api import Browser, async_playwright, expect
 from tests.web.browser.pages import CHROMIUM
 
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 _MOUSE = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0", _MOUSE)
 
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=LIMIT * 1000)
 
 
 @pytest.fixture(scope="session")

@@ -128,7 +128,7 @@ async def test_a_terminal_is_watched_steered_and_stopped(tmp_path: Path, browser
         await page.get_by_role("button", name="Stop").click()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await expect(page.locator(".bubble").last).to_have_text("And now something else")
-        await screen.wait_for("something else")
+        await screen.wait_for("Yes.")
         watched.assert_clean()
 
 

@@ -5,14 +5,13 @@
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { Composer } from "./composer.js";
 import { button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
-import { EntryView } from "./entries.js";
+import { EntryView, queuedView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, choices, compose, connected, conversation, drawerOpen, me, outdated, overlay } from "./state.js";
+import { attempt, choices, connected, conversation, drawerOpen, me, outdated, overlay } from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
-/** @import { QueuedMessage } from "./wire.d.ts" */
 
 const NEAR_END = 80;
 
@@ -149,6 +148,10 @@ function Transcript({ conversation }) {
   useLayoutEffect(() => {
     const scroller = box.current;
     if (!scroller) return;
+    if (conversation.target.peek() < 0) {
+      conversation.target.value = 0;
+      atEnd.current = true;
+    }
     const found = conversation.target.peek() && scroller.querySelector(`[data-seq="${conversation.target.peek()}"]`);
     if (found) {
       conversation.target.value = 0;
@@ -167,9 +170,9 @@ function Transcript({ conversation }) {
     const observer = new ResizeObserver(() => {
       if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
     });
-    observer.observe(scroller);
+    for (const one of [scroller, ...scroller.querySelectorAll(".entries")]) observer.observe(one);
     return () => observer.disconnect();
-  }, []);
+  }, [conversation.loaded.value]);
 
   const scroll = () => {
     const scroller = box.current;
@@ -222,32 +225,6 @@ function Transcript({ conversation }) {
         icon("send"),
       )
       : null,
-  );
-}
-
-/** @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
-function queuedView(conversation, message) {
-  const withdraw = () => conversation.withdraw(message);
-  const edit = async () => {
-    await withdraw();
-    compose.value = message.text;
-  };
-  return li(
-    { key: `queued.${message.id || message.text}` },
-    div(
-      { class: "entry user queued" },
-      div({ class: "bubble" }, message.text),
-      div(
-        { class: "queued-actions" },
-        span({ class: "chip" }, "Queued"),
-        message.own
-          ? [
-            button({ class: "quiet small", type: "button", onClick: () => void attempt(edit) }, "Edit"),
-            button({ class: "quiet small", type: "button", onClick: () => void attempt(withdraw) }, "Withdraw"),
-          ]
-          : null,
-      ),
-    ),
   );
 }
 
