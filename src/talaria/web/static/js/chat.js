@@ -14,6 +14,7 @@ import { isAsked } from "./turn.js";
 /** @import { Conversation } from "./conversation.js" */
 
 const NEAR_END = 80;
+const LOADING_MILLISECONDS = 1500;
 
 /** @type {(props: object) => Child} */
 export function ChatPage() {
@@ -141,6 +142,7 @@ function Transcript({ conversation }) {
   const atEnd = useRef(true);
   const away = useSignal(false);
   const height = useRef(0);
+  const top = useRef(0);
   const shown = conversation.shown;
   const { value: queued } = conversation.queued;
   const { value: notes } = conversation.notes;
@@ -167,8 +169,13 @@ function Transcript({ conversation }) {
   useEffect(() => {
     const scroller = box.current;
     if (!scroller) return;
-    const observer = new ResizeObserver(() => {
-      if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
+    const began = performance.now();
+    const observer = new ResizeObserver((seen) => {
+      // What a person unfolds in a conversation at rest must not move away.
+      const follows = conversation.running || performance.now() - began < LOADING_MILLISECONDS;
+      if (atEnd.current && (follows || seen.some((one) => one.target === scroller))) {
+        scroller.scrollTop = scroller.scrollHeight;
+      }
     });
     for (const one of [scroller, ...scroller.querySelectorAll(".entries")]) observer.observe(one);
     return () => observer.disconnect();
@@ -177,7 +184,10 @@ function Transcript({ conversation }) {
   const scroll = () => {
     const scroller = box.current;
     if (!scroller) return;
-    atEnd.current = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END;
+    // Only a person scrolls up; what grows below is followed.
+    if (scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END) atEnd.current = true;
+    else if (scroller.scrollTop < top.current) atEnd.current = false;
+    top.current = scroller.scrollTop;
     if (away.peek() === atEnd.current) away.value = !atEnd.current;
   };
   const earlier = () => {
