@@ -21,6 +21,7 @@ from talaria.core.aio import StopSignal
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.active_session import SessionOpener
+from talaria.settings.model import Settings
 
 
 class ModelCatalog(Protocol):
@@ -50,6 +51,10 @@ class Setting(Struct, frozen=True):
 
 class SettingsAdmin(Protocol):
     """Settings of the profile."""
+
+    @property
+    def current(self) -> Settings:
+        """Settings in force."""
 
     def list(self) -> Sequence[Setting]:
         """Return all settings."""
