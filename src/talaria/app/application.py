@@ -41,8 +41,8 @@ from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets
-from talaria.tools.output import masking
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets, read_secrets
+from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     given: Mapping[str, str]
     store: Store
     models: Models
-    mask: Callable[[str], str]
+    mask: SecretMask
     shell: LocalShell
     workspaces: WorkspaceRegistry
     processes: BackgroundProcesses
@@ -99,6 +99,17 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     def zone(self) -> tzinfo | None:
         """The time zone in which times are shown."""
         return find_zone(self.settings.cli.time_zone)
+
+    def reload_settings(self) -> None:
+        """Apply the settings, providers and keys in the profile's files to the sessions that are opened from now on."""
+        self.settings_admin.reload()
+        self.use_secrets(read_secrets(self.profile, self.environment))
+
+    def use_secrets(self, secrets: Secrets) -> None:
+        """Use newer secrets, and the providers of the current settings."""
+        self.secrets.replace(secrets)
+        self.mask.add(iterate_secret_values(self.settings, self.secrets))
+        self.models.reload(self.settings)
 
     def caps(self, session: Session) -> Sequence[Cap]:
         """Return the cost caps that apply to this session."""
@@ -182,7 +193,7 @@ def open_application(
 ) -> TalariaApplication:
     """Open the shared application context; leaving ``stack`` closes it."""
     profile.prepare()
-    mask = masking(iterate_secret_values(settings, secrets))
+    mask = SecretMask(iterate_secret_values(settings, secrets))
     stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
     store, notes = open_store(settings, profile)
     for note in notes:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 
-from talaria.agent.key_pool import PooledProvider
 from talaria.agent.model_calls import ModelChoice, ModelHealth
+from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
 from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.models import ChosenModel, ModelInfo, ModelListing, UsableModel
@@ -19,15 +18,13 @@ from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, Tal
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
-from talaria.providers.factory import open_provider
 from talaria.providers.http.client import HttpPool
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
-from talaria.providers.presets import PRESETS, Preset
-from talaria.providers.settings import Timeouts
+from talaria.providers.presets import Preset
 from talaria.settings.errors import build_unknown_fault, nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
-from talaria.settings.sections.providers import ModelFacts, ModelSettings, ProviderAccount
+from talaria.settings.sections.providers import ModelFacts, ModelSettings
 
 DEFAULT_MODELS = {
     "openai": "gpt-6.1-terra",
@@ -44,7 +41,6 @@ T = TypeVar("T")
 
 _OLLAMA = "ollama"
 _CHECK_FILE = "embedded-model.checked"
-_NO_OVERRIDES = ProviderAccount()
 _LIST_SECONDS = 8.0
 _LISTING_MAX_AGE = timedelta(minutes=1)
 _MILLION = 1_000_000
@@ -59,7 +55,7 @@ class Models:
     """Models of one profile. Providers are opened on first use and belong to this object.
 
     ``health`` is the state of the providers used so far. ``current`` returns the settings in force, which decide the
-    models in use; the section ``providers`` is read only at the start. ``probe_limit`` is the time within which a
+    models in use; providers and keys are read at the start and by `reload`. ``probe_limit`` is the time within which a
     local server must answer to count as running.
     """
 
@@ -80,6 +76,7 @@ class Models:
         self._catalogue = Catalogue()
         self._http = HttpPool()
         self._providers: dict[str, Provider] = {}
+        self._retired: list[Provider] = []
         self._infos: dict[tuple[str, str, ModelFacts | None, int | None], ModelInfo] = {}
         self._context_lengths: dict[str, tuple[datetime, int | None]] = {}
         self._local: list[LocalServer] | None = None
@@ -89,6 +86,21 @@ class Models:
     @property
     def _settings(self) -> Settings:
         return self._current()
+
+    def reload(self, settings: Settings) -> None:
+        """Use the providers of these settings, with the current secrets, and look for local servers again.
+
+        Sessions that are open keep the providers that they have.
+        """
+        self._configured = ConfiguredProviders(settings, self._secrets)
+        self._retired += self._providers.values()
+        self._providers = {}
+        self._infos.clear()
+        self._local = self._recent = None
+
+    def accounts(self) -> tuple[ConfiguredProvider, ...]:
+        """Return all providers, usable or not."""
+        return self._configured.all()
 
     async def chosen(self, model_setting: ModelSettings | None = None) -> ChosenModel:
         """Return the model to use: by the settings, the first key, a local server, or the built-in one.
@@ -237,9 +249,10 @@ class Models:
 
     async def close(self) -> None:
         """Close all providers and connections."""
-        for provider in self._providers.values():
+        for provider in (*self._providers.values(), *self._retired):
             await provider.close()
         self._providers.clear()
+        self._retired.clear()
         await self._http.close()
 
     async def _find_by_name(self, name: str) -> ChosenModel:
@@ -293,7 +306,7 @@ class Models:
             self._local = await probe_local(self._http, presets, self._probe_limit)
         return self._local
 
-    async def _first_model(self, account: "ConfiguredProvider") -> str:
+    async def _first_model(self, account: ConfiguredProvider) -> str:
         """Return the first model that a provider lists.
 
         Raises `ProviderError` if it does not answer, and `NotFound` if it lists none.
@@ -304,7 +317,7 @@ class Models:
             raise NotFound(f"{where}. Choose one with `talaria model {account.preset.name}:NAME`.")
         return names[0]
 
-    async def _list_models(self, account: "ConfiguredProvider") -> tuple[list[str], str]:
+    async def _list_models(self, account: ConfiguredProvider) -> tuple[list[str], str]:
         """Return the models of a provider, or an empty list and the reason."""
         try:
             async with asyncio.timeout(_LIST_SECONDS):
@@ -372,122 +385,7 @@ class ProfileModels:
         return asyncio.run(answer())
 
 
-class ConfiguredProvider(Struct, frozen=True):
-    """Provider with the names of the secrets that hold its keys."""
-
-    preset: Preset
-    key_names: tuple[str, ...] = ()
-    timeouts: Timeouts = Timeouts()
-
-    @property
-    def local(self) -> bool:
-        """Return whether it is a server on this machine, found by its port."""
-        return self.preset.port is not None
-
-    def keys(self, secrets: Secrets) -> tuple[str, ...]:
-        """Return the keys that are set."""
-        return tuple(self.named_keys(secrets).values())
-
-    def named_keys(self, secrets: Secrets) -> dict[str, str]:
-        """Return the keys that are set, each under the name of its secret."""
-        return {name: key for name in self.key_names if (key := secrets.get(name))}
-
-    def lacks_key(self, secrets: Secrets) -> bool:
-        """Return whether it needs a key and has none."""
-        return bool(self.key_names) and not self.keys(secrets)
-
-
-class ConfiguredProviders:
-    """Registry of all providers, presets first, in the order in which they are tried."""
-
-    def __init__(self, settings: Settings, secrets: Secrets) -> None:
-        self._secrets = secrets
-        configured = settings.providers
-        known = {
-            preset.name: _configure_provider(preset, configured.get(preset.name, _NO_OVERRIDES)) for preset in PRESETS
-        }
-        others = {
-            name: _configure_provider(_build_preset(name, overrides), overrides)
-            for name, overrides in configured.items()
-            if name not in known
-        }
-        self._all = known | others
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of all providers."""
-        return tuple(self._all)
-
-    def all(self) -> tuple[ConfiguredProvider, ...]:
-        """Return all providers, usable or not."""
-        return tuple(self._all.values())
-
-    def get(self, name: str) -> ConfiguredProvider:
-        """Return a provider; raises `NotFound` with the nearest name, `Refused` without an address or key."""
-        account = self._all.get(name)
-        if account is None:
-            raise NotFound(build_unknown_fault("provider", name, self._all).problem)
-        if not account.preset.base_url:
-            raise Refused(f"The provider `{name}` has no address. Set providers.{name}.base_url.")
-        if account.lacks_key(self._secrets):
-            raise Refused(f"{account.preset.title} needs a key: {_explain_key(account.key_names[0])}")
-        return account
-
-    def is_local(self, name: str) -> bool:
-        """Return whether this is a server on this machine."""
-        account = self._all.get(name)
-        return account is not None and account.local
-
-    def with_keys(self) -> tuple[ConfiguredProvider, ...]:
-        """Return the providers that have a key."""
-        return tuple(account for account in self._all.values() if account.keys(self._secrets))
-
-    def local_servers(self) -> tuple[ConfiguredProvider, ...]:
-        """Return the local servers, running or not."""
-        return tuple(account for account in self._all.values() if account.local)
-
-    def keyless(self) -> tuple[ConfiguredProvider, ...]:
-        """Return the providers with an address that need no key, except local servers."""
-        others = (account for account in self._all.values() if not account.local and not account.key_names)
-        return tuple(account for account in others if account.preset.base_url)
-
-    def open(self, account: ConfiguredProvider, http: HttpPool, timeouts: Timeouts | None = None) -> Provider:
-        """Return the provider, with all its keys pooled; ``timeouts`` override those of the account."""
-        effective_timeouts = timeouts or account.timeouts
-        keys = account.named_keys(self._secrets) or {"": ""}
-        opened = [
-            open_provider(account.preset, http, key, effective_timeouts, secret=name) for name, key in keys.items()
-        ]
-        return opened[0] if len(opened) == 1 else PooledProvider(opened, SystemClock())
-
-
 def _apply_facts(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     overrides = {name: value for name in ModelFacts.__struct_fields__ if (value := getattr(facts, name)) is not None}
     prices = {name: round(value * _MILLION) for name, value in overrides.items() if name in _PRICES}
     return msgspec.structs.replace(info, **(overrides | prices), known=True)
-
-
-def _configure_provider(preset: Preset, overrides: ProviderAccount) -> ConfiguredProvider:
-    changed = msgspec.structs.replace(
-        preset,
-        base_url=overrides.base_url or preset.base_url,
-        protocol=overrides.protocol or preset.protocol,
-        headers={**preset.headers, **overrides.headers},
-    )
-    first = overrides.key or preset.key_name
-    return ConfiguredProvider(
-        preset=changed,
-        key_names=tuple(dict.fromkeys(name for name in (first, *overrides.keys) if name)),
-        timeouts=Timeouts(
-            connect=timedelta(seconds=overrides.connect_timeout_seconds),
-            first_byte=timedelta(seconds=overrides.first_timeout_seconds),
-            silence=timedelta(seconds=overrides.silence_timeout_seconds),
-        ),
-    )
-
-
-def _build_preset(name: str, overrides: ProviderAccount) -> Preset:
-    return Preset(name=name, title=name, base_url=overrides.base_url)
-
-
-def _explain_key(secret: str) -> str:
-    return f"`talaria config set {secret} -` stores it; `talaria model` chooses another model."

@@ -20,7 +20,7 @@ from talaria.tools.memory.notebook import FILES, notebook_for, snapshot
 from talaria.tools.skills.registry import SkillRegistry
 
 # Settings of the shared application context, which is created once per process.
-_SHARED_SECTIONS = ("store.", "log.", "providers.", "models.", "embedded.")
+_SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")
 
 
 class ProfileSettings(LiveSettings):
@@ -58,20 +58,21 @@ class ProfileSettings(LiveSettings):
         from talaria.settings.tool_switches import switch_tools  # noqa: PLC0415 (loaded when tools are switched)
 
         switched = switch_tools(names, list_toolsets(self.current), self._profile, self._environment, on=on)
-        self._reload()
+        self.reload()
         return switched.changed, switched.remarks
 
+    def reload(self) -> None:
+        """Apply the settings in the files, unless they have faults."""
+        loaded = load_file(self._profile, self._environment)
+        if not loaded.faults:
+            self.replace(loaded.settings)
+
     def _explain_effect(self, key: str) -> str:
-        self._reload()
+        self.reload()
         if variable(split_key(key)) in self._environment:
             return f"The environment variable {variable(split_key(key))} is set and overrides it."
         shared = key.startswith(_SHARED_SECTIONS)
         return f"It takes effect from the next {'start' if shared else 'conversation'}."
-
-    def _reload(self) -> None:
-        loaded = load_file(self._profile, self._environment)
-        if not loaded.faults:
-            self.replace(loaded.settings)
 
 
 class ProfileKnowledge(Struct, frozen=True):

@@ -33,6 +33,7 @@ async def follow_settings(
         if change is None:
             continue
         application.settings_admin.replace(change.settings)
+        application.use_secrets(change.secrets)
         set_level(change.settings.log.level)
         for key in (*change.live, *change.restart):
             log.info("settings: %s", key.sentence)
