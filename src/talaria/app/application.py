@@ -14,7 +14,7 @@ from talaria.agent.context_window import WindowMemory
 from talaria.app.command_line.help_text import version
 from talaria.app.log_setup import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
-from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
+from talaria.app.profile_admin import ProfileKnowledge, ProfileMemory, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
 from talaria.app.session.background_processes import BackgroundProcesses
 from talaria.app.session.build import build_caps, open_session
@@ -117,8 +117,13 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
 
     @property
     def knowledge(self) -> ProfileKnowledge:
-        """The toolsets, skills, memory and personalities of the profile and the current folder."""
+        """The toolsets, skills and personalities of the profile and the current folder."""
         return ProfileKnowledge(self.settings, self.profile, Path.cwd())
+
+    @property
+    def memory(self) -> ProfileMemory:
+        """The memory of the agent."""
+        return ProfileMemory(self.profile.memory_folder)
 
     @property
     def goal_budgets(self) -> Allowance:

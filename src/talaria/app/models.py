@@ -10,7 +10,7 @@ import msgspec
 
 from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
-from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model
+from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model, request_short_reply
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.models import ChosenModel, ModelInfo, ModelListing, UsableModel
 from talaria.contracts.provider import Provider
@@ -152,6 +152,10 @@ class Models:
         if chosen.provider != embedded.PROVIDER:
             account = self._configured.get(chosen.provider)
             await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
+
+    async def request_reply(self, chosen: ChosenModel) -> None:
+        """Request a few tokens from a model; raises `ProviderError` if it does not answer."""
+        await request_short_reply(self.provider(chosen.provider), chosen.model)
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.

@@ -1,10 +1,13 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
+from talaria.app.models import ProfileModels
+from talaria.app.setup.probes import ProfileSetup
+from talaria.contracts.tool import Tool
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.http.application import HttpApplication, ServerOptions
@@ -19,9 +22,13 @@ from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.models import ModelRoutes
+from talaria.web.routes.people import PeopleRoutes
 from talaria.web.routes.sessions import SessionListRoutes
+from talaria.web.routes.settings import SettingsRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.tools import ToolRoutes
 from talaria.web.session_list import SessionListWatcher
 
 _BODY_LIMIT = 2_000_000
@@ -106,7 +113,31 @@ class WebApp:
             *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
             *ChatRoutes(store, self._conversations, self._session_list).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
+            *self._management_routes(),
         )
+
+    def _management_routes(self) -> tuple[Route, ...]:
+        """Return the routes of the pages with which the agent is managed."""
+        app = self._app
+        models = ModelRoutes(
+            app.models,
+            ProfileSetup(app.profile, app.environment),
+            app.profile,
+            app.environment,
+            reload=app.reload_settings,
+            install=ProfileModels(app.settings, app.secrets, app.profile.folder).install_embedded,
+        )
+        return (
+            *PeopleRoutes(app.store, app, app.profile).routes(),
+            *SettingsRoutes(app.profile, app.environment, app.reload_settings).routes(),
+            *models.routes(),
+            *ToolRoutes(app, self._try_mcp_server).routes(),
+        )
+
+    async def _try_mcp_server(self, name: str) -> tuple[Sequence[Tool], str]:
+        from talaria.app.session.mcp_servers import try_server  # noqa: PLC0415 (loaded when a server is tested)
+
+        return await try_server(name, self._app.settings.mcp[name], self._app.secrets, self._app.profile.logs_folder)
 
 
 class CombinedApplication:

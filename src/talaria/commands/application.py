@@ -4,7 +4,7 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -26,6 +26,12 @@ from talaria.settings.model import Settings
 
 class ModelCatalog(Protocol):
     """Models that can be used."""
+
+    async def chosen(self) -> ChosenModel:
+        """Return the default model; raises an error with the next step if none can be used."""
+
+    async def request_reply(self, chosen: ChosenModel) -> None:
+        """Request a few tokens from a model; raises `ProviderError` if it does not answer."""
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""
@@ -77,7 +83,7 @@ class Skill(Struct, frozen=True):
 
 
 class AgentKnowledge(Protocol):
-    """Tools, skills, memory and personalities of the agent."""
+    """Tools, skills and personalities of the agent."""
 
     def toolsets(self) -> Sequence[ToolsetState]:
         """Return all tools, grouped by toolset."""
@@ -88,14 +94,39 @@ class AgentKnowledge(Protocol):
     def skill(self, name: str) -> str:
         """Return the text of a skill; raises `NotFound`."""
 
-    def memory(self, viewer: Viewer) -> str:
+    def personalities(self) -> Mapping[str, str]:
+        """Return the first line of each personality by name."""
+
+
+MemoryKind = Literal["memory", "user"]
+
+
+class MemoryBook(Struct, frozen=True, kw_only=True):
+    """Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters."""
+
+    kind: MemoryKind
+    entries: tuple[str, ...]
+    size: int
+    limit: int
+
+
+class AgentMemory(Protocol):
+    """Memory of the agent, separate for each person."""
+
+    def show(self, viewer: Viewer) -> str:
         """Return the memory that a viewer may see, as text."""
+
+    def books(self, viewer: Viewer) -> Sequence[MemoryBook]:
+        """Return the memory files of a viewer."""
+
+    def people(self) -> Sequence[str]:
+        """Return the people other than the owner about whom something is remembered."""
+
+    def edit(self, viewer: Viewer, kind: MemoryKind, old: str, new: str) -> None:
+        """Replace an entry; without ``old`` add one, without ``new`` remove it. Raises `Refused` if that is refused."""
 
     def forget(self, text: str, viewer: Viewer) -> str:
         """Remove and return the memory entry that contains a text; raises unless exactly one does."""
-
-    def personalities(self) -> Mapping[str, str]:
-        """Return the first line of each personality by name."""
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -174,7 +205,11 @@ class Application(SessionOpener, BackgroundServices, Protocol):
 
     @property
     def knowledge(self) -> AgentKnowledge:
-        """Tools, skills, memory and personalities of the agent."""
+        """Tools, skills and personalities of the agent."""
+
+    @property
+    def memory(self) -> AgentMemory:
+        """Memory of the agent."""
 
     @property
     def command_folders(self) -> tuple[Path, ...]:

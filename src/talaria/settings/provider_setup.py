@@ -38,6 +38,12 @@ def use_provider(writer: ConfigWriter, name: str) -> None:
     writer.put("model.provider", name)
 
 
+def use_model(writer: ConfigWriter, provider: str, model: str) -> None:
+    """Make a model of a provider the default."""
+    writer.put("model.provider", provider)
+    writer.put("model.name", model)
+
+
 def use_embedded(writer: ConfigWriter) -> None:
     """Make the built-in model the one in use."""
     writer.put("embedded.enabled", "true")
