@@ -153,8 +153,10 @@ class Models:
             account = self._configured.get(chosen.provider)
             await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
 
-    async def request_reply(self, chosen: ChosenModel) -> None:
-        """Request a few tokens from a model; raises `ProviderError` if it does not answer."""
+    async def request_reply(self, query: str) -> None:
+        """Request a few tokens from the model for ``PROVIDER:NAME``; raises `ProviderError` if it does not answer."""
+        provider, _, model = query.partition(":")
+        chosen = await (self.choose(provider, model, "") if self.is_provider(provider) else self.find(query))
         await request_short_reply(self.provider(chosen.provider), chosen.model)
 
     async def find(self, query: str) -> ChosenModel:

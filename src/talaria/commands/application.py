@@ -30,8 +30,8 @@ class ModelCatalog(Protocol):
     async def chosen(self) -> ChosenModel:
         """Return the default model; raises an error with the next step if none can be used."""
 
-    async def request_reply(self, chosen: ChosenModel) -> None:
-        """Request a few tokens from a model; raises `ProviderError` if it does not answer."""
+    async def request_reply(self, query: str) -> None:
+        """Request a few tokens from the model for ``PROVIDER:NAME``; raises `ProviderError` if it does not answer."""
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""

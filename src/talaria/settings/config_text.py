@@ -68,7 +68,7 @@ def _compare(source: ConfigFile, text: str, sections: Sections) -> tuple[str, ..
 
 
 def _mask_text(source: ConfigFile, sections: Sections) -> str:
-    values = {path: masked for path, _, masked in _list_secrets(source, sections)}
+    values = {path: masked for path, value, masked in _list_secrets(source, sections) if masked != value}
     return _replace(source.text, values) if values else source.text
 
 
@@ -76,7 +76,9 @@ def _restore(source: ConfigFile, text: str, sections: Sections) -> ConfigFile:
     """Return the edited text with the secrets of the file where it still has their masks."""
     changed = ConfigFile(source.path, text)
     values = {
-        path: value for path, value, masked in _list_secrets(source, sections) if _get(changed.table, path) == masked
+        path: value
+        for path, value, masked in _list_secrets(source, sections)
+        if masked != value and _get(changed.table, path) == masked
     }
     return ConfigFile(source.path, _replace(text, values)) if values else changed
 
@@ -92,15 +94,14 @@ def _find_masked(source: ConfigFile, text: str, sections: Sections) -> Iterator[
 
 
 def _list_secrets(source: ConfigFile, sections: Sections) -> Iterator[tuple[Key, str, str]]:
-    """Yield each text in the file that may hold a secret, with its path and its mask."""
+    """Yield each text in the file that may hold a secret, with its path and how it is shown."""
     for field, _ in interpret(source, {}, sections).values():
         value = _get(source.table, field.path) if field.secret else None
-        if isinstance(value, str) and field.shown(value) != value:
+        if isinstance(value, str):
             yield field.path, value, field.shown(value)
         elif isinstance(value, Mapping):
-            yield from (
-                ((*field.path, name), one, _MASK) for name, one in value.items() if isinstance(one, str) and one
-            )
+            texts = {name: one for name, one in value.items() if isinstance(one, str) and one}
+            yield from (((*field.path, name), one, _MASK) for name, one in texts.items())
 
 
 def _get(table: Mapping[str, Any], path: Key) -> Any:

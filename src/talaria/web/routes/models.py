@@ -207,11 +207,10 @@ class ModelRoutes:
         return make_json_reply(ModelSaved(_chosen_view(chosen), writer.notes))
 
     async def _test(self, request: WebRequest) -> Reply:
-        chosen = await self._models.find(request.read(ModelQuery).model)
-        name, started = f"{chosen.provider}:{chosen.model}", monotonic()
+        name, started = request.read(ModelQuery).model, monotonic()
         try:
             async with asyncio.timeout(_TEST_SECONDS):
-                await self._models.request_reply(chosen)
+                await self._models.request_reply(name)
         except TimeoutError:
             sentence, answers = f"{name} didn't answer within {_TEST_SECONDS:g} s.", False
         except TalariaError as error:
