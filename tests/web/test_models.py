@@ -9,6 +9,7 @@ import pytest
 from tests.api.in_process_server import Hosted, hosted
 from tests.web.web_client import begin, web_client
 
+from talaria.app.settings_reload import reload_settings
 from talaria.testing.model_server import ModelServer, Say, bad_key
 from talaria.testing.wait import until
 
@@ -22,7 +23,7 @@ async def fresh(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
         profile = server.application.profile
         profile.config_file.write_text("[embedded]\nenabled = false\n")
         profile.secrets_file.unlink(missing_ok=True)
-        server.application.reload_settings()
+        reload_settings(server.application)
         yield server
 
 

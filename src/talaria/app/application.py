@@ -14,7 +14,7 @@ from talaria.agent.context_window import WindowMemory
 from talaria.app.command_line.help_text import version
 from talaria.app.log_setup import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
-from talaria.app.profile_admin import ProfileKnowledge, ProfileMemory, ProfileSettings
+from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
 from talaria.app.session.background_processes import BackgroundProcesses
 from talaria.app.session.build import build_caps, open_session
@@ -41,7 +41,7 @@ from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets, read_secrets
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
 
@@ -100,30 +100,14 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         """The time zone in which times are shown."""
         return find_zone(self.settings.cli.time_zone)
 
-    def reload_settings(self) -> None:
-        """Apply the settings, providers and keys in the profile's files to the sessions that are opened from now on."""
-        self.settings_admin.reload()
-        self.use_secrets(read_secrets(self.profile, self.environment))
-
-    def use_secrets(self, secrets: Secrets) -> None:
-        """Use newer secrets, and the providers of the current settings."""
-        self.secrets.replace(secrets)
-        self.mask.add(iterate_secret_values(self.settings, self.secrets))
-        self.models.reload(self.settings)
-
     def caps(self, session: Session) -> Sequence[Cap]:
         """Return the cost caps that apply to this session."""
         return build_caps(self.settings, session)
 
     @property
     def knowledge(self) -> ProfileKnowledge:
-        """The toolsets, skills and personalities of the profile and the current folder."""
+        """The toolsets, skills, memory and personalities of the profile and the current folder."""
         return ProfileKnowledge(self.settings, self.profile, Path.cwd())
-
-    @property
-    def memory(self) -> ProfileMemory:
-        """The memory of the agent."""
-        return ProfileMemory(self.profile.memory_folder)
 
     @property
     def goal_budgets(self) -> Allowance:

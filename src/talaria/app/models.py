@@ -147,17 +147,16 @@ class Models:
         account = self._configured.get(provider)
         return account.preset.base_url, account.preset.protocol, " ".join(account.keys(self._secrets))
 
-    async def check(self, chosen: ChosenModel) -> None:
-        """Check that a model answers, at almost no cost; raises `ProviderError` if it does not."""
-        if chosen.provider != embedded.PROVIDER:
+    async def check(self, chosen: ChosenModel, *, request: bool = False) -> None:
+        """Check that a model answers, at almost no cost; raises `ProviderError` if it does not.
+
+        With ``request`` it is always asked for a few tokens.
+        """
+        if request:
+            await request_short_reply(self.provider(chosen.provider), chosen.model)
+        elif chosen.provider != embedded.PROVIDER:
             account = self._configured.get(chosen.provider)
             await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
-
-    async def request_reply(self, query: str) -> None:
-        """Request a few tokens from the model for ``PROVIDER:NAME``; raises `ProviderError` if it does not answer."""
-        provider, _, model = query.partition(":")
-        chosen = await (self.choose(provider, model, "") if self.is_provider(provider) else self.find(query))
-        await request_short_reply(self.provider(chosen.provider), chosen.model)
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.
@@ -212,10 +211,6 @@ class Models:
         if self._recent is None or now - self._recent[0] > _LISTING_MAX_AGE:
             self._recent = now, await self.listing()
         return self._recent[1]
-
-    def catalogue(self) -> tuple[ModelInfo, ...]:
-        """Return every model in the catalogue, usable or not."""
-        return self._catalogue.all()
 
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return the facts about a model: local models cost nothing, and the settings override the rest."""

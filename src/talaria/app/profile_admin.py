@@ -77,7 +77,7 @@ class ProfileSettings(LiveSettings):
 
 
 class ProfileKnowledge(Struct, frozen=True):
-    """Tools, skills and personalities in the folders of a profile and a project."""
+    """Tools, skills, memory and personalities in the folders of a profile and a project."""
 
     settings: Settings
     profile: Profile
@@ -97,6 +97,11 @@ class ProfileKnowledge(Struct, frozen=True):
         if name not in known:
             raise NotFound(f"There is no skill `{name}`. Available: {', '.join(known) or 'none'}.")
         return self._skill_shelf.view(name)
+
+    @property
+    def memory(self) -> "ProfileMemory":
+        """The memory of the agent."""
+        return ProfileMemory(self.profile.memory_folder)
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality, by name."""

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
 from talaria.app.models import ProfileModels
+from talaria.app.settings_reload import reload_settings
 from talaria.app.setup.probes import ProfileSetup
 from talaria.contracts.tool import Tool
 from talaria.core.errors import TalariaError
@@ -22,7 +24,7 @@ from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
-from talaria.web.routes.models import ModelRoutes
+from talaria.web.routes.model_choice import ModelChoiceRoutes
 from talaria.web.routes.people import PeopleRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.settings import SettingsRoutes
@@ -119,17 +121,17 @@ class WebApp:
     def _management_routes(self) -> tuple[Route, ...]:
         """Return the routes of the pages with which the agent is managed."""
         app = self._app
-        models = ModelRoutes(
+        models = ModelChoiceRoutes(
             app.models,
             ProfileSetup(app.profile, app.environment),
             app.profile,
             app.environment,
-            reload=app.reload_settings,
+            reload=partial(reload_settings, app),
             install=ProfileModels(app.settings, app.secrets, app.profile.folder).install_embedded,
         )
         return (
             *PeopleRoutes(app.store, app, app.profile).routes(),
-            *SettingsRoutes(app.profile, app.environment, app.reload_settings).routes(),
+            *SettingsRoutes(app.profile, app.environment, partial(reload_settings, app)).routes(),
             *models.routes(),
             *ToolRoutes(app, self._try_mcp_server).routes(),
         )

@@ -30,8 +30,11 @@ class ModelCatalog(Protocol):
     async def chosen(self) -> ChosenModel:
         """Return the default model; raises an error with the next step if none can be used."""
 
-    async def request_reply(self, query: str) -> None:
-        """Request a few tokens from the model for ``PROVIDER:NAME``; raises `ProviderError` if it does not answer."""
+    async def choose(self, provider: str, model: str, why: str) -> ChosenModel:
+        """Return a model of a usable provider, without asking whether it has it."""
+
+    async def check(self, chosen: ChosenModel, *, request: bool = False) -> None:
+        """Check that a model answers, with a small ``request`` if asked to; raises `ProviderError` if it does not."""
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""
@@ -82,22 +85,6 @@ class Skill(Struct, frozen=True):
     about: str
 
 
-class AgentKnowledge(Protocol):
-    """Tools, skills and personalities of the agent."""
-
-    def toolsets(self) -> Sequence[ToolsetState]:
-        """Return all tools, grouped by toolset."""
-
-    def skills(self) -> Sequence[Skill]:
-        """Return all skills."""
-
-    def skill(self, name: str) -> str:
-        """Return the text of a skill; raises `NotFound`."""
-
-    def personalities(self) -> Mapping[str, str]:
-        """Return the first line of each personality by name."""
-
-
 MemoryKind = Literal["memory", "user"]
 
 
@@ -127,6 +114,26 @@ class AgentMemory(Protocol):
 
     def forget(self, text: str, viewer: Viewer) -> str:
         """Remove and return the memory entry that contains a text; raises unless exactly one does."""
+
+
+class AgentKnowledge(Protocol):
+    """Tools, skills, memory and personalities of the agent."""
+
+    def toolsets(self) -> Sequence[ToolsetState]:
+        """Return all tools, grouped by toolset."""
+
+    def skills(self) -> Sequence[Skill]:
+        """Return all skills."""
+
+    def skill(self, name: str) -> str:
+        """Return the text of a skill; raises `NotFound`."""
+
+    @property
+    def memory(self) -> AgentMemory:
+        """Memory of the agent."""
+
+    def personalities(self) -> Mapping[str, str]:
+        """Return the first line of each personality by name."""
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -205,11 +212,7 @@ class Application(SessionOpener, BackgroundServices, Protocol):
 
     @property
     def knowledge(self) -> AgentKnowledge:
-        """Tools, skills and personalities of the agent."""
-
-    @property
-    def memory(self) -> AgentMemory:
-        """Memory of the agent."""
+        """Tools, skills, memory and personalities of the agent."""
 
     @property
     def command_folders(self) -> tuple[Path, ...]:

@@ -28,7 +28,7 @@ class ConfigText(Struct, frozen=True):
 
 
 class CheckedText(Struct, frozen=True):
-    """What saving a text would do: the faults that prevent it, and the lines that change."""
+    """Effect of saving a text: the faults that prevent it, and the lines that change."""
 
     faults: tuple[Fault, ...]
     diff: tuple[str, ...]

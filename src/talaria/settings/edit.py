@@ -69,10 +69,11 @@ def check_version(source: ConfigFile, version: str) -> None:
 def edit_values(
     profile: Profile, values: Mapping[str, Any], version: str, sections: Sections = NO_SECTIONS
 ) -> list[SettingEdit]:
-    """Set several keys at once, or none of them if one is invalid; ``None`` resets a key or removes a table.
+    """Set several keys at once, or none of them if one is invalid.
 
-    Text is parsed as on a command line. A value that is the default is removed from the file. Raises `FileChanged` if
-    the file no longer has ``version``, and `SettingsInvalid` with the faults of all values.
+    ``None`` resets a key or removes a table. Text is parsed as on a command line. A default is removed
+    from the file. Raises `FileChanged` if the file no longer has ``version``, and `SettingsInvalid` with the faults of
+    all values.
     """
     changes = _parse_edits(values, SettingsSchema(sections))
     with lock_folder(profile.folder):

@@ -13,7 +13,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
 class ProviderChange(Struct, frozen=True, kw_only=True):
-    """A provider to set up; without a ``key`` the stored one is kept, and ``base_url`` is set for custom ones only."""
+    """A provider to set up; without a ``key`` the stored one is kept. Only custom ones have a ``base_url``."""
 
     name: str
     key_name: str = ""

@@ -41,8 +41,8 @@ class SecretMask:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._secrets: list[str] = []
-        self.add(values)
+        known = {value for value in values if len(value) >= _SHORTEST_SECRET}
+        self._secrets = sorted(known, key=len, reverse=True)
 
     def add(self, values: Iterable[str]) -> None:
         """Mask these secrets from now on, too."""

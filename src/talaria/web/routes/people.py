@@ -75,7 +75,7 @@ class ApiKeyView(Struct, frozen=True, kw_only=True):
 
 
 class PeopleView(Struct, frozen=True, kw_only=True):
-    """Who may talk to the agent, and who asks to; lists of the settings are in the settings."""
+    """People who may talk to the agent or ask to, and API keys; the settings have more."""
 
     requests: list[PairedPersonView]
     approved: list[PairedPersonView]
@@ -85,7 +85,7 @@ class PeopleView(Struct, frozen=True, kw_only=True):
 
 
 class PairingAnswer(Struct, frozen=True):
-    """Which request of a chat network to answer."""
+    """The person whose request or access is concerned."""
 
     platform: _Name
     user_id: _Name
@@ -99,7 +99,7 @@ class BrowserApproval(Struct, frozen=True):
 
 
 class BrowserCodeRequest(Struct, frozen=True):
-    """For whom to make a code; empty for the owner."""
+    """Person for whom to make a code; empty for the owner."""
 
     person: Annotated[str, Meta(max_length=200)] = ""
 
@@ -121,7 +121,7 @@ class PairingCodeView(Struct, frozen=True, kw_only=True):
 
 
 class PairingState(Struct, frozen=True):
-    """Whether the owner has approved this browser; ``waiting`` until they have answered."""
+    """State of a browser that shows a code; ``waiting`` until the owner has answered."""
 
     approved: bool
     waiting: bool

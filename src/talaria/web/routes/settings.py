@@ -120,7 +120,7 @@ class ConfigTextRequest(Struct, frozen=True):
 
 
 class ConfigTextCheck(Struct, frozen=True):
-    """What saving a text would do: its faults, and the changed lines as a unified diff."""
+    """Effect of saving a text: its faults, and the changed lines as a unified diff."""
 
     faults: list[FaultView]
     diff: tuple[str, ...]

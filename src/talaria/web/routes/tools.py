@@ -1,4 +1,4 @@
-"""Routes for what the agent can do and knows: toolsets, skills, memory, MCP servers and hooks."""
+"""Routes for the tools, skills, memory, MCP servers and hooks of the agent."""
 
 import asyncio
 import shlex
@@ -94,7 +94,7 @@ class McpTest(Struct, frozen=True, kw_only=True):
 
 
 class MemoryView(Struct, frozen=True, kw_only=True):
-    """What is remembered for a person; ``people`` are the others whose memory the owner may open."""
+    """Memory of a person; ``people`` are the others whose memory the owner may open."""
 
     person: str
     books: Sequence[MemoryBook]
@@ -102,7 +102,7 @@ class MemoryView(Struct, frozen=True, kw_only=True):
 
 
 class MemoryQuery(Struct, frozen=True):
-    """Whose memory to show: empty for that of the signed-in person."""
+    """The person whose memory to show; empty for the one who is signed in."""
 
     person: Annotated[str, Meta(max_length=200)] = ""
 
@@ -180,7 +180,7 @@ class ToolRoutes:
         if not wanted.old and not wanted.new.strip():
             raise Refused("Type what to remember.")
         viewer = _viewer(request.caller, wanted.person)
-        self._application.memory.edit(viewer, wanted.kind, wanted.old, wanted.new)
+        self._application.knowledge.memory.edit(viewer, wanted.kind, wanted.old, wanted.new)
         return make_json_reply(self._read_memory(request.caller, wanted.person))
 
     def _read(self) -> ToolsView:
@@ -201,7 +201,7 @@ class ToolRoutes:
         )  # fmt: skip
 
     def _read_memory(self, caller: WebCaller, person: str) -> MemoryView:
-        viewer, memory = _viewer(caller, person), self._application.memory
+        viewer, memory = _viewer(caller, person), self._application.knowledge.memory
         people = memory.people() if caller.is_owner else ()
         return MemoryView(person=viewer.owner, books=memory.books(viewer), people=people)
 

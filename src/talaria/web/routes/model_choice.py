@@ -1,4 +1,4 @@
-"""Routes for models and providers: which one answers, tests, keys, and the set-up of a first model."""
+"""Routes for models and providers: which model answers, tests, keys, and the set-up of a first model."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -60,7 +60,10 @@ class ChosenModelView(Struct, frozen=True, kw_only=True):
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):
-    """A provider; ``key`` is what may be shown of its key, empty if it has none, ``key_source`` where it is from."""
+    """A provider, with what may be shown of its key.
+
+    ``key`` is empty if it has none. ``models`` counts those of a local server that is running.
+    """
 
     name: str
     title: str
@@ -76,7 +79,7 @@ class ProviderView(Struct, frozen=True, kw_only=True):
 
 
 class ModelsView(Struct, frozen=True, kw_only=True):
-    """Which model answers and why, or the ``problem`` if there is none; ``version`` is that of the settings file."""
+    """The model that answers, or the ``problem`` if there is none; ``version`` is that of the settings file."""
 
     chosen: ChosenModelView | None
     problem: str
@@ -149,7 +152,7 @@ class EmbeddedResult(Struct, frozen=True):
     sentence: str
 
 
-class ModelRoutes:
+class ModelChoiceRoutes:
     """Models and providers of a profile; ``reload`` applies what was written, ``install`` the built-in model."""
 
     def __init__(
@@ -210,7 +213,7 @@ class ModelRoutes:
         name, started = request.read(ModelQuery).model, monotonic()
         try:
             async with asyncio.timeout(_TEST_SECONDS):
-                await self._models.request_reply(name)
+                await self._request_reply(name)
         except TimeoutError:
             sentence, answers = f"{name} didn't answer within {_TEST_SECONDS:g} s.", False
         except TalariaError as error:
@@ -219,6 +222,13 @@ class ModelRoutes:
             sentence, answers = f"{name} answers.", True
         milliseconds = round(1000 * (monotonic() - started))
         return make_json_reply(ModelTest(model=name, answers=answers, sentence=sentence, milliseconds=milliseconds))
+
+    async def _request_reply(self, name: str) -> None:
+        """Request a few tokens from a model; one that is named with its provider need not be in its list."""
+        provider, _, model = name.partition(":")
+        known = self._models.is_provider(provider)
+        chosen = await (self._models.choose(provider, model, "") if known else self._models.find(name))
+        await self._models.check(chosen, request=True)
 
     async def _set_up(self, request: WebRequest) -> Reply:
         wanted = request.read(ProviderRequest)
