@@ -28,9 +28,8 @@ from talaria.app.web import WebApp
 from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_worker_id
-from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
 from talaria.http.routing import Route, Router
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application

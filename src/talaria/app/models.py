@@ -12,15 +12,14 @@ from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
 from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model, request_short_reply
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.models import ChosenModel, ModelInfo, ModelListing, UsableModel
-from talaria.contracts.provider import Provider
+from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing, Provider, UsableModel
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.http.client import HttpPool
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
-from talaria.providers.presets import Preset
+from talaria.providers.presets import Preset, is_preset
 from talaria.settings.errors import build_unknown_fault, nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
@@ -35,12 +34,25 @@ DEFAULT_MODELS = {
     "mistral": "mistral-medium-latest",
     "deepseek": "deepseek-v4-pro",
     "xai": "grok-4.7",
-}
+    "together": "openai/gpt-oss-120b",
+    "fireworks": "accounts/fireworks/models/gpt-oss-120b",
+    "cerebras": "gpt-oss-120b",
+    "perplexity": "sonar-pro",
+    "cohere": "command-a-03-2025",
+    "nvidia": "openai/gpt-oss-120b",
+    "moonshot": "kimi-k2.6",
+    "zhipu": "glm-4.6",
+    "minimax": "MiniMax-M3",
+    "qwen": "qwen3-max",
+    "sambanova": "gpt-oss-120b",
+    "huggingface": "openai/gpt-oss-120b",
+}  # of other providers, the first model that they list
 
 T = TypeVar("T")
 
 _OLLAMA = "ollama"
 _CHECK_FILE = "embedded-model.checked"
+_PROTOCOLS_FILE = "provider-protocols.json"
 _LIST_SECONDS = 8.0
 _LISTING_MAX_AGE = timedelta(minutes=1)
 _MILLION = 1_000_000
@@ -70,7 +82,7 @@ class Models:
     ) -> None:
         self._current = current or (lambda: settings)
         self._secrets = secrets
-        self._configured = ConfiguredProviders(settings, secrets)
+        self._configured = ConfiguredProviders(settings, secrets, cache / _PROTOCOLS_FILE)
         self._cache = cache
         self._probe_limit = probe_limit
         self._catalogue = Catalogue()
@@ -92,7 +104,7 @@ class Models:
 
         Sessions that are open keep the providers that they have.
         """
-        self._configured = ConfiguredProviders(settings, self._secrets)
+        self._configured = ConfiguredProviders(settings, self._secrets, self._cache / _PROTOCOLS_FILE)
         self._retired += self._providers.values()
         self._providers = {}
         self._infos.clear()
@@ -113,8 +125,8 @@ class Models:
                 model_setting.provider, model_setting.name, "Chosen by the setting `model.provider`."
             )
         for account in self._configured.with_keys():
-            name, key = account.preset.name, account.key_names[0]
-            if model_setting.name or name in DEFAULT_MODELS:
+            name, key = account.preset.name, next(iter(account.named_keys(self._secrets)))
+            if account.preset.automatic and (model_setting.name or is_preset(name)):
                 why = f"Chosen because {key} is set and `model.provider` is not."
                 return await self.choose(name, model_setting.name, why)
         for server in await self._local_servers():

@@ -17,8 +17,8 @@ from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import split_key, variable
 from talaria.tools.memory.notebook import FILES, entries_size, notebook_for, snapshot
-from talaria.tools.scoped_folders import list_people
 from talaria.tools.skills.registry import SkillRegistry
+from talaria.tools.workspace import list_people
 
 # Settings of the shared application context, which is created once per process.
 _SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")

@@ -12,10 +12,9 @@ from talaria.app.setup.probes import ProfileSetup
 from talaria.contracts.tool import Tool
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_worker_id
-from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.web.assets import SECURITY_HEADERS, Assets

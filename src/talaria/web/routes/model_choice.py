@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from talaria.commands.application import ModelCatalog
-from talaria.contracts.models import ChosenModel, UsableModel
+from talaria.contracts.provider import ChosenModel, UsableModel
 from talaria.contracts.setup import EmbeddedState, Outcome, ProviderOffer, SetupProbes, TrialAccount
 from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.http.routing import Reply, Route, make_json_reply
