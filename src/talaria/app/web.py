@@ -1,17 +1,12 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
-from talaria.app.models import ProfileModels
-from talaria.app.settings_reload import reload_settings
-from talaria.app.setup.probes import ProfileSetup
-from talaria.contracts.tool import Tool
+from talaria.app.web_management import build_management_routes
 from talaria.core.errors import TalariaError
-from talaria.core.ids import SessionId, new_worker_id
+from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
@@ -25,16 +20,13 @@ from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.goals import GoalRoutes
-from talaria.web.routes.model_choice import ModelChoiceRoutes
-from talaria.web.routes.people import PeopleRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
-from talaria.web.routes.sessions import SessionListRoutes
-from talaria.web.routes.settings import SettingsRoutes
+from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
-from talaria.web.routes.tools import ToolRoutes
 from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
+from talaria.web.web_commands import WebCommands
 
 _BODY_LIMIT = 2_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
@@ -50,7 +42,7 @@ class WebApp:
         jobs: asyncio.TaskGroup,
         folder: Path,
         metrics: RequestMetrics,
-        delete_files: Callable[[SessionId], None],
+        files: SessionFiles,
     ) -> None:
         settings = app.settings.api
         self._app = app
@@ -59,9 +51,10 @@ class WebApp:
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
         self._front_door = WebFrontDoor(app.store)
-        self._delete_files = delete_files
+        self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
+        self._commands = WebCommands(app, self._conversations)
         self._session_list = SessionListWatcher(app.store, self._hub)
         self._changes = ChangeWatcher(app.store, self._hub)
 
@@ -113,42 +106,19 @@ class WebApp:
     def _routes(self) -> tuple[Route, ...]:
         store = self._app.store
         sign_in = SignInRoutes(
-            store, self._app.identity.version, self._assets.digest, self._conversations.commands, self._default_model
+            store, self._app.identity.version, self._assets.digest, self._commands.commands, self._default_model
         )
         return (
             *self._assets.routes(),
             *sign_in.routes(),
-            *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
-            *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *SessionListRoutes(store, self._conversations, self._session_list, self._files).routes(),
+            *ChatRoutes(store, self._conversations, self._commands, self._session_list).routes(),
             *UsageRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
+            *build_management_routes(self._app),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
-            *self._management_routes(),
         )
-
-    def _management_routes(self) -> tuple[Route, ...]:
-        """Return the routes of the pages with which the agent is managed."""
-        app = self._app
-        models = ModelChoiceRoutes(
-            app.models,
-            ProfileSetup(app.profile, app.environment),
-            app.profile,
-            app.environment,
-            reload=partial(reload_settings, app),
-            install=ProfileModels(app.settings, app.secrets, app.profile.folder).install_embedded,
-        )
-        return (
-            *PeopleRoutes(app.store, app, app.profile).routes(),
-            *SettingsRoutes(app.profile, app.environment, partial(reload_settings, app)).routes(),
-            *models.routes(),
-            *ToolRoutes(app, self._try_mcp_server).routes(),
-        )
-
-    async def _try_mcp_server(self, name: str) -> tuple[Sequence[Tool], str]:
-        from talaria.app.session.mcp_servers import try_server  # noqa: PLC0415 (loaded when a server is tested)
-
-        return await try_server(name, self._app.settings.mcp[name], self._app.secrets, self._app.profile.logs_folder)
 
 
 class CombinedApplication:

@@ -61,9 +61,34 @@ export interface ApprovalAsked {
   diff: string;
 }
 
+/** The first message of a conversation; slash commands, for example for its model, run before it. */
+export interface BeginRequest {
+  text: string;
+  id: string;
+  steer: boolean;
+  commands: string[];
+}
+
 /** A conversation that has begun. */
 export interface BegunSession {
   session_id: string;
+}
+
+/** A branch that begins with ``text`` instead of message ``seq``; without a text, one after its exchange. */
+export interface BranchRequest {
+  seq: number;
+  text: string;
+}
+
+/** A conversation in its tree of branches; it shares the messages of its parent up to ``parent_seq``. */
+export interface BranchView {
+  id: string;
+  title: string;
+  parent_id: string;
+  parent_seq: number;
+  message_count: number;
+  updated_at: string;
+  archived: boolean;
 }
 
 /** The code that a browser shows, and the person who uses it; empty for the owner. */
@@ -133,7 +158,7 @@ export interface CommandRequest {
   text: string;
 }
 
-/** The beginning of a command line. */
+/** The beginning of a command line, or of a file name after ``@``; ``session`` is empty for a new conversation. */
 export interface CompletionsQuery {
   text: string;
   session: string;
@@ -173,6 +198,11 @@ export interface Done {
 /** The built-in model answers from now on. */
 export interface EmbeddedResult {
   sentence: string;
+}
+
+/** The format of an export. */
+export interface ExportQuery {
+  format: "json" | "jsonl" | "markdown";
 }
 
 /** A problem of the settings, with its key and line if it has one. */
@@ -447,6 +477,11 @@ export interface Noticed {
   posted: boolean;
 }
 
+/** The whole output of a tool, of which the transcript has only the beginning and the end. */
+export interface OutputView {
+  text: string;
+}
+
 /** A person on a network, or a browser, that was approved or asks to be. */
 export interface PairedPersonView {
   platform: string;
@@ -549,6 +584,13 @@ export interface QuestionClosed {
   id: string;
 }
 
+/** A pending message; ``own`` if the caller may withdraw it. */
+export interface QueuedMessage {
+  id: number;
+  text: string;
+  own: boolean;
+}
+
 /** The model's reasoning; ``signature`` lets its provider accept it again. */
 export interface Reasoning {
   type: "reasoning";
@@ -605,9 +647,12 @@ export interface SearchHitView {
   snippet: string;
 }
 
-/** Everything that to search for in all messages. */
+/** Text to find in all messages; ``owner`` is a person, empty for the owner of the agent. */
 export interface SearchQueryText {
   q: string;
+  source: string;
+  owner: string | null;
+  archived: boolean | null;
 }
 
 /** A conversation on the screen. */
@@ -625,7 +670,13 @@ export interface SessionDetail {
   location: string;
   elsewhere: boolean;
   taken_from: string;
-  queued: string[];
+  queued: QueuedMessage[];
+  context: number;
+  context_limit: number;
+  cost_microdollars: number;
+  effort: string;
+  personality: string;
+  branches: number;
 }
 
 /** Changes to a conversation; an omitted value stays. */
@@ -638,6 +689,8 @@ export interface SessionEdit {
 export interface SessionListQuery {
   after: string;
   archived: boolean;
+  source: string;
+  owner: string | null;
 }
 
 /** Events of a conversation: the running turn so far (``snapshot``), or what has happened since. */
