@@ -11,7 +11,7 @@ from talaria.commands.application import Application, MemoryBook, MemoryKind
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState
 from talaria.core.errors import NotFound, Refused
-from talaria.hooks.discovery import summarize_hooks
+from talaria.hooks.discovery import BOOT, HANDLER, summarize_hooks
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.settings.model import McpServerSettings
 from talaria.settings.sections.checks import mask_password
@@ -194,7 +194,8 @@ class ToolRoutes:
             hooks=[
                 HookView(
                     name=one.name, state=one.state, description=one.description, events=one.events,
-                    handler=one.run or "handler.py", path=str(one.path), problem=one.problem,
+                    handler="built in" if one.name == BOOT else one.run or HANDLER, path=str(one.path),
+                    problem=one.problem,
                 )
                 for one in summarize_hooks(self._application.identity.folder)
             ],

@@ -60,7 +60,7 @@ export function Switch({ label: text, on, onSwitch, id, disabled = false, descri
     {
       id,
       type: "button",
-      class: "switch",
+      class: "toggle",
       role: "switch",
       disabled,
       "aria-checked": on ? "true" : "false",

@@ -215,7 +215,7 @@ export const tokens = (
 /** @type {(one: ModelView) => string} */
 export const price = (one) =>
   !one.known
-    ? "unknown"
+    ? "price unknown"
     : one.input_price || one.output_price
     ? `$${one.input_price} in, $${one.output_price} out`
     : "free";

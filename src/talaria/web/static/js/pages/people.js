@@ -214,7 +214,7 @@ function Rules({ settings }) {
     ["blocked", "Blocked", "telegram:666"],
   ];
   return panel(
-    "Access",
+    "Who may talk",
     "Everyone else gets no answer.",
     ...["pairing", "everyone"].map((name) => {
       const setting = settings.find(`access.${name}`);
@@ -235,7 +235,7 @@ function Rules({ settings }) {
         key: name,
         id: `access-${name}`,
         label: title,
-        about: settings.faults.value.get(`access.${name}`) ?? settings.find(`access.${name}`)?.about,
+        about: settings.faults.value.get(`access.${name}`)?.replaceAll("`", ""),
         placeholder,
         values: settings.list(`access.${name}`),
         onChange: (values) => settings.save({ [`access.${name}`]: values }),

@@ -111,9 +111,12 @@ export function Providers({ view, changed }) {
     "Providers and keys",
     "Keys are stored on the server, readable only by its user, and never shown again.",
     ul({ class: "cards" }, ...used.map((one) => h(ProviderCard, { key: one.name, one, changed }))),
-    button(
-      { type: "button", "aria-expanded": all.value ? "true" : "false", onClick: () => (all.value = !all.value) },
-      all.value ? "Show fewer" : "Add a provider",
+    div(
+      null,
+      button(
+        { type: "button", "aria-expanded": all.value ? "true" : "false", onClick: () => (all.value = !all.value) },
+        all.value ? "Show fewer" : "Add a provider",
+      ),
     ),
     all.value ? ul({ class: "cards" }, ...others.map((one) => h(ProviderCard, { key: one.name, one, changed }))) : null,
     all.value && view.chosen ? div({ class: "card block" }, h(OwnServer, { done: changed, use: false })) : null,

@@ -28,7 +28,8 @@ export function SettingField(props) {
     { class: `setting ${fault ? "wrong" : ""}` },
     div(
       { class: "setting-head" },
-      label({ for: id, class: "row-name" }, full ? setting.key : setting.name),
+      label({ for: id, class: "row-name" }, wordsOf(setting.name)),
+      code({ class: "key" }, full ? setting.key : setting.name),
       ...marks(setting),
       setting.source === "file"
         ? h(ActionButton, {
@@ -39,7 +40,7 @@ export function SettingField(props) {
         })
         : null,
     ),
-    p({ class: "caption", id: `${id}-about` }, setting.about),
+    p({ class: "caption", id: `${id}-about` }, plain(setting.about)),
     control(id, props, fixed),
     fault ? p({ class: "fault", id: `${id}-fault`, role: "alert" }, plain(fault)) : hint(setting, fixed),
   );
@@ -175,6 +176,9 @@ function tableChanges(setting, text) {
 
 /** @type {(setting: SettingView, name: string) => string} */
 const entryKey = (setting, name) => `${setting.key}.${/^[\w-]+$/.test(name) ? name : `"${name}"`}`;
+
+/** The name of a setting in words. @type {(name: string) => string} */
+const wordsOf = (name) => `${name[0]?.toUpperCase() ?? ""}${name.slice(1).replaceAll("_", " ").replaceAll(".", ": ")}`;
 
 /** @type {(text: string) => string} */
 const plain = (text) => text.replaceAll("`", "");

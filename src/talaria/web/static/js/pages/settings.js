@@ -100,12 +100,16 @@ function sectionList(view, chosen) {
           "aria-current": name === chosen ? "page" : undefined,
           onClick: (event) => followLink(event, `/settings/${name}`),
         },
-        span({ class: "grow" }, span({ class: "row-name" }, titleOf(name)), span({ class: "caption clip" }, about)),
+        span(
+          { class: "grow" },
+          span({ class: "row-name" }, titleOf(name)),
+          span({ class: "caption clip" }, about.replaceAll("`", "")),
+        ),
         changed ? span({ class: "chip", title: "Changed settings" }, String(changed)) : null,
       ),
     );
   return nav(
-    { "aria-label": "Sections" },
+    { "aria-label": "Sections of the settings" },
     ul(
       { class: "plain-list" },
       ...view.sections.map((one) =>
@@ -131,7 +135,11 @@ function SearchResults({ view, settings, query }) {
 function SectionForm({ section, settings }) {
   return div(
     { class: "stack" },
-    div({ class: "panel-head" }, heading(2, null, titleOf(section.name)), p({ class: "caption" }, section.about)),
+    div(
+      { class: "panel-head" },
+      heading(2, null, titleOf(section.name)),
+      p({ class: "caption" }, section.about.replaceAll("`", "")),
+    ),
     section.named
       ? h(NamedTables, { section, settings })
       : h(FieldsForm, { fields: section.settings, settings, full: false }),

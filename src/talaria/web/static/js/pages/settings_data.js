@@ -43,10 +43,14 @@ export function useSettings() {
       await reload();
       return true;
     } catch (error) {
+      if (error instanceof RequestFailed && error.code === "settings_changed") {
+        await reload();
+        toast.value = "The settings were changed in the meantime and are loaded again. Save once more.";
+        return false;
+      }
       const found = faultsOf(error);
       faults.value = new Map(found.map((one) => [one.key ?? "", one.problem]));
       toast.value = found.length ? "Nothing was saved. See the marked fields." : describe(error);
-      if (error instanceof RequestFailed && error.code === "settings_changed") await reload();
       return false;
     }
   };

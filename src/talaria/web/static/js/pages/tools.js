@@ -77,7 +77,7 @@ function ToolsetCard({ one, toggle }) {
       div(
         { class: "grow" },
         p({ class: "card-title" }, one.name),
-        p({ class: "caption" }, one.enabled ? `${enabled} of ${one.tools.length} tools are on` : "Off"),
+        p({ class: "caption" }, one.enabled ? countOf(enabled, one.tools.length) : "Off"),
       ),
       h(Switch, { label: `Toolset ${one.name}`, on: one.enabled, onSwitch: (on) => void toggle(one.name, on) }),
     ),
@@ -97,6 +97,9 @@ function ToolsetCard({ one, toggle }) {
     ),
   );
 }
+
+/** @type {(enabled: number, all: number) => string} */
+const countOf = (enabled, all) => enabled < all ? `${enabled} of ${all} tools` : all === 1 ? "1 tool" : `${all} tools`;
 
 /** @type {(props: { one: McpServerView, toggle: (name: string, on: boolean) => Promise<unknown> }) => Child} */
 function ServerCard({ one, toggle }) {
