@@ -168,16 +168,3 @@ export const plainForm = (kind, onSubmit, ...children) =>
     },
     ...children,
   );
-
-/** How long ago something was, in words. @type {(at: string | null, now?: number) => string} */
-export function ago(at, now = Date.now()) {
-  if (!at) return "";
-  const minutes = Math.round((now - new Date(at).getTime()) / 60_000);
-  if (minutes < 1) return "just now";
-  if (minutes < 60) return `${minutes} min ago`;
-  const hours = Math.round(minutes / 60);
-  return hours < 36 ? `${hours} h ago` : new Date(at).toLocaleDateString();
-}
-
-/** The name of a network, as people write it. @type {(name: string) => string} */
-export const networkTitle = (name) => (name ? name[0]?.toUpperCase() + name.slice(1) : "");

@@ -7,18 +7,10 @@ import { a, button, div, li, p, span, ul } from "../elements.js";
 import { post } from "../server.js";
 import { followLink } from "../state.js";
 import { ApiKeys } from "./api_keys.js";
-import {
-  ActionButton,
-  ago,
-  ListEditor,
-  networkTitle,
-  panel,
-  plainForm,
-  settingRow,
-  Switch,
-  textField,
-} from "./controls.js";
+import { ActionButton, ListEditor, panel, plainForm, settingRow, Switch, textField } from "./controls.js";
+import { formatMoment } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
+import { surfaceLabel } from "./parts.js";
 import { useSettings } from "./settings_data.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
@@ -78,9 +70,9 @@ function RequestCard({ one, settings, reload }) {
       p(
         { class: "card-title" },
         one.name || one.user_id,
-        span({ class: "chip" }, isBrowser ? "Browser" : networkTitle(one.platform)),
+        span({ class: "chip" }, isBrowser ? "Browser" : surfaceLabel(one.platform)),
       ),
-      p({ class: "caption" }, isBrowser ? "" : `${one.user_id} · `, "asked ", ago(one.since)),
+      p({ class: "caption" }, isBrowser ? "" : `${one.user_id} · `, "asked ", formatMoment(new Date(one.since ?? 0))),
     ),
     div(
       { class: "actions-row" },
@@ -120,7 +112,7 @@ function KnownPeople({ people, settings, reload }) {
           { key: keyOf(one), class: "card" },
           div(
             { class: "grow" },
-            p({ class: "card-title" }, one.name || one.user_id, span({ class: "chip" }, networkTitle(one.platform))),
+            p({ class: "card-title" }, one.name || one.user_id, span({ class: "chip" }, surfaceLabel(one.platform))),
             p({ class: "caption" }, `${keyOf(one)} · since ${new Date(one.since ?? 0).toLocaleDateString()}`),
           ),
           h(ActionButton, {
@@ -255,12 +247,12 @@ function Networks({ people, settings }) {
     ...names.map((name) =>
       div(
         { key: name, class: "card block" },
-        p({ class: "card-title" }, networkTitle(name)),
+        p({ class: "card-title" }, surfaceLabel(name)),
         settingRow(
           "Everyone on this network",
           "Strangers included, at your expense.",
           h(Switch, {
-            label: `Everyone on ${networkTitle(name)} may talk`,
+            label: `Everyone on ${surfaceLabel(name)} may talk`,
             on: Boolean(settings.find(`platforms.${name}.everyone`)?.value),
             onSwitch: (on) => void settings.save({ [`platforms.${name}.everyone`]: on }),
           }),

@@ -7,7 +7,8 @@ import { a, button, div, heading, icon, input, label, li, nav, p, span, ul } fro
 import { followLink, path } from "../state.js";
 import { ActionButton, plainForm, textField, textOf } from "./controls.js";
 import { emptyState, failureNotice, PageFrame } from "./frame.js";
-import { changesOf, SettingField } from "./setting_field.js";
+import { SettingField } from "./setting_field.js";
+import { changesOf } from "./setting_values.js";
 import { useSettings } from "./settings_data.js";
 import { SettingsFile } from "./settings_file.js";
 
