@@ -16,7 +16,7 @@ from bench.measure import Measurement
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
-from talaria.sessions.transcript_export import PROGRAM
+from talaria.core.messages import PROGRAM
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say

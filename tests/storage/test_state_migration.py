@@ -26,7 +26,8 @@ from talaria.gateway.chats.assignment import is_assigned, take_forwarded_updates
 from talaria.gateway.outbound.message_writer import POSTED_MESSAGES
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY
 from talaria.gateway.session_reset import FLUSHED
-from talaria.goals.goal_store import ACTIVE_GOAL, read_goal
+from talaria.goals.goal_store import ACTIVE_GOAL
+from talaria.goals.stored_goal import read_goal
 from talaria.platforms.slack.backfill import READ_POSITION
 from talaria.platforms.slack.threads import JOINED_THREAD
 from talaria.runtime.approvals import SESSION_GRANTS, list_standing_grants

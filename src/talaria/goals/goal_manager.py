@@ -12,13 +12,11 @@ from talaria.core.ids import SessionId, new_id, new_turn_id
 from talaria.core.senders import UNKNOWN
 from talaria.goals.goal import Allowance, GoalState, JudgedTurn, Verdict
 from talaria.goals.goal_store import (
-    StoredGoal,
     add_usage,
     get_usage,
     is_turn_running,
     queue_first_step,
     queue_next_step,
-    read_goal,
     read_history,
     record_verdict,
     withdraw_steps,
@@ -26,6 +24,7 @@ from talaria.goals.goal_store import (
 )
 from talaria.goals.judge import Judge
 from talaria.goals.parsing import parse_goal
+from talaria.goals.stored_goal import StoredGoal, read_goal
 from talaria.goals.texts import build_continuation, format_goal_status
 from talaria.goals.transitions import NextStep, turn_judged
 from talaria.goals.wait_conditions import resolve_process

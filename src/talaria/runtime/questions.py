@@ -10,7 +10,6 @@ from msgspec import Struct
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.formatting import escape_harmful
 from talaria.core.ids import new_id
-from talaria.sessions.transcript_export import format_code_block
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -26,7 +25,7 @@ _OTHER_CHOICE = "Something else (type it)"
 _TERMINAL_TOOL = "terminal"
 
 
-_MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
+_MARKDOWN_CHARACTERS = r"([\\`*_{}\[\]<>#|~!])"
 
 
 class Prompter(Protocol):
@@ -80,7 +79,9 @@ def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
     lead = "Run this command?" if event.tool == _TERMINAL_TOOL else f"Allow {event.tool}?"
     if not markdown:
         return f"{lead}\n{event.summary}\n{event.reason}"
-    reason = _MARKDOWN_CHARACTERS.sub(r"\\\1", escape_harmful(event.reason))
+    from talaria.sessions.transcript_export import format_code_block  # noqa: PLC0415 (loaded with the first question)
+
+    reason = re.sub(_MARKDOWN_CHARACTERS, r"\\\1", escape_harmful(event.reason))
     return f"{lead}\n\n{format_code_block(escape_harmful(event.summary))}\n\n{reason}"
 
 

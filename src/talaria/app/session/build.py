@@ -1,28 +1,23 @@
 """Builder of open sessions: store, model, tools, prompt and runner for one surface."""
 
 from asyncio import TaskGroup
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from talaria.agent.approval.grants import Grant, parse_allow_entry
-from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
-from talaria.agent.environment import Budget, Limits, TurnEnvironment
+from talaria.agent.environment import Approver, Budget, Limits, TurnEnvironment, Verdict
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
 from talaria.app.session.agent_spec import apply_preferences, explain_model, find_session, make_signature
 from talaria.app.session.delegation_proxy import CloseDelegatedCalls, LazyDelegator, end_background
-from talaria.app.session.goals import build_goal_follower
 from talaria.app.session.guest_policy import (
-    build_approval_policy,
     is_same_person,
     make_working_folder,
     needs_mcp_servers,
@@ -36,14 +31,12 @@ from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
-from talaria.contracts.tool import Tool
-from talaria.contracts.turn_listener import TurnListener, TurnResult
+from talaria.contracts.tool import Effect, ProposedAction, Tool
+from talaria.contracts.turn_listener import TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
-from talaria.goals.follower import GoalRecorder
-from talaria.goals.goal_store import goal_caps
-from talaria.runtime.approvals import StoredApprover
+from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.budget import StoredBudget
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
@@ -57,8 +50,6 @@ from talaria.sessions.summaries import StoredHistory
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
-from talaria.settings.profiles import find_home
-from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions
@@ -307,43 +298,29 @@ def _make_agent(
     return AgentLoop(models.calls, tool_context.model, toolbox, manner, window)
 
 
+class _LazyApprover:
+    """`Approver` that is built for the first decision."""
+
+    def __init__(self, build: Callable[[], Approver]) -> None:
+        self._build = build
+        self._built: Approver | None = None
+
+    async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
+        """Return the verdict and its reason."""
+        self._built = self._built or self._build()
+        return await self._built.decide(tool, effect, proposed_action)
+
+
 def _make_approver(
     application: "TalariaApplication",
     tool_context: ToolContext,
     request: OpenRequest,
     questions: Questions,
     workspace: LocalWorkspace,
-) -> StoredApprover:
-    """Return the approver of tool calls, with the settings in force at each call.
+) -> Approver:
+    from talaria.app.session.approver import build_approver  # noqa: PLC0415 (loaded with the first tool call)
 
-    Grants belong to the session in which a person is asked. Tools passed in the request are granted.
-    """
-    scratch: set[str] = set()
-    own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
-    scope = tool_context.delegated_scope
-
-    def policy() -> ApprovalPolicy:
-        approval = application.settings.approval
-        return ApprovalPolicy(
-            home=Path(application.environment.get("HOME", str(tool_context.folder))),
-            mode=approval.mode,
-            allowed=(*map(parse_allow_entry, approval.allowed), *own_tools),
-            protected=(
-                application.profile.folder,
-                application.profile.guests_folder,
-                find_home(application.environment) / "profiles",
-            ),
-            scratch=scratch,
-            readable=(*tool_context.output_folders, *([tool_context.folder] if tool_context.guest else [])),
-        )
-
-    return StoredApprover(
-        tool_context.store,
-        scope.root if scope is not None else tool_context.session_id,
-        build_approval_policy(tool_context, policy, lambda: application.settings),
-        questions,
-        workspace,
-    )
+    return build_approver(application, tool_context, request, questions, workspace)
 
 
 def _build_environment(
@@ -358,7 +335,7 @@ def _build_environment(
     return TurnEnvironment(
         publish=events.publish,
         person=questions,
-        approver=_make_approver(application, tool_context, request, questions, workspace),
+        approver=_LazyApprover(partial(_make_approver, application, tool_context, request, questions, workspace)),
         workspace=workspace,
         limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
         budget=_build_budget(application.settings_admin, tool_context.store, session, request),
@@ -417,11 +394,7 @@ async def _build_options(
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.follow_ups,
-            *(
-                [build_goal_follower(tool_context, environment, auxiliary, request.context.session_key)]
-                if request.lasting
-                else []
-            ),
+            *_goal_follow_ups(tool_context, request, environment, auxiliary),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
@@ -429,6 +402,17 @@ async def _build_options(
         is_same_person=partial(is_same_person, lambda: application.settings),
         titled=request.titled and not session.title,
     )
+
+
+def _goal_follow_ups(
+    tool_context: ToolContext, request: OpenRequest, environment: TurnEnvironment, auxiliary: Auxiliary
+) -> Sequence[TurnFollowUp]:
+    """Return the follow-up that continues the goal, on a surface that stays open."""
+    if not request.lasting:
+        return ()
+    from talaria.app.session.goals import build_goal_follower  # noqa: PLC0415 (not loaded for a one-shot question)
+
+    return (build_goal_follower(tool_context, environment, auxiliary, request.context.session_key),)
 
 
 def session_listeners(
@@ -481,7 +465,11 @@ def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list
 
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning if the settings require a sandbox and none is available."""
-    missing = sandbox_available() if settings.sandbox.enabled is True else None
+    if settings.sandbox.enabled is not True:
+        return []
+    from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded where it is required)
+
+    missing = sandbox_available()
     return (
         [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
     )

@@ -3,14 +3,17 @@
 import asyncio
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.workspace import LocalWorkspace
+
+if TYPE_CHECKING:  # loaded for sessions with MCP servers
+    from talaria.tools.mcp.session_servers import SessionServers
 
 
 def make_served_folder(settings: Settings, profile: Profile) -> Path:
@@ -45,9 +48,11 @@ class OpenWorkspace:
         self.kept = True
 
     @property
-    def servers(self) -> SessionServers:
+    def servers(self) -> "SessionServers":
         """The MCP servers of the session."""
         if self._servers is None:
+            from talaria.tools.mcp.session_servers import SessionServers  # noqa: PLC0415 (loaded for MCP servers)
+
             self._servers = SessionServers()
         return self._servers
 

@@ -18,7 +18,7 @@ MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed
 MAX_STREAM = 512 * 1024 * 1024  # bytes of all events of a stream
 ENDED = f"\n\n[The reply ends here: it was longer than {MAX_TEXT:,} characters.]"
 _T = TypeVar("_T")
-_SURROGATES = re.compile(
+_SURROGATES = (
     rb"(?<!\\)((?:\\\\)*)\\u(?:([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 
@@ -91,7 +91,7 @@ def decode_json(decoder: "msgspec.json.Decoder[_T]", data: bytes, provider: str)
 
 def _replace_invalid(data: bytes) -> bytes:
     readable = data.decode(errors="replace").encode()
-    return _SURROGATES.sub(_replacement, readable)
+    return re.sub(_SURROGATES, _replacement, readable)
 
 
 def _replacement(match: re.Match[bytes]) -> bytes:
