@@ -42,7 +42,7 @@ class TurnWork(Struct, frozen=True):
     turn_id: TurnId
     items: tuple[int, ...] = ()
     route: ReplyRoute | None = None
-    said: str = ""
+    text: str = ""
     move: str = ""
     sender: str = UNKNOWN
 

@@ -38,8 +38,8 @@ def read_rows(
     criteria = SessionFilter(archived=archived, limit=limit, updated_before=before, seen_by=caller.viewer)
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
     running = {turn.session_id for turn in tx.turns.find(running=True)}
-    places = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
-    return [_to_row(one, places.get(one.id, ""), is_running=one.id in running) for one in sessions]
+    networks = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
+    return [_to_row(one, networks.get(one.id, ""), is_running=one.id in running) for one in sessions]
 
 
 def read_page(tx: Transaction, caller: WebCaller, after: str, *, archived: bool) -> SessionPage:
@@ -56,14 +56,14 @@ def read_page(tx: Transaction, caller: WebCaller, after: str, *, archived: bool)
 def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
-    place = bindings[0].address.platform if bindings else ""
-    return _to_row(session, place, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
+    network = bindings[0].address.platform if bindings else ""
+    return _to_row(session, network, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
 
 
 def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> SessionDetail:
     """Return a conversation with its location; ``runs_here`` if a turn of the web app is running in this process."""
     row, location = read_row(tx, session), locate_session(tx, session)
-    taken = None if row.place else TAKEN_FROM.get(tx, session.id)
+    taken = None if row.network else TAKEN_FROM.get(tx, session.id)
     texts = [message.text for message in list_pending_messages(tx, session.id)]
     return SessionDetail(
         **structs.asdict(row),
@@ -95,12 +95,12 @@ def _find_turn_start(tx: Transaction, session: Session) -> int | None:
     return starts[-1].seq if starts else None
 
 
-def _to_row(session: Session, place: str, *, is_running: bool) -> SessionRow:
+def _to_row(session: Session, network: str, *, is_running: bool) -> SessionRow:
     return SessionRow(
         id=session.id,
         title=session.title,
         source=session.source,
-        place=place,
+        network=network,
         owner=session.owner,
         model=session.model,
         updated_at=session.updated_at,

@@ -25,7 +25,7 @@ from talaria.testing.model_server.received import Received
 from talaria.testing.wait import LIMIT, until
 
 OWNED = 'owners = ["loopback:ann", "loopback:bob"]\n'
-ONE_ROOM = f"{OWNED}[gateway]\nrooms = 1\n"
+ONE_ROOM = f"{OWNED}[gateway]\nopen_sessions = 1\n"
 
 
 @pytest.fixture

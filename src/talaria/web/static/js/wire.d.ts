@@ -13,7 +13,7 @@ export interface ToolResult {
 }
 
 export type TurnEvent =
-  | { type: "began"; turn_id: string; said: string; items?: number[] }
+  | { type: "began"; turn_id: string; text: string; items?: number[] }
   | { type: "text"; text: string }
   | { type: "reasoning"; text: string }
   | { type: "tool_called"; call: ToolCall; summary: string }
@@ -62,7 +62,7 @@ export interface SessionRow {
   /** Where it began: `web`, `cli`, `telegram` and so on. */
   source: string;
   /** The chat network on which it is now; empty if none. */
-  place: string;
+  network: string;
   owner: string;
   model: string;
   updated_at: string;

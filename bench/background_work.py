@@ -21,7 +21,7 @@ from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
-NAME = "going_on"
+NAME = "background-work"
 _ABILITIES = PlatformCapabilities(text_limit=4096, buttons=True, idempotent=True)
 _PATIENCE = 90.0
 _SLOW = (0.2, 3.0)
