@@ -1,9 +1,8 @@
 """Approver of a session's tool calls: rules from the settings, stricter ones for guests, then a person."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -20,16 +19,14 @@ from talaria.settings.model import Settings
 from talaria.settings.profiles import find_home
 from talaria.tools.workspace import LocalWorkspace
 
-if TYPE_CHECKING:  # the application opens sessions
-    from talaria.app.application import TalariaApplication
-
 
 def build_approver(
-    application: "TalariaApplication",
     tool_context: ToolContext,
     request: OpenRequest,
     questions: Questions,
     workspace: LocalWorkspace,
+    settings: Callable[[], Settings],
+    environment: Mapping[str, str],
 ) -> StoredApprover:
     """Return the approver of tool calls, with the settings in force at each call.
 
@@ -40,15 +37,15 @@ def build_approver(
     scope = tool_context.delegated_scope
 
     def policy() -> ApprovalPolicy:
-        approval = application.settings.approval
+        approval = settings().approval
         return ApprovalPolicy(
-            home=Path(application.environment.get("HOME", str(tool_context.folder))),
+            home=Path(environment.get("HOME", str(tool_context.folder))),
             mode=approval.mode,
             allowed=(*map(parse_allow_entry, approval.allowed), *own_tools),
             protected=(
-                application.profile.folder,
-                application.profile.guests_folder,
-                find_home(application.environment) / "profiles",
+                tool_context.profile.folder,
+                tool_context.profile.guests_folder,
+                find_home(environment) / "profiles",
             ),
             scratch=scratch,
             readable=(*tool_context.output_folders, *([tool_context.folder] if tool_context.guest else [])),
@@ -57,7 +54,7 @@ def build_approver(
     return StoredApprover(
         tool_context.store,
         scope.root if scope is not None else tool_context.session_id,
-        _build_policy(tool_context, policy, lambda: application.settings),
+        _build_policy(tool_context, policy, settings),
         questions,
         workspace,
     )

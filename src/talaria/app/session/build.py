@@ -320,7 +320,9 @@ def _make_approver(
 ) -> Approver:
     from talaria.app.session.approver import build_approver  # noqa: PLC0415 (loaded with the first tool call)
 
-    return build_approver(application, tool_context, request, questions, workspace)
+    return build_approver(
+        tool_context, request, questions, workspace, lambda: application.settings, application.environment
+    )
 
 
 def _build_environment(
