@@ -13,14 +13,18 @@ from talaria.http.idempotency import IdempotencyStore
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.web.assets import SECURITY_HEADERS, Assets
+from talaria.web.changes import ChangeWatcher
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.goals import GoalRoutes
+from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 
 _BODY_LIMIT = 2_000_000
@@ -41,6 +45,7 @@ class WebApp:
     ) -> None:
         settings = app.settings.api
         self._app = app
+        self._jobs = jobs
         self._assets = Assets()
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
@@ -49,6 +54,7 @@ class WebApp:
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._session_list = SessionListWatcher(app.store, self._hub)
+        self._changes = ChangeWatcher(app.store, self._hub)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""
@@ -72,6 +78,7 @@ class WebApp:
         """Resume interrupted turns, then follow changes and close idle conversations until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
+            group.create_task(self._changes.follow())
             group.create_task(end_revoked_streams(self._app.store, self._hub, self._front_door))
             while True:
                 await resume_interrupted(self._app.store, self._conversations)
@@ -104,6 +111,9 @@ class WebApp:
             *sign_in.routes(),
             *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
             *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *UsageRoutes(store).routes(),
+            *GoalRoutes(store, self._conversations).routes(),
+            *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 

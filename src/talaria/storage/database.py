@@ -13,6 +13,7 @@ from talaria.storage.tables.queues import CompletionsTable, EventsTable, Forward
 from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
 from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import LeasesTable, TurnsTable
+from talaria.storage.tables.usage import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 if TYPE_CHECKING:  # a command loads only the subjects that it uses
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # a command loads only the subjects that it uses
     from talaria.contracts.stores.search import Search
     from talaria.contracts.stores.sessions import Sessions
     from talaria.contracts.stores.turns import Turns
+    from talaria.contracts.stores.usage import UsageLog
     from talaria.contracts.stores.values import NamedValues, SessionValues
 
 
@@ -53,12 +55,12 @@ class Tables:
     runs: "ApiRuns"
 
     def __init__(self, sql: Sql, arrivals: ArrivalLog, search: "Search", make_archive: "Callable[[], Archive]") -> None:
-        self.sessions: Sessions = SessionsTable(sql, arrivals)
+        self.sessions: Sessions = SessionsTable(sql, arrivals, self.notify)
         self.messages: Messages = MessagesTable(sql, arrivals)
         self.bindings: Bindings = BindingsTable(sql)
         self.leases: Leases = LeasesTable(sql)
         self.inbox: Inbox = InboxTable(sql, self.leases)
-        self.turns: Turns = TurnsTable(sql)
+        self.turns: Turns = TurnsTable(sql, self.notify)
         self.outbox: Outbox = OutboxTable(sql)
         self.completions: Completions = CompletionsTable(sql)
         self.session_values: SessionValues = SessionValuesTable(sql)
@@ -68,6 +70,7 @@ class Tables:
         self.forwarded_updates: ForwardedUpdates = ForwardedUpdatesTable(sql)
         self.events: Events = EventsTable(sql)
         self.handoffs: Handoffs = HandoffsTable(sql)
+        self.usage: UsageLog = UsageTable(sql)
         self.search = search
         self._sql = sql
         self._make_archive = make_archive

@@ -30,6 +30,11 @@ export const outdated = signal(false);
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
 
+/** Topics of the page on the screen. */
+export const pageTopics = signal(/** @type {string[]} */ ([]));
+/** The last page that has changed on the server. */
+export const pageChange = signal({ page: "", count: 0 });
+
 /** The list of pages, once one of them is opened. @type {Signal<typeof import("./pages/registry.js") | null>} */
 export const pages = signal(null);
 /** Where the files of this version of the app are. */
@@ -134,6 +139,9 @@ function hear(message) {
     case "sessions":
       mergeRows(message.rows, message.gone);
       break;
+    case "changed":
+      pageChange.value = { page: message.page, count: pageChange.peek().count + 1 };
+      break;
     case "session": {
       const shown = conversation.peek();
       if (shown?.id === message.session) shown.hear(message);
@@ -175,6 +183,7 @@ effect(() => {
 
 effect(() => {
   void conversation.value;
+  void pageTopics.value;
   stream?.watch(topics());
 });
 
@@ -187,7 +196,7 @@ effect(() => {
 /** What this tab wants to hear about. */
 function topics() {
   const shown = conversation.peek();
-  return shown ? ["sessions", `session:${shown.id}`] : ["sessions"];
+  return ["sessions", ...(shown ? [`session:${shown.id}`] : []), ...pageTopics.peek()];
 }
 
 /** Begin a conversation with a first message, and show it. @param {string} text */
