@@ -60,7 +60,7 @@ def ask_once(arguments: argparse.Namespace, services: "Services", typed: str, pi
 def _load_attachments(typed: str, images: Sequence[Path]) -> list[Part]:
     if "@" not in typed and not images:
         return []
-    from talaria.cli.chat.attachments import build_message_parts, picture  # noqa: PLC0415 (loaded for attachments)
+    from talaria.core.mentions import build_message_parts, picture  # noqa: PLC0415 (loaded for attachments)
 
     return [*build_message_parts(typed, Path.cwd())[1:], *map(picture, images)]
 
