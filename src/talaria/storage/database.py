@@ -13,7 +13,6 @@ from talaria.storage.tables.queues import CompletionsTable, EventsTable, Forward
 from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
 from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import LeasesTable, TurnsTable
-from talaria.storage.tables.usage import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 if TYPE_CHECKING:  # a command loads only the subjects that it uses
@@ -53,6 +52,7 @@ class Tables:
     pairing: "Pairing"
     responses: "Responses"
     runs: "ApiRuns"
+    usage: "UsageLog"
 
     def __init__(self, sql: Sql, arrivals: ArrivalLog, search: "Search", make_archive: "Callable[[], Archive]") -> None:
         self.sessions: Sessions = SessionsTable(sql, arrivals, self.notify)
@@ -70,7 +70,6 @@ class Tables:
         self.forwarded_updates: ForwardedUpdates = ForwardedUpdatesTable(sql)
         self.events: Events = EventsTable(sql)
         self.handoffs: Handoffs = HandoffsTable(sql)
-        self.usage: UsageLog = UsageTable(sql)
         self.search = search
         self._sql = sql
         self._make_archive = make_archive
@@ -116,6 +115,10 @@ def _make_table(name: str, sql: Sql) -> object:
             from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable  # noqa: PLC0415 (loaded on first use)
 
             return ApiRunsTable(sql) if name == "runs" else ResponsesTable(sql)
+        case "usage":
+            from talaria.storage.tables.usage import UsageTable  # noqa: PLC0415 (loaded on first use)
+
+            return UsageTable(sql)
         case _:
             raise AttributeError(name)
 
