@@ -16,14 +16,14 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.models import ChosenModel, ModelInfo, ModelListing, UsableModel
 from talaria.contracts.provider import Provider
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.factory import open_provider
-from talaria.providers.http.client import HttpPool
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.presets import PRESETS, Preset
-from talaria.providers.settings import Timeouts
 from talaria.settings.errors import build_unknown_fault, nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
