@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.house.tree import ROOT, all_files, files, name, nodes
 
@@ -24,7 +25,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/hooks/hook_queue.py",  # whatever a hook of the owner does ends with the hook
     "src/talaria/schedule/scheduler.py",  # a job that brings out a bug must not end the gateway, again and again
     "src/talaria/runtime/agent_cache.py",  # what cannot be let go of must not end the conversations of others
-    "src/talaria/runtime/turn_events.py",  # a failing subscriber must not end the turn, nor the other subscribers
+    "src/talaria/runtime/turn_environment.py",  # a failing subscriber must not end the turn, nor the other subscribers
     "src/talaria/storage/worker_threads.py",  # goes to the one who asked for that piece of work
     "src/talaria/storage/database.py",  # the same, so that one bad piece of a group commit spares the others
 }
@@ -66,5 +67,11 @@ def test_modules_are_named_after_nouns_of_ours() -> None:
 
 
 def test_every_module_opens_with_a_sentence() -> None:
-    openings = {name(path): ast.get_docstring(ast.parse(path.read_text())) or "" for path in files("src", suffix=".py")}
+    openings = {name(path): _docstring(path) for path in files("src", suffix=".py")}
     assert [path for path, text in openings.items() if not text.partition("\n")[0].endswith((".", ":"))] == []
+
+
+def _docstring(path: Path) -> str:
+    module = nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    return ast.get_docstring(module) or ""

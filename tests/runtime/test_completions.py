@@ -27,7 +27,7 @@ from talaria.runtime.completions import (
     read_origin,
     report,
 )
-from talaria.runtime.inbox import add_to_inbox, read_inbox_message
+from talaria.runtime.turns import add_to_inbox, read_inbox_message
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
 from talaria.testing.wait import until

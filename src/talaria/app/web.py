@@ -7,28 +7,29 @@ from pathlib import Path
 from talaria.app.application import TalariaApplication
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_worker_id
-from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.web.assets import SECURITY_HEADERS, Assets
+from talaria.web.changes import ChangeWatcher
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.goals import GoalRoutes
+from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 
 _BODY_LIMIT = 2_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
 _SWEEP_SECONDS = 30.0
-_PAGES = frozenset({"/", "/browsers"})
-_PREFIXES = ("/web/", "/assets/", "/c/")
 
 
 class WebApp:
@@ -44,6 +45,7 @@ class WebApp:
     ) -> None:
         settings = app.settings.api
         self._app = app
+        self._jobs = jobs
         self._assets = Assets()
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
@@ -52,11 +54,12 @@ class WebApp:
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._session_list = SessionListWatcher(app.store, self._hub)
+        self._changes = ChangeWatcher(app.store, self._hub)
 
-    def application(self, host: str) -> HttpApplication:
-        """Return the application that answers requests."""
+    def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
+        """Return the application that answers requests to the web app and to the API."""
         settings = self._app.settings.api
-        return HttpApplication(
+        web = HttpApplication(
             Router(self._routes()),
             self._front_door,
             IdempotencyStore(self._app.store, new_worker_id()),
@@ -69,11 +72,13 @@ class WebApp:
                 stall=settings.stall_seconds,
             ),
         )
+        return CombinedApplication(api, web, frozenset({"web", "assets", *(p[1:] for p in self._assets.page_paths)}))
 
     async def serve(self) -> None:
         """Resume interrupted turns, then follow changes and close idle conversations until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
+            group.create_task(self._changes.follow())
             group.create_task(end_revoked_streams(self._app.store, self._hub, self._front_door))
             while True:
                 await resume_interrupted(self._app.store, self._conversations)
@@ -106,16 +111,20 @@ class WebApp:
             *sign_in.routes(),
             *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
             *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *UsageRoutes(store).routes(),
+            *GoalRoutes(store, self._conversations).routes(),
+            *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 
 
 class CombinedApplication:
-    """The API and the web app behind one address: the path decides."""
+    """The API and the web app behind one address: the first part of the path decides."""
 
-    def __init__(self, api: HttpApplication, web: HttpApplication) -> None:
+    def __init__(self, api: HttpApplication, web: HttpApplication, web_parts: frozenset[str]) -> None:
         self._api = api
         self._web = web
+        self._web_parts = web_parts
 
     @property
     def ending(self) -> bool:
@@ -132,8 +141,7 @@ class CombinedApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        path = scope.get("path", "")
-        if path in _PAGES or path.startswith(_PREFIXES):
+        if scope.get("path", "/").split("/", 2)[1] in self._web_parts:
             await self._web(scope, receive, _with_security_headers(send))
         else:
             await self._api(scope, receive, send)

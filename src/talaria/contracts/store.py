@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a command loads only the subjects that it uses
     from talaria.contracts.stores.search import Search
     from talaria.contracts.stores.sessions import Sessions
     from talaria.contracts.stores.turns import Turns
+    from talaria.contracts.stores.usage import UsageLog
     from talaria.contracts.stores.values import NamedValues, SessionValues
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class Transaction(Protocol):
     search: "Search"
     handoffs: "Handoffs"
     ledger: "Ledger"
+    usage: "UsageLog"
     archive: "Archive"
 
     def notify(self, topic: str) -> None:

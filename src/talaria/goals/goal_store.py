@@ -13,29 +13,30 @@ from talaria.contracts.values import SessionValue
 from talaria.core.errors import NotFound, StoreConflict
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, Usage
-from talaria.goals.goal import GoalState, JudgedTurn, Waiting, WatchedProcess
+from talaria.goals.goal import GoalState, JudgedTurn, Opinion, Waiting, WatchedProcess
 from talaria.goals.stored_goal import GOAL, StoredGoal, read_goal
-from talaria.goals.texts import RunningProcess, build_continuation
 from talaria.goals.transitions import (
     Idle,
     JudgeTurn,
     NextAction,
     NextStep,
     Notify,
+    RunningProcess,
     SessionActivity,
     Transition,
     WaitUntil,
+    build_continuation,
     is_verdict_current,
     next_action,
     turn_ended,
     turn_judged,
     wait_ended,
 )
-from talaria.goals.verdicts import Opinion
-from talaria.runtime.inbox import make_arrival
 from talaria.runtime.outbox import queue_notice
+from talaria.runtime.turns import make_arrival
 
 KIND = "goal"
+GOALS = "goals"  # topic notified when a goal was changed
 
 
 ACTIVE_GOAL = SessionValue("active_goal", bool)  # of the goals that need a follower
@@ -62,6 +63,7 @@ def write_goal(tx: Transaction, session_id: SessionId, stored: StoredGoal, state
     if not GOAL.replace(tx, session_id, state, version=stored.version):
         raise StoreConflict(f"the goal of session {session_id} changed in the meantime")
     _index(tx, session_id, state)
+    tx.notify(GOALS)
 
 
 def get_usage(tx: Transaction, session_id: SessionId) -> Usage:
@@ -75,7 +77,7 @@ def get_usage(tx: Transaction, session_id: SessionId) -> Usage:
 def add_usage(tx: Transaction, session_id: SessionId, usage: Usage) -> Usage:
     """Add the usage of a judge to that of a session, and return the sum."""
     if usage != Usage():
-        tx.sessions.add_usage(session_id, usage)
+        tx.usage.add(session_id, usage)
     return get_usage(tx, session_id)
 
 

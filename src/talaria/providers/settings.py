@@ -1,6 +1,7 @@
 """Settings of provider accounts, and the differences of servers from the protocols' own."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -8,15 +9,27 @@ from talaria.core.errors import ModelSource
 from talaria.http_client.timeouts import Timeouts
 
 
+class RequestAuthorizer(Protocol):
+    """Makes the headers that prove who sends a request, where a key alone doesn't."""
+
+    async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
+        """Return the headers for one request."""
+
+
 class AccountSettings(Struct, frozen=True, kw_only=True):
-    """One account; ``base_url`` is the part of a URL before the paths of its protocol."""
+    """One account; ``base_url`` is the part of a URL before the paths of its protocol.
+
+    ``models_url`` is the URL of the list of models, if it isn't below the base URL.
+    """
 
     name: str
     base_url: str
+    models_url: str = ""
     api_key: str = ""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
     source: ModelSource | None = None
+    authorizer: RequestAuthorizer | None = None
 
 
 class ChatQuirks(Struct, frozen=True, kw_only=True):

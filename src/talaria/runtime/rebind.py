@@ -5,14 +5,13 @@ from typing import Protocol
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.sessions import SessionChanges
+from talaria.contracts.stores.sessions import SESSION_CHANGES, SessionChanges
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId
-from talaria.runtime.inbox import MIRROR
 from talaria.runtime.outbox import queue_notice
-from talaria.runtime.turns import handoff_notice
+from talaria.runtime.turns import MIRROR, handoff_notice
 
 OWN_THREAD = NamedValue("own_thread", bool)  # by the session key of the thread
 
@@ -33,6 +32,7 @@ def bind_session(
             queue_notice(tx, session_id, binding.address, Content(text=text))
     if address is not None:
         tx.bindings.bind(key, session_id, address)
+        tx.notify(SESSION_CHANGES)
     else:
         tx.sessions.update(session_id, SessionChanges(audience=""))
 

@@ -14,6 +14,8 @@ from talaria.commands.custom import load_custom_commands
 from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import Session
 from talaria.core.addresses import Address
 from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
@@ -21,6 +23,7 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
 from talaria.runtime.live.feed import QuestionClosed
+from talaria.runtime.live.location import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.runner import RunnerState
 from talaria.web.front_door import SOURCE, WebCaller
@@ -228,6 +231,13 @@ class WebConversations:
             commands=self.commands(caller),
             author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),
         )
+
+
+async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
+    """Return whether another process serves a conversation."""
+    if conversations.runs(session.id):
+        return False
+    return (await store.read(lambda tx: locate_session(tx, session))).is_served
 
 
 class WebSurface:

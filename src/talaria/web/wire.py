@@ -1,4 +1,4 @@
-"""Wire types of the web app; ``static/js/wire.d.ts`` describes the same to the browser's code."""
+"""Wire types of the web app; `make docs` writes ``static/js/wire.d.ts`` from them."""
 
 from datetime import datetime
 from typing import Annotated
@@ -232,7 +232,13 @@ class SessionMessage(Struct, frozen=True, tag_field="topic", tag="session"):
     events: tuple[FeedEvent, ...]
 
 
-StreamMessage = HelloMessage | SessionsMessage | SessionMessage
+class ChangedMessage(Struct, frozen=True, tag_field="topic", tag="changed"):
+    """Something on a page has changed: load it again."""
+
+    page: str
+
+
+StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage
 
 
 def to_message_view(stored: StoredMessage) -> TranscriptMessage:

@@ -1,58 +1,68 @@
 """Builder of open sessions: store, model, tools, prompt and runner for one surface."""
 
 from asyncio import TaskGroup
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from talaria.agent.approval.grants import Grant, parse_allow_entry
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
-from talaria.agent.environment import Approver, Budget, Limits, TurnEnvironment, Verdict
+from talaria.agent.environment import Budget, Limits, TurnEnvironment
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
-from talaria.app.session.agent_spec import apply_preferences, explain_model, find_session, make_signature
+from talaria.app.session.agent_spec import (
+    apply_preferences,
+    explain_model,
+    find_session,
+    make_prefix,
+    make_prefix_writer,
+    make_signature,
+)
 from talaria.app.session.delegation_proxy import CloseDelegatedCalls, LazyDelegator, end_background
-from talaria.app.session.guest_policy import (
+from talaria.app.session.toolsets import (
+    ToolContext,
+    build_approval_policy,
     is_same_person,
+    make_tools,
     make_working_folder,
+    may_use,
     needs_mcp_servers,
     resolve_viewer,
 )
-from talaria.app.session.prompt import make_prefix, make_prefix_writer
-from talaria.app.session.toolsets import ToolContext, make_tools, may_use
 from talaria.app.session.workspaces import OpenWorkspace
-from talaria.contracts.models import ChosenModel, ModelInfo
-from talaria.contracts.provider import Provider
+from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
-from talaria.contracts.tool import Effect, ProposedAction, Tool
+from talaria.contracts.tool import Tool
 from talaria.contracts.turn_listener import TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
 from talaria.goals.stored_goal import GoalRecorder, goal_caps
-from talaria.runtime.budget import StoredBudget
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
-from talaria.runtime.questions import Questions
+from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.runtime.turn_events import TurnEvents
+from talaria.runtime.turn_environment import StoredBudget, TurnEvents
 from talaria.sessions.branches import list_ancestors, session_account
+from talaria.sessions.model_context import Prefix, StoredHistory, read_prefix
 from talaria.sessions.preferences import Preferences
-from talaria.sessions.prompt_prefix import Prefix, read_prefix
-from talaria.sessions.summaries import StoredHistory
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
+from talaria.settings.profiles import find_home
 from talaria.tools.workspace import LocalWorkspace
 
-if TYPE_CHECKING:  # the application opens sessions
+if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
+    from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.app.application import TalariaApplication
 
 _MICRODOLLARS = 1_000_000
@@ -298,30 +308,44 @@ def _make_agent(
     return AgentLoop(models.calls, tool_context.model, toolbox, manner, window)
 
 
-class _LazyApprover:
-    """`Approver` that is built for the first decision."""
-
-    def __init__(self, build: Callable[[], Approver]) -> None:
-        self._build = build
-        self._built: Approver | None = None
-
-    async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
-        """Return the verdict and its reason."""
-        self._built = self._built or self._build()
-        return await self._built.decide(tool, effect, proposed_action)
-
-
 def _make_approver(
     application: "TalariaApplication",
     tool_context: ToolContext,
     request: OpenRequest,
     questions: Questions,
     workspace: LocalWorkspace,
-) -> Approver:
-    from talaria.app.session.approver import build_approver  # noqa: PLC0415 (loaded with the first tool call)
+) -> StoredApprover:
+    """Return the approver of tool calls, with the settings in force at each call.
 
-    return build_approver(
-        tool_context, request, questions, workspace, lambda: application.settings, application.environment
+    Grants belong to the session in which a person is asked. Tools passed in the request are granted.
+    """
+    scratch: set[str] = set()
+    own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
+    scope = tool_context.delegated_scope
+
+    def policy() -> "ApprovalPolicy":
+        from talaria.agent.approval.policy import ApprovalPolicy  # noqa: PLC0415 (loaded with the first tool call)
+
+        approval = application.settings.approval
+        return ApprovalPolicy(
+            home=Path(application.environment.get("HOME", str(tool_context.folder))),
+            mode=approval.mode,
+            allowed=(*map(parse_allow_entry, approval.allowed), *own_tools),
+            protected=(
+                application.profile.folder,
+                application.profile.guests_folder,
+                find_home(application.environment) / "profiles",
+            ),
+            scratch=scratch,
+            readable=(*tool_context.output_folders, *([tool_context.folder] if tool_context.guest else [])),
+        )
+
+    return StoredApprover(
+        tool_context.store,
+        scope.root if scope is not None else tool_context.session_id,
+        build_approval_policy(tool_context, policy, lambda: application.settings),
+        questions,
+        workspace,
     )
 
 
@@ -337,7 +361,7 @@ def _build_environment(
     return TurnEnvironment(
         publish=events.publish,
         person=questions,
-        approver=_LazyApprover(partial(_make_approver, application, tool_context, request, questions, workspace)),
+        approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
         limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
         budget=_build_budget(application.settings_admin, tool_context.store, session, request),

@@ -11,7 +11,6 @@ from talaria.core.errors import StoreError
 from talaria.core.events import ApprovalAsked, TurnBegan
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message
-from talaria.runtime.inbox import PENDING_SESSIONS, make_arrival
 from talaria.runtime.live.control import (
     LIVE,
     WATCH_LEASE,
@@ -26,6 +25,7 @@ from talaria.runtime.live.control import (
 )
 from talaria.runtime.live.feed import SNAPSHOT, FeedEvent, QuestionClosed, decode_chunk
 from talaria.runtime.turn_log import STEERING
+from talaria.runtime.turns import PENDING_SESSIONS, make_arrival
 
 
 async def send_to_session(
@@ -48,12 +48,17 @@ async def send_to_session(
 
     def work(tx: Transaction) -> bool:
         tx.inbox.add(entry)
-        running = post_control_message(tx, session_id, InboxChanged(steered=steering))
-        if not running:
-            tx.notify(PENDING_SESSIONS)
-        return running
+        return notify_session(tx, session_id, steered=steering)
 
     return await store.write(work)
+
+
+def notify_session(tx: Transaction, session_id: SessionId, *, steered: bool = False) -> bool:
+    """Notify the process that serves a session of a change in its inbox; return whether a turn is running."""
+    running = post_control_message(tx, session_id, InboxChanged(steered=steered))
+    if not running:
+        tx.notify(PENDING_SESSIONS)
+    return running
 
 
 class RemoteAnswers:

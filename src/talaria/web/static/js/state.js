@@ -7,9 +7,9 @@ import { describe, get, post, request, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
-/** @import { CommandReply, Me, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+/** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
-/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<Me | null | undefined>} */
+/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
 export const me = signal(undefined);
 /** The path on the screen. */
 export const path = signal(location.pathname);
@@ -30,6 +30,19 @@ export const outdated = signal(false);
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
 
+/** Topics of the page on the screen. */
+export const pageTopics = signal(/** @type {string[]} */ ([]));
+/** The last page that has changed on the server. */
+export const pageChange = signal({ page: "", count: 0 });
+
+/** The list of pages, once one of them is opened. @type {Signal<typeof import("./pages/registry.js") | null>} */
+export const pages = signal(null);
+/** Where the files of this version of the app are. */
+export const assetBase = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+
+/** Whether a page is on the screen, not a conversation. */
+export const onPage = () => path.value !== "/" && !path.value.startsWith("/c/");
+
 /** @type {Stream | null} */
 let stream = null;
 
@@ -47,6 +60,13 @@ export function navigate(to, { replace = false } = {}) {
     path.value = to;
     drawerOpen.value = false;
   });
+}
+
+/** Follow a link within the app, unless it shall open elsewhere. @type {(event: MouseEvent, to: string) => void} */
+export function followLink(event, to) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  navigate(to);
 }
 
 /** Sign in with a one-use code. @param {string} code */
@@ -119,6 +139,9 @@ function hear(message) {
     case "sessions":
       mergeRows(message.rows, message.gone);
       break;
+    case "changed":
+      pageChange.value = { page: message.page, count: pageChange.peek().count + 1 };
+      break;
     case "session": {
       const shown = conversation.peek();
       if (shown?.id === message.session) shown.hear(message);
@@ -141,6 +164,7 @@ function mergeRows(rows, gone) {
 
 /** Open the conversation that the path names. */
 function open() {
+  if (onPage()) return;
   const id = /^\/c\/([\w-]+)$/.exec(path.peek())?.[1] ?? "";
   if (id === (conversation.peek()?.id ?? "")) return;
   conversation.value = id ? new Conversation(id) : null;
@@ -153,11 +177,18 @@ effect(() => {
 });
 
 effect(() => {
+  if (!onPage() || pages.value) return;
+  import("./pages/registry.js").then((loaded) => (pages.value = loaded), (error) => (toast.value = describe(error)));
+});
+
+effect(() => {
   void conversation.value;
+  void pageTopics.value;
   stream?.watch(topics());
 });
 
 effect(() => {
+  if (onPage()) return; // a page sets its own title
   const title = conversation.value?.detail.value?.title;
   document.title = title ? `${title} · Talaria` : "Talaria";
 });
@@ -165,7 +196,7 @@ effect(() => {
 /** What this tab wants to hear about. */
 function topics() {
   const shown = conversation.peek();
-  return shown ? ["sessions", `session:${shown.id}`] : ["sessions"];
+  return ["sessions", ...(shown ? [`session:${shown.id}`] : []), ...pageTopics.peek()];
 }
 
 /** Begin a conversation with a first message, and show it. @param {string} text */

@@ -1,0 +1,113 @@
+/**
+ * What all pages have in common: the head with a title, and how their data is loaded.
+ * @module
+ */
+import { useEffect, useRef, useSignal } from "../../vendor/preact.js";
+import { button, div, header, heading, icon, main, p } from "../elements.js";
+import { describe, get } from "../server.js";
+import { assetBase, connected, drawerOpen, pageChange, pageTopics } from "../state.js";
+
+/** @import { Child, Signal } from "../../vendor/preact.d.ts" */
+
+/**
+ * A page: its title, `actions` beside it, and its content.
+ * @type {(props: { title: string, actions?: Child, wide?: boolean, children?: Child }) => Child}
+ */
+export function PageFrame({ title, actions = null, wide = false, children }) {
+  useEffect(() => void (document.title = `${title} · Talaria`), [title]);
+  return main(
+    { class: "page", id: "main" },
+    header(
+      { class: "chat-head" },
+      button(
+        {
+          class: "quiet only-small",
+          type: "button",
+          "aria-label": "Menu",
+          onClick: () => (drawerOpen.value = true),
+        },
+        icon("menu"),
+      ),
+      heading(1, null, title),
+      actions ? div({ class: "page-actions" }, actions) : null,
+    ),
+    div({ class: wide ? "page-body wide" : "page-body" }, children),
+  );
+}
+
+/**
+ * @template T
+ * @typedef {object} Loaded
+ * @property {Signal<T | null>} data What was loaded; `null` until then.
+ * @property {Signal<string>} failure Why it could not be loaded; empty if it could.
+ * @property {() => Promise<void>} reload Load it again.
+ */
+
+/**
+ * Load something when a page opens, and again when `address` changes.
+ * @template T
+ * @param {string} address
+ * @returns {Loaded<T>}
+ */
+export function useLoaded(address) {
+  const data = useSignal(/** @type {T | null} */ (null));
+  const failure = useSignal("");
+  const reload = async () => {
+    try {
+      data.value = await get(address);
+      failure.value = "";
+    } catch (error) {
+      failure.value = describe(error);
+    }
+  };
+  useEffect(() => void reload(), [address]);
+  return { data, failure, reload };
+}
+
+/**
+ * Load something, and again whenever the server says that this page has changed, or the line was down.
+ * @template T
+ * @param {string} address
+ * @param {string} topic
+ * @returns {Loaded<T>}
+ */
+export function useLive(address, topic) {
+  const loaded = /** @type {Loaded<T>} */ (useLoaded(address));
+  useEffect(() => {
+    pageTopics.value = [topic];
+    return () => void (pageTopics.value = []);
+  }, [topic]);
+  const { page, count } = pageChange.value;
+  const changed = page === topic ? count : 0;
+  const isConnected = connected.value;
+  const first = useRef(true);
+  useEffect(() => {
+    if (!first.current && isConnected) void loaded.reload();
+    first.current = false;
+  }, [changed, isConnected]);
+  return loaded;
+}
+
+/** Styles that have been asked for, by file. @type {Map<string, Promise<void>>} */
+const styles = new Map();
+
+/** Load a file of styles, once; a failure leaves the page plain. @type {(file: string) => Promise<void>} */
+export function addStyles(file) {
+  const known = styles.get(file);
+  if (known) return known;
+  const link = document.createElement("link");
+  const loading = new Promise((/** @type {(nothing: void) => void} */ resolve) => {
+    link.onload = link.onerror = () => resolve();
+  });
+  link.rel = "stylesheet";
+  link.href = `${assetBase}/${file}`;
+  document.head.append(link);
+  styles.set(file, loading);
+  return loading;
+}
+
+/** What stands where there is nothing to list. @type {(text: string, ...more: Child[]) => Child} */
+export const emptyState = (text, ...more) => div({ class: "empty-state" }, p(null, text), ...more);
+
+/** A failure, as a notice. @type {(text: string) => Child} */
+export const failureNotice = (text) => (text ? p({ class: "notice error", role: "alert" }, text) : null);
