@@ -8,7 +8,7 @@ import pytest
 from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
-from talaria.providers.http.dial import Place
+from talaria.http_client.dial import Place
 from talaria.tools.web.client import WebClient
 from talaria.tools.web.ssrf_guard import is_public
 

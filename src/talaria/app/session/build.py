@@ -472,8 +472,8 @@ async def _open_exports(settings: Settings, tool_context: ToolContext, session: 
     """Return the listener that exports finished turns, if a collector is configured."""
     if not settings.telemetry.endpoint:
         return []
+    from talaria.http_client.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
     from talaria.observability.otlp_exporter import TurnExportListener, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
-    from talaria.providers.http.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
 
     pool = HttpPool()
     tool_context.closing.push_async_callback(pool.close)

@@ -12,11 +12,12 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
 from talaria.core.errors import MalformedReply, ModelSource, ProviderError
 from talaria.core.messages import File, Image
+from talaria.http_client.client import Answer, HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.base.errors import failure
 from talaria.providers.base.incoming import ReplyMeter
 from talaria.providers.base.outgoing import ConversationEncoder, load_attachments
-from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.settings import RequestAuthorizer, Timeouts
+from talaria.providers.settings import RequestAuthorizer
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

@@ -13,8 +13,6 @@ from talaria.core.messages import Message, Text, Usage
 
 MAX_TEXT = 1_000_000  # characters of text and reasoning
 MAX_ARGUMENTS = 1_000_000  # characters of the arguments of all tool calls
-MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
-MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed
 MAX_STREAM = 512 * 1024 * 1024  # bytes of all events of a stream
 ENDED = f"\n\n[The reply ends here: it was longer than {MAX_TEXT:,} characters.]"
 _T = TypeVar("_T")

@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from talaria.core.errors import ToolFailed
-from talaria.providers.http.connection import Address
-from talaria.providers.http.dial import Place, Resolve, resolve_host
+from talaria.http_client.connection import Address
+from talaria.http_client.dial import Place, Resolve, resolve_host
 
 Ip = IPv4Address | IPv6Address
 _NAT64 = IPv6Network("64:ff9b::/96")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
 
-from talaria.providers.http.connection import LOOPBACK, Address, Connection, Route, make_head, read_url
+from talaria.http_client.connection import LOOPBACK, Address, Connection, Route, make_head, read_url
 
 NEXT_ADDRESS_SECONDS = 0.25  # what RFC 8305 recommends
 

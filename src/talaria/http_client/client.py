@@ -1,4 +1,4 @@
-"""HTTP to model providers: a connection pool with time-outs and our error types, and server-sent events."""
+"""HTTP requests: a connection pool with time-outs and our error types, and server-sent events."""
 
 import asyncio
 import socket
@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
-from talaria.providers.base.incoming import MAX_BODY, MAX_EVENT
-from talaria.providers.http.connection import Address, Connection, NotHttp, Reply, Route, SilenceWatch, read_url
-from talaria.providers.http.dial import Resolve, dial, find_route
-from talaria.providers.settings import Timeouts
+from talaria.http_client.connection import Address, Connection, NotHttp, Reply, Route, SilenceWatch, read_url
+from talaria.http_client.dial import Resolve, dial, find_route
+from talaria.http_client.timeouts import Timeouts
 
+MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
+MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed
 DRAIN_SECONDS = 0.2
 KEPT_SECONDS = 60
 CLOSE_SECONDS = 1

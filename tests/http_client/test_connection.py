@@ -10,7 +10,7 @@ from tests.providers.raw_servers import OK, answering, fetch, read_request, serv
 from tests.providers.scripted_providers import BRIEF, PATIENT, pool
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable
-from talaria.providers.http.connection import MAX_HEAD, READ_AHEAD, NotHttp, Reply
+from talaria.http_client.connection import MAX_HEAD, READ_AHEAD, NotHttp, Reply
 from talaria.testing.wait import LIMIT
 
 CHUNKED = (
