@@ -36,13 +36,13 @@ from talaria.app.session.toolsets import (
     needs_mcp_servers,
     resolve_viewer,
 )
-from talaria.app.session.workspaces import OpenWorkspace
+from talaria.app.session.workspaces import OpenWorkspace, WorkspaceListener
 from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import Tool
-from talaria.contracts.turn_listener import TurnFollowUp, TurnListener, TurnResult
+from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
@@ -451,21 +451,11 @@ def session_listeners(
     """
     return (
         *request.listeners,
-        _WorkspaceListener(workspace),
+        WorkspaceListener(workspace),
         CloseDelegatedCalls(application.end_workspace),
         CompletionListener(request.context.session_key) if request.lasting else GoalRecorder(),
         *exports,
     )
-
-
-class _WorkspaceListener:
-    """Turn listener that stores the folder and variables of the workspace; implements `TurnListener`."""
-
-    def __init__(self, workspace: LocalWorkspace) -> None:
-        self._workspace = workspace
-
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
-        WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
 
 
 async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnListener]:
@@ -496,6 +486,5 @@ def _sandbox_note(settings: Settings) -> list[str]:
     from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded where it is required)
 
     missing = sandbox_available()
-    return (
-        [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
-    )
+    text = f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"
+    return [text] if missing else []

@@ -12,9 +12,11 @@ from msgspec import Struct
 from talaria.contracts.background_processes import BackgroundProcess, EndedBy, ProcessRequest, list_processes
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Call
+from talaria.contracts.turn_listener import TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.runtime.completions import hear, read_origin, report
+from talaria.runtime.open_session import WORKSPACE
 from talaria.tools.output import FullOutputs
 
 if TYPE_CHECKING:  # imported with the first process or MCP server
@@ -269,3 +271,14 @@ class WorkspaceRegistry:
         timer = self._idle_timers.pop(session_id, None)
         if timer is not None:
             timer.cancel()
+
+
+class WorkspaceListener:
+    """Turn listener that stores the folder and variables of the workspace; implements `TurnListener`."""
+
+    def __init__(self, workspace: LocalWorkspace) -> None:
+        self._workspace = workspace
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+        """Store the workspace with the end of its turn."""
+        WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
