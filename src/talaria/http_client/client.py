@@ -7,7 +7,15 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
-from talaria.http_client.connection import Address, Connection, NotHttp, Reply, Route, SilenceWatch, read_url
+from talaria.http_client.connection import (
+    HttpAddress,
+    HttpConnection,
+    HttpReply,
+    HttpRoute,
+    NotHttp,
+    SilenceWatch,
+    read_url,
+)
 from talaria.http_client.dial import Resolve, dial, find_route
 from talaria.http_client.timeouts import Timeouts
 
@@ -85,7 +93,7 @@ class EventParser:
 class Answer:
     """A response whose headers have arrived and whose body is still coming; header names are in lower case."""
 
-    def __init__(self, reply: Reply, connection: Connection, first_byte_by: float, silence: float) -> None:
+    def __init__(self, reply: HttpReply, connection: HttpConnection, first_byte_by: float, silence: float) -> None:
         self.status = reply.status
         self.headers: Mapping[str, str] = reply.headers
         self.content_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -152,9 +160,9 @@ class HttpPool:
         self._tls = tls
         self._direct = direct
         self._resolve = resolve
-        self._routes: dict[Address, Route] = {}
-        self._connections: set[Connection] = set()
-        self._kept: dict[Address, list[tuple[float, Connection]]] = {}
+        self._routes: dict[HttpAddress, HttpRoute] = {}
+        self._connections: set[HttpConnection] = set()
+        self._kept: dict[HttpAddress, list[tuple[float, HttpConnection]]] = {}
 
     @asynccontextmanager
     async def post(
@@ -210,7 +218,7 @@ class HttpPool:
             answer.close()
             self._release(to, connection)
 
-    async def _ask(self, route: Route, request: bytes, connect: float) -> tuple[Reply, Connection]:
+    async def _ask(self, route: HttpRoute, request: bytes, connect: float) -> tuple[HttpReply, HttpConnection]:
         """Send a request and wait for the response headers.
 
         A reused connection may just have been closed by the server: if nothing came back on it, a new one is tried.
@@ -224,7 +232,7 @@ class HttpPool:
                     raise
         return await self._ask_on(await self._connect(route, connect), request)
 
-    async def _ask_on(self, connection: Connection, request: bytes) -> tuple[Reply, Connection]:
+    async def _ask_on(self, connection: HttpConnection, request: bytes) -> tuple[HttpReply, HttpConnection]:
         try:
             connection.ask(request)
             return await connection.head(), connection
@@ -232,7 +240,7 @@ class HttpPool:
             connection.abort()
             raise
 
-    async def _connect(self, route: Route, seconds: float) -> Connection:
+    async def _connect(self, route: HttpRoute, seconds: float) -> HttpConnection:
         try:
             async with asyncio.timeout(seconds):
                 connection = await dial(route, self._trusted, self._resolve)
@@ -248,12 +256,12 @@ class HttpPool:
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
-    def _route(self, to: Address) -> Route:
+    def _route(self, to: HttpAddress) -> HttpRoute:
         if to not in self._routes:
-            self._routes[to] = Route(to) if self._direct else find_route(to)
+            self._routes[to] = HttpRoute(to) if self._direct else find_route(to)
         return self._routes[to]
 
-    def _take(self, to: Address) -> Connection | None:
+    def _take(self, to: HttpAddress) -> HttpConnection | None:
         """Return the most recently used connection to a server, if one is still good."""
         since = asyncio.get_running_loop().time() - KEPT_SECONDS
         kept = self._kept.get(to, [])
@@ -264,7 +272,7 @@ class HttpPool:
             connection.abort()
         return None
 
-    def _release(self, to: Address, connection: Connection) -> None:
+    def _release(self, to: HttpAddress, connection: HttpConnection) -> None:
         if connection.is_clean:
             self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
         else:
