@@ -124,11 +124,7 @@ def _make_table(name: str, sql: Sql) -> object:
 
 
 T = TypeVar("T")
-
-
 Work = Callable[[Transaction], Any]
-
-
 _MAX_ATTEMPTS = 5
 
 

@@ -16,7 +16,7 @@ from talaria.core.errors import ProviderUnreachable, ReplyTooLong
 from talaria.core.messages import Text, ToolCall
 from talaria.http_client.client import MAX_EVENT, EventParser
 from talaria.http_client.timeouts import Timeouts
-from talaria.providers.base.incoming import ENDED, MAX_ARGUMENTS, MAX_TEXT
+from talaria.providers.base.http_provider import ENDED, MAX_ARGUMENTS, MAX_TEXT
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 PIECE = 50_000

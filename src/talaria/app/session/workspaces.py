@@ -1,9 +1,11 @@
 """Workspaces and background processes of sessions, which outlive the agent."""
 
+import asyncio
 import logging
 from asyncio import Event, Task, TaskGroup, wait
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,28 +14,21 @@ from msgspec import Struct
 from talaria.contracts.background_processes import BackgroundProcess, EndedBy, ProcessRequest, list_processes
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Call
-from talaria.contracts.turn_listener import TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, new_worker_id
+from talaria.core.session_context import SessionContext
 from talaria.runtime.completions import hear, read_origin, report
-from talaria.runtime.open_session import WORKSPACE
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
 from talaria.tools.output import FullOutputs
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # imported with the first process or MCP server
     from talaria.tools.mcp.session_servers import SessionServers
     from talaria.tools.process.supervisor import Supervisor
-import asyncio
-from datetime import timedelta
-
-from talaria.core.session_context import SessionContext
-from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
-from talaria.tools.terminal.processes import Processes
-from talaria.tools.workspace import LocalWorkspace
 
 SOURCE = "process"
-
-
 log = logging.getLogger(__name__)
 
 
@@ -144,8 +139,6 @@ def make_served_folder(settings: Settings, profile: Profile) -> Path:
 
 
 SERVERS_IDLE = timedelta(hours=24)
-
-
 SERVERS_KEPT = 32
 
 
@@ -271,14 +264,3 @@ class WorkspaceRegistry:
         timer = self._idle_timers.pop(session_id, None)
         if timer is not None:
             timer.cancel()
-
-
-class WorkspaceListener:
-    """Turn listener that stores the folder and variables of the workspace; implements `TurnListener`."""
-
-    def __init__(self, workspace: LocalWorkspace) -> None:
-        self._workspace = workspace
-
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
-        """Store the workspace with the end of its turn."""
-        WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
