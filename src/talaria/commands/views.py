@@ -1,6 +1,7 @@
-"""Values that commands show: the running program, its settings and its skills."""
+"""Values that commands show: the running program, its settings, skills and memory."""
 
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -29,3 +30,15 @@ class Skill(Struct, frozen=True):
 
     name: str
     about: str
+
+
+MemoryKind = Literal["memory", "user"]
+
+
+class MemoryBook(Struct, frozen=True, kw_only=True):
+    """Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters."""
+
+    kind: MemoryKind
+    entries: tuple[str, ...]
+    size: int
+    limit: int
