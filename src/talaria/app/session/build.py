@@ -84,6 +84,8 @@ async def open_session(
     workplace = _enter_workspace(application, request, session, stack, found.workspace)
     events = TurnEvents()
     questions = _make_questions(application, request, events)
+    budget = _build_budget(application.settings_admin, store, session, request)
+    auxiliary = Auxiliary(models.helpers, budget)
     viewer = resolve_viewer(request, session)
     delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
@@ -92,14 +94,12 @@ async def open_session(
     delegator.tools = tuple(tool.name for tool in tools)
     toolbox, personality = Toolbox(tools), found.preferences.personality
     prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
-    agent = _make_agent(application, tool_context, prefix, toolbox, models)
+    agent = _make_agent(application, tool_context, prefix, toolbox, models.calls, auxiliary)
     workspace = workplace.workspace
-    environment = _build_environment(application, tool_context, session, request, events, questions, workspace)
-    options = await _build_options(
-        application, tool_context, session, request, environment, models.auxiliary, workspace
-    )
+    environment = _build_environment(application, tool_context, request, events, questions, workspace, budget)
+    options = await _build_options(application, tool_context, session, request, environment, auxiliary, workspace)
     options = structs.replace(options, before_first_turn=make_prefix_writer(tool_context, prefix, personality))
-    runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=models.auxiliary, options=options)
+    runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=auxiliary, options=options)
     stack.push_async_callback(runner.close)
     return OpenSession(
         conversation=runner,
@@ -121,12 +121,12 @@ async def open_session(
 
 
 class _SessionModels(Struct, frozen=True):
-    """The models of a session; ``vision`` is an auxiliary model that accepts images."""
+    """The models of a session: ``helpers`` for auxiliary calls, ``vision`` is one of them that accepts images."""
 
     chosen: ChosenModel
     calls: ModelCalls
     info: ModelInfo
-    auxiliary: Auxiliary
+    helpers: ModelCalls
     vision: tuple[Provider, str] | None
     notes: list[str]
 
@@ -147,7 +147,7 @@ async def _choose_models(application: "TalariaApplication", settings: Settings) 
         chosen,
         ModelCalls(chain, heard=models.health.heard),
         chain[0].info or ModelInfo(name=chain[0].model, known=False),
-        Auxiliary(ModelCalls(helpers, heard=models.health.heard)),
+        ModelCalls(helpers, heard=models.health.heard),
         _find_vision_model(helpers),
         notes,
     )
@@ -272,7 +272,8 @@ def _make_agent(
     tool_context: ToolContext,
     prefix: Prefix,
     toolbox: Toolbox,
-    models: _SessionModels,
+    calls: ModelCalls,
+    auxiliary: Auxiliary,
 ) -> AgentLoop:
     model = tool_context.settings.model
     manner = ModelOptions(
@@ -282,8 +283,8 @@ def _make_agent(
         temperature=model.temperature,
     )
     history = StoredHistory(tool_context.store, tool_context.session_id)
-    window = ContextWindow(tool_context.model, history, models.auxiliary, application.window_memory)
-    return AgentLoop(models.calls, tool_context.model, toolbox, manner, window)
+    window = ContextWindow(tool_context.model, history, auxiliary, application.window_memory)
+    return AgentLoop(calls, tool_context.model, toolbox, manner, window)
 
 
 def _make_approver(
@@ -330,11 +331,11 @@ def _make_approver(
 def _build_environment(
     application: "TalariaApplication",
     tool_context: ToolContext,
-    session: Session,
     request: OpenRequest,
     events: TurnEvents,
     questions: Questions,
     workspace: LocalWorkspace,
+    budget: Budget,
 ) -> TurnEnvironment:
     return TurnEnvironment(
         publish=events.publish,
@@ -342,7 +343,7 @@ def _build_environment(
         approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
         limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
-        budget=_build_budget(application.settings_admin, tool_context.store, session, request),
+        budget=budget,
         viewer=tool_context.viewer,
         mask=application.mask,
     )
