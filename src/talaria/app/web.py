@@ -142,7 +142,7 @@ class CombinedApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope.get("path", "/").split("/", 2)[1] in self._web_parts:
+        if scope.get("path", "/")[1:].partition("/")[0] in self._web_parts:
             await self._web(scope, receive, _with_security_headers(send))
         else:
             await self._api(scope, receive, send)
