@@ -68,11 +68,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
 
 GATEWAY_WORKER = NamedValue("gateway_worker", WorkerStatus)
-
-
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(WorkerStatus).decode
 
 
