@@ -34,7 +34,7 @@ def _free_port() -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_until_it_is_told_to_end_and_lets_requests_end_first(
+async def test_it_serves_until_terminated_and_finishes_open_requests(
     tmp_path: Path, model: ModelServer, number: int
 ) -> None:
     held = asyncio.Event()
@@ -159,7 +159,7 @@ def _key_of(told: dict[str, str]) -> str:
     return Path(told["api_key_file"]).read_text().strip()
 
 
-async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_script_can_read_the_listening_address(tmp_path: Path, model: ModelServer) -> None:
     async with _listening(scripted_program(tmp_path, model)) as told:
         assert told["base_url"] == f"{told['url']}/v1"
         key = _key_of(told)
