@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
+from talaria.app.doctor import examine_profile
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
@@ -18,12 +20,17 @@ from talaria.web.conversations import WebConversations
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
+from talaria.web.routes.background import BackgroundRoutes
 from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
+from talaria.web.routes.home import HomeRoutes
+from talaria.web.routes.logs import InsideRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.trace import TraceRoutes
 from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 
@@ -54,7 +61,7 @@ class WebApp:
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._session_list = SessionListWatcher(app.store, self._hub)
-        self._changes = ChangeWatcher(app.store, self._hub)
+        self._changes = ChangeWatcher(app.store, self._hub, app.identity.log_file)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""
@@ -111,7 +118,12 @@ class WebApp:
             *sign_in.routes(),
             *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
             *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *HomeRoutes(store, lambda: self._app.schedules).routes(),
             *UsageRoutes(store).routes(),
+            *BackgroundRoutes(store).routes(),
+            *GatewayRoutes(store).routes(),
+            *InsideRoutes(self._app.identity.log_file, partial(examine_profile, self._app)).routes(),
+            *TraceRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
