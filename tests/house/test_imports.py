@@ -17,6 +17,7 @@ MOST_SMALL_LINES = 40
 # Small modules with one importer next to them, and why they stand alone.
 SMALL_MODULES = {
     "talaria.app.command_line.spec": "loaded by completion, without the services",
+    "talaria.app.doctor": "loaded when the checks of the doctor are run",
     "talaria.gateway.outbound.long_reply": "loaded with the first reply that is too long",
     "talaria.platforms.webhook.body_readers": "a limit that can be read without the receiver",
     "talaria.providers.http.proxies": "loaded for servers that are not on this machine: urllib.request takes 12 ms",

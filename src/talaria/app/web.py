@@ -2,11 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
-from talaria.app.doctor import examine_profile
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
@@ -25,7 +23,7 @@ from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
 from talaria.web.routes.home import HomeRoutes
-from talaria.web.routes.logs import InsideRoutes
+from talaria.web.routes.logs import CheckView, InsideRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
@@ -108,6 +106,11 @@ class WebApp:
         except TalariaError:
             return ""
 
+    def _examine(self) -> list[CheckView]:
+        from talaria.app.doctor import examine_profile  # noqa: PLC0415 (loaded when the checks of the doctor are run)
+
+        return examine_profile(self._app)
+
     def _routes(self) -> tuple[Route, ...]:
         store = self._app.store
         sign_in = SignInRoutes(
@@ -122,7 +125,7 @@ class WebApp:
             *UsageRoutes(store).routes(),
             *BackgroundRoutes(store).routes(),
             *GatewayRoutes(store).routes(),
-            *InsideRoutes(self._app.identity.log_file, partial(examine_profile, self._app)).routes(),
+            *InsideRoutes(self._app.identity.log_file, self._examine).routes(),
             *TraceRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),

@@ -1,4 +1,4 @@
-"""Index of open questions and approvals over all sessions, so that any surface can list what waits for a person."""
+"""Index of the open questions and approvals of all sessions, for surfaces that list them."""
 
 import asyncio
 import logging
@@ -11,7 +11,6 @@ from talaria.contracts.values import SessionValue
 from talaria.core.errors import StoreError
 from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId
-from talaria.runtime.live.control import start_task
 from talaria.runtime.open_session import OpenSession
 from talaria.runtime.questions import AskedEvent
 
@@ -49,7 +48,11 @@ def index_questions(store: Store, chat: OpenSession, jobs: asyncio.TaskGroup) ->
     def on_event(event: TurnEvent) -> None:
         if isinstance(event, AskedEvent):
             turn = chat.conversation.turn
-            start_task(jobs, follow(event, turn.turn_id if turn else ""))
+            following = follow(event, turn.turn_id if turn else "")
+            try:
+                jobs.create_task(following)
+            except RuntimeError:  # the session is being closed
+                following.close()
 
     chat.events.subscribe(on_event)
 

@@ -79,7 +79,7 @@ def request_restart(tx: Transaction) -> None:
 
 
 def is_restart_requested(tx: Transaction, started: datetime) -> bool:
-    """Return whether a process that started at this time shall restart."""
+    """Return whether a restart was requested after a process has started."""
     requested = REQUESTED_RESTART.get(tx, SINGLE)
     return requested is not None and requested > started
 

@@ -77,7 +77,7 @@ class Outbox(Protocol):
         """Give up on the item and keep its record; ``False`` if another worker has taken it over."""
 
     def requeue(self, item_id: int) -> OutboxItem | None:
-        """Make an item that waits or has failed due now, and return it; ``None`` if it is being sent or was sent."""
+        """Make a waiting or failed item due now and return it; ``None`` if it is being sent or was sent."""
 
     def drop(self, item_id: int) -> bool:
         """Delete an item that waits or has failed; ``False`` if it is being sent or was sent."""

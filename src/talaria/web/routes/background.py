@@ -1,6 +1,7 @@
 """Routes of the background page: processes with their output, and delegated tasks; both can be stopped."""
 
 from datetime import datetime
+from functools import cache
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -129,27 +130,16 @@ class BackgroundRoutes:
         return make_json_reply(Done())
 
 
-class _VisibleSessions:
-    """Sessions by id, as far as a person may see them; each is read once."""
-
-    def __init__(self, tx: Transaction, caller: WebCaller) -> None:
-        self._tx = tx
-        self._caller = caller
-        self._known: dict[SessionId, Session | None] = {}
-
-    def get(self, session_id: SessionId) -> Session | None:
-        if session_id not in self._known:
-            session = self._tx.sessions.get(session_id)
-            self._known[session_id] = session if session is not None and self._caller.may_see(session) else None
-        return self._known[session_id]
-
-
 def _read_background(tx: Transaction, caller: WebCaller) -> BackgroundView:
-    sessions = _VisibleSessions(tx, caller)
+    @cache
+    def find_session(session_id: SessionId) -> Session | None:
+        session = tx.sessions.get(session_id)
+        return session if session is not None and caller.may_see(session) else None
+
     processes = [
         _to_process_view(process, session)
         for process in reversed(list_processes(tx))
-        if (session := sessions.get(process.session_id)) is not None
+        if (session := find_session(process.session_id)) is not None
     ]
     running = [one for one in processes if one.ended_at is None]
     ended = [one for one in processes if one.ended_at is not None][:_MOST_ENDED]
@@ -161,7 +151,7 @@ def _read_background(tx: Transaction, caller: WebCaller) -> BackgroundView:
     delegations = [
         _to_delegation_view(one, session, by_session)
         for one in sorted(roots, key=lambda one: one.began, reverse=True)
-        if (session := sessions.get(one.session_id)) is not None
+        if (session := find_session(one.session_id)) is not None
     ]
     return BackgroundView([*running, *ended], delegations)
 

@@ -1,4 +1,4 @@
-"""Route of the home page: everything that waits for a person, and what is going on."""
+"""Route of the home page: pending questions, requests and failures, and the work in progress."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -46,7 +46,7 @@ class RunningTurnView(Struct, frozen=True):
 
 
 class PairingRequestView(Struct, frozen=True):
-    """A person who asks to be let in."""
+    """A person who asks for access."""
 
     platform: str
     user_id: str
@@ -88,7 +88,7 @@ class HomeRoutes:
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
         return (
-            Route(method="GET", path="/web/home", handler=self._show, summary="Show what waits and what is going on",
+            Route(method="GET", path="/web/home", handler=self._show, summary="Show pending questions and work",
                   scope=USER, reply_type=HomeView, tag=_TAG),
         )  # fmt: skip
 

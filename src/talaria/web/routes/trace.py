@@ -1,4 +1,4 @@
-"""Route of the trace page: the model and tool calls of a turn over time, and the breaks of its prompt prefix."""
+"""Route of the trace page: model calls, tool calls and prefix breaks of a turn over time."""
 
 from datetime import UTC, datetime
 from typing import Annotated

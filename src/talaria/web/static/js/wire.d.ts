@@ -422,7 +422,7 @@ export interface OutputQuery {
   after: number;
 }
 
-/** A person who asks to be let in. */
+/** A person who asks for access. */
 export interface PairingRequestView {
   platform: string;
   user_id: string;
