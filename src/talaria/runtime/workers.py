@@ -85,8 +85,6 @@ def is_restart_requested(tx: Transaction, started: datetime) -> bool:
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(WorkerStatus).decode
 
 

@@ -7,6 +7,7 @@ import { describe, get, post, request, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
+/** @typedef {{ kind: "palette" | "branches" | "help" } | { kind: "choose", command: string, title: string }} Overlay */
 /** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
 /** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
@@ -27,6 +28,12 @@ export const toast = signal("");
 export const drawerOpen = signal(false);
 /** A newer version is served: a reload shows it. */
 export const outdated = signal(false);
+/** Text to put into the line in which people write. */
+export const compose = signal("");
+/** What lies above the page: the palette, a choice, branches, or help. @type {Signal<Overlay | null>} */
+export const overlay = signal(null);
+/** Commands for the next new conversation, by name: its model, effort and personality. @type {Signal<Map<string, string>>} */
+export const choices = signal(new Map());
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
 
@@ -46,19 +53,25 @@ export const onPage = () => path.value !== "/" && !path.value.startsWith("/c/");
 /** @type {Stream | null} */
 let stream = null;
 
+/** The message to show in the conversation that is opened next. */
+let target = 0;
+
 /**
- * Show another page.
+ * Show another page; in a conversation, from the message with the number `seq` on.
  * @param {string} to
- * @param {{ replace?: boolean }} [options]
+ * @param {{ replace?: boolean, seq?: number }} [options]
  */
-export function navigate(to, { replace = false } = {}) {
+export function navigate(to, { replace = false, seq = 0 } = {}) {
   if (to !== location.pathname) {
     if (replace) history.replaceState(null, "", to);
     else history.pushState(null, "", to);
   }
+  target = seq;
+  if (seq && to === path.peek()) void conversation.peek()?.load(seq);
   batch(() => {
     path.value = to;
     drawerOpen.value = false;
+    overlay.value = null;
   });
 }
 
@@ -168,7 +181,8 @@ function open() {
   const id = /^\/c\/([\w-]+)$/.exec(path.peek())?.[1] ?? "";
   if (id === (conversation.peek()?.id ?? "")) return;
   conversation.value = id ? new Conversation(id) : null;
-  void conversation.value?.load();
+  void conversation.value?.load(target);
+  target = 0;
 }
 
 effect(() => {
@@ -202,7 +216,8 @@ function topics() {
 /** Begin a conversation with a first message, and show it. @param {string} text */
 export async function begin(text) {
   /** @type {{ session_id: string }} */
-  const { session_id } = await post("/web/sessions", { text, id: newId() });
+  const { session_id } = await post("/web/sessions", { text, id: newId(), commands: [...choices.peek().values()] });
+  choices.value = new Map();
   navigate(`/c/${session_id}`);
 }
 
