@@ -79,7 +79,7 @@ function workerCard(worker) {
     ),
     p(
       { class: "caption" },
-      `${worker.rooms} conversations open · ${worker.turns} turns running · ${worker.waiting} messages waiting · ${worker.undelivered} replies to deliver`,
+      `${worker.open_sessions} conversations open · ${worker.turns} turns running · ${worker.waiting} messages waiting · ${worker.undelivered} replies to deliver`,
     ),
     worker.error ? p({ class: "notice error" }, worker.error) : null,
     ...worker.models.map((model) => p({ key: model.name, class: "notice error" }, `${model.name}: ${model.error}`)),
