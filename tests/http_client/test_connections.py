@@ -11,9 +11,9 @@ from tests.providers.raw_servers import OK, answering, certificate, fetch, proxy
 from tests.providers.scripted_providers import PATIENT, pool
 
 from talaria.core.errors import ProviderUnreachable
-from talaria.providers.http.client import HttpPool
-from talaria.providers.http.connection import read_url
-from talaria.providers.http.dial import find_route
+from talaria.http_client.client import HttpPool
+from talaria.http_client.connection import read_url
+from talaria.http_client.dial import find_route
 from talaria.testing.wait import LIMIT
 
 CLOSING = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
@@ -142,7 +142,7 @@ def test_a_host_is_named_as_its_server_expects(url: str, name: str) -> None:
     assert read_url(url)[0].name == name
 
 
-async def test_tls_trusts_whom_it_is_told_to(tmp_path: Path) -> None:
+async def test_tls_trusts_the_configured_certificates(tmp_path: Path) -> None:
     shown, cert = certificate(tmp_path)
     server = Counted([OK] * 2)
     async with serving(server.talk, shown) as port:
