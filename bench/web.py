@@ -1,22 +1,21 @@
-"""The web app: size, requests, first paint, the first word after Enter next to the raw API, and memory per browser."""
+"""The web app: size, requests, first paint, the first word after Enter, streams, long conversations and tabs."""
 
 import asyncio
-import os
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from urllib.parse import urlsplit
 
 import httpx
 from playwright.async_api import Browser, Page, async_playwright
 
+from bench import web_live, web_reading
 from bench.measure import Measurement, bytecode_environment, installed
-from talaria.core.os_processes import list_process_tree
-from talaria.testing.model_server import ModelServer, Say
+from bench.web_live import measure_streams, sign_in
+from talaria.testing.model_server import ModelServer, Received, Say
 from talaria.web.assets import Assets
 
 NAME = "web"
@@ -29,7 +28,7 @@ _PAGE_KB = 1 / 1000
 
 def run(quick: bool) -> list[Measurement]:
     """Measure the files, and the app in Chromium if it is installed."""
-    return [*_sizes(), *asyncio.run(_measure(3 if quick else 9, 100 if quick else 400))]
+    return [*_sizes(), *asyncio.run(_measure(3 if quick else 9, quick))]
 
 
 def _sizes() -> list[Measurement]:
@@ -43,21 +42,31 @@ def _sizes() -> list[Measurement]:
     ]
 
 
-async def _measure(rounds: int, browsers: int) -> list[Measurement]:
-    found: list[Measurement] = []
+async def _measure(rounds: int, quick: bool) -> list[Measurement]:
     async with ModelServer() as model:
-        model.otherwise(Say(_REPLY))
+        model.answering(_answer)
         async with _served(model) as (link, pid, home):
-            found += await _measure_memory(link, pid, browsers)
+            visitor = await sign_in(link)
+            found = await measure_streams(visitor, pid, _environment(home), quick)
             if (chromium := shutil.which("chromium")) is None:
                 print("Chromium is not installed: nothing is drawn.")
                 return found
             key = (home / "profiles/default/api-key").read_text().strip()
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-                found += await _measure_pages(browser, home, link, key, rounds)
+                found += await _measure_pages(browser, home, link, key, rounds, quick)
                 await browser.close()
     return found
+
+
+def _answer(received: Received) -> Say:
+    match received.question:
+        case web_reading.FAST:
+            return Say(web_reading.FAST_REPLY, pause=0.001)
+        case web_live.STORY:
+            return Say("word " * web_live.STORY_WORDS, pause=web_live.STORY_PAUSE)
+        case _:
+            return Say(_REPLY)
 
 
 @asynccontextmanager
@@ -67,7 +76,9 @@ async def _served(model: ModelServer) -> AsyncIterator[tuple[str, int, Path]]:
         home = Path(folder)
         (home / "profiles/default").mkdir(parents=True)
         settings = f'[model]\nprovider = "mine"\nname = "words"\n[providers.mine]\nbase_url = "{model.url}/v1"\n'
-        (home / "profiles/default/config.toml").write_text(f"{settings}[api]\nport = 0\nconnections = 4000\n")
+        (home / "profiles/default/config.toml").write_text(
+            f"{settings}[api]\nport = 0\nconnections = 4000\nrequests_at_once = 0\n"
+        )
         process = await asyncio.create_subprocess_exec(
             installed("talaria"), "web", "--no-open", env=_environment(home), stdout=asyncio.subprocess.PIPE
         )
@@ -92,41 +103,9 @@ async def _new_link(home: Path) -> str:
     return out.decode().strip()
 
 
-async def _measure_memory(link: str, pid: int, browsers: int) -> list[Measurement]:
-    """Open many streams with one cookie, and measure what each of them takes."""
-    base, _, code = link.partition("/#code=")
-    headers = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=base, headers=headers, limits=limits, trust_env=False) as http:
-        (await http.post("/web/login", json={"code": code})).raise_for_status()
-        cookie = "; ".join(f"{name}={value}" for name, value in http.cookies.items())
-        async with AsyncExitStack() as stack:
-            await _open_streams(stack, base, cookie, range(20))
-            before = _resident(pid)
-            await _open_streams(stack, base, cookie, range(20, 20 + min(browsers, 100)))
-            each = (_resident(pid) - before) / min(browsers, 100)
-    return [Measurement("server memory per open browser", each, "kB", 20)]
-
-
-async def _open_streams(stack: AsyncExitStack, base: str, cookie: str, numbers: range) -> None:
-    where = urlsplit(base)
-    for number in numbers:
-        reader, writer = await asyncio.open_connection(where.hostname, where.port)
-        stack.callback(writer.close)
-        request = (
-            f"GET /web/stream?id=s{number}&topics=sessions HTTP/1.1\r\nhost: {where.netloc}\r\ncookie: {cookie}\r\n\r\n"
-        )
-        writer.write(request.encode())
-        await reader.readuntil(b'"hello"')
-
-
-def _resident(pid: int) -> float:
-    """Return the memory of a process and its children, in kB."""
-    pages = sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in list_process_tree(pid))
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1000
-
-
-async def _measure_pages(browser: Browser, home: Path, link: str, key: str, rounds: int) -> list[Measurement]:
+async def _measure_pages(
+    browser: Browser, home: Path, link: str, key: str, rounds: int, quick: bool
+) -> list[Measurement]:
     base = link.partition("/#")[0]
     context = await browser.new_context()
     page = await context.new_page()
@@ -135,6 +114,7 @@ async def _measure_pages(browser: Browser, home: Path, link: str, key: str, roun
     cookies = await context.cookies()
     cold: list[float] = []
     slow: list[float] = []
+    usable: list[float] = []
     sent: list[str] = []
     for _ in range(rounds):
         for times, is_slow in ((cold, False), (slow, True)):
@@ -150,6 +130,9 @@ async def _measure_pages(browser: Browser, home: Path, link: str, key: str, roun
             await shown.goto(base)
             await shown.get_by_label("Message", exact=True).wait_for()
             times.append(await shown.evaluate(_PAINT))
+            if is_slow:
+                await shown.locator(".row, .empty").first.wait_for()
+                usable.append(await shown.evaluate("performance.now()"))
             await fresh.close()
     words = [await _time_first_word(page) for _ in range(rounds)]
     raw = [await _time_raw(base, key) for _ in range(rounds)]
@@ -157,7 +140,9 @@ async def _measure_pages(browser: Browser, home: Path, link: str, key: str, roun
         Measurement("requests until the chat is usable", len(sent), "requests", 20),
         Measurement("first paint, loopback, cold", median(cold), "ms", 200),
         Measurement("first paint, fast 4G and a quarter of the CPU, cold", median(slow), "ms", 700),
+        Measurement("composer and list usable, fast 4G and a quarter of the CPU, cold", median(usable), "ms", 1500),
         Measurement("Enter to the first word, above the raw API", median(words) - median(raw), "ms", 20),
+        *await web_reading.measure_reading(context, page, base, home, quick),
     ]
 
 
