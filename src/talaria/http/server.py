@@ -99,6 +99,12 @@ class LimitedProtocol(HttpToolsProtocol):
     without progress of the parser count as headers, including endless trailers and chunk extensions.
     """
 
+    # With more than 30 attributes in its dictionary, an object no longer shares their names with others: 1.3 kB each.
+    __slots__ = (
+        "_discarded", "_head_bytes", "_in_request", "_is_sent", "_is_too_large", "_pool", "_refused", "_timer",
+        "_unparsed",
+    )  # fmt: skip
+
     def __init__(self, pool: ConnectionPool, **options: Any) -> None:
         super().__init__(**options)
         self._pool = pool

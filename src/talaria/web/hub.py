@@ -23,16 +23,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BrowserStream:
-    """The stream of one browser; implements `ReplyStream`. Sending never waits."""
+    """The stream of one browser; implements `ReplyStream`. Sending never waits.
+
+    A server has many of these at rest, so each is small: no queue or event object of its own.
+    """
+
+    __slots__ = ("_ended", "_lagging", "_on_close", "_queue", "_size", "_waiter", "caller", "id", "topics")
 
     def __init__(self, stream_id: str, caller: WebCaller, on_close: Callable[["BrowserStream"], None]) -> None:
         self.id = stream_id
         self.caller = caller
         self.topics: set[str] = set()
         self._on_close = on_close
-        self._queue: deque[bytes] = deque()
+        self._queue: list[bytes] = []
         self._size = 0
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         self._ended = False
         self._lagging: dict[SessionId, SessionChannel] = {}
 
@@ -52,17 +57,18 @@ class BrowserStream:
         else:
             self._queue.append(data)
             self._size += len(data)
-        self._wake.set()
+        self._wake()
 
     def end(self) -> None:
         """End the stream: the browser is signed out, or the server stops."""
         self._ended = True
-        self._wake.set()
+        self._wake()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while not self._ended:
-            await self._wake.wait()
-            self._wake.clear()
+            if not self._queue:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
             while self._queue and not self._ended:
                 pieces = b"".join(self._queue)
                 self._queue.clear()
@@ -71,6 +77,10 @@ class BrowserStream:
                 lagging, self._lagging = self._lagging, {}
                 for channel in lagging.values():
                     channel.send_snapshot(self)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def close(self) -> None:
         """Leave all topics."""
