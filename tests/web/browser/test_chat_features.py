@@ -208,7 +208,7 @@ async def test_the_palette_finds_pages_conversations_commands_and_settings(
         await page.keyboard.press("Control+k")
         await field.fill("approval")
         await dialog.get_by_role("option").filter(has_text="approval.").first.click()
-        await expect(box).to_have_value("/config approval.mode ")
+        await page.wait_for_url("**/settings/approval")
         await page.keyboard.press("Control+k")
         await field.fill("browsers")
         await page.keyboard.press("Enter")

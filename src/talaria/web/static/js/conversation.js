@@ -51,6 +51,8 @@ export class Conversation {
     this._settling = false;
     this._unsettled = false;
     this._heardAt = 0;
+    /** Whether something changed before everything was loaded. */
+    this._changedEarly = false;
     /** Queued messages whose turn has begun. @type {Set<number>} */
     this._taken = new Set();
   }
@@ -92,7 +94,7 @@ export class Conversation {
         this.loaded.value = true;
         this._align();
       });
-      if (page.messages.length === MOST) await this._settle();
+      if (page.messages.length === MOST || this._changedEarly) await this._settle();
     } catch (error) {
       this.problem.value = describe(error);
     }
@@ -122,7 +124,10 @@ export class Conversation {
   /** Take over what the list knows. @param {SessionRow} row */
   update(row) {
     const known = this.detail.peek();
-    if (!known) return;
+    if (!known) {
+      this._changedEarly = true;
+      return;
+    }
     this.detail.value = { ...known, ...row };
     if (known.running !== row.running || known.network !== row.network || known.message_count !== row.message_count) {
       void this.refresh().catch(() => null);
@@ -145,6 +150,7 @@ export class Conversation {
       }
       if (snapshot) this._align();
     });
+    if (!this.loaded.peek()) this._changedEarly = true;
     const hasEnded = events.some((event) => ENDS.has(event.type));
     if (hasEnded || (snapshot && !this.turn.peek() && this.loaded.peek())) void this._settle();
   }

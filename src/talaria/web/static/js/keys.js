@@ -12,7 +12,7 @@ export function pressKey(event) {
   const isSecond = performance.now() - wentAt < SEQUENCE_MILLISECONDS;
   wentAt = event.key === "g" && !isSecond ? performance.now() : 0;
   if (isSecond && event.key === "c") navigate("/");
-  else if (isSecond && event.key === "m") navigate("/browsers");
+  else if (isSecond && event.key === "m") navigate("/home");
   else if (event.key === "?") overlay.value = { kind: "help" };
   else if (event.key === "/") focusSearch(event);
   else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);

@@ -20,7 +20,7 @@ const KEYS = [
   ["Ctrl+K", "Command palette"],
   ["/", "Search conversations"],
   ["j, k", "Next and previous conversation in the list"],
-  ["g c", "New conversation"],
+  ["g c, g m", "New conversation; pages"],
   ["Enter, Shift+Enter", "Send; new line"],
   ["Ctrl+Enter", "Steer the running turn"],
   ["Esc", "Stop the running turn, while you are in the message field"],

@@ -70,10 +70,7 @@ export async function farItems(typed) {
   const keys = (settings ?? []).filter((one) => fits(`${one.value} ${one.help}`)).map((one) => ({
     text: one.value,
     about: one.help,
-    run: () => {
-      overlay.value = null;
-      compose.value = `/config ${one.value} `;
-    },
+    run: () => navigate(`/settings/${one.value.split(".")[0]}`),
   }));
   return [...keys, ...messages];
 }

@@ -34,6 +34,7 @@ import {
   followLink,
   loadMoreSessions,
   loadSessions,
+  me,
   nextPage,
   onPage,
   pages,
@@ -87,7 +88,7 @@ function Switch() {
   return nav(
     { class: "switch", "aria-label": "Sections" },
     link(conversation.value ? `/c/${conversation.value.id}` : "/", !onPage(), "Chats"),
-    link("/browsers", onPage(), "Manage"),
+    link(me.value?.owner ? "/home" : "/browsers", onPage(), "Manage"),
   );
 }
 
