@@ -2,7 +2,7 @@
  * People and access: requests, people and who is who, lists of those who may talk, and API keys.
  * @module
  */
-import { h, useSignal } from "../../vendor/preact.js";
+import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { a, button, div, li, p, span, ul } from "../elements.js";
 import { post } from "../server.js";
 import { followLink } from "../state.js";
@@ -22,6 +22,11 @@ export function Page() {
   /** @type {import("./frame.js").Loaded<PeopleView>} */
   const { data, failure, reload } = useLoaded("/web/people");
   const settings = useSettings();
+  useEffect(() => {
+    const refresh = () => void reload();
+    addEventListener("focus", refresh);
+    return () => removeEventListener("focus", refresh);
+  }, []);
   const people = data.value;
   const ready = people && settings.view.value;
   return h(
