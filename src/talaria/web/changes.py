@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from time import monotonic
 
+from talaria.access.browsers import BROWSERS_TOPIC
+from talaria.access.pairing import PAIRING_TOPIC
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.goals.goal_store import GOALS
@@ -16,10 +18,12 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "goals": (GOALS,),
     "schedules": (SCHEDULES,),
     "usage": (SESSION_CHANGES,),
+    "people": (PAIRING_TOPIC,),
+    "browsers": (BROWSERS_TOPIC,),
 }
 """Pages by the name of their topic, each with the topics of the store that concern it."""
 
-_OF_OWNERS = frozenset({"gateway", "logs"})
+_OF_OWNERS = frozenset({"gateway", "logs", "people"})
 _PAUSE = 0.25  # seconds between two messages about a page
 _CHECK_SECONDS = 20.0  # a notification of another process may be lost
 

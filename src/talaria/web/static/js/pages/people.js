@@ -2,14 +2,14 @@
  * People and access: requests, people and who is who, lists of those who may talk, and API keys.
  * @module
  */
-import { h, useEffect, useSignal } from "../../vendor/preact.js";
+import { h, useSignal } from "../../vendor/preact.js";
 import { a, button, div, li, p, span, ul } from "../elements.js";
 import { post } from "../server.js";
 import { followLink } from "../state.js";
 import { ApiKeys } from "./api_keys.js";
 import { ActionButton, ListEditor, panel, plainForm, settingRow, Switch, textField } from "./controls.js";
 import { formatMoment } from "./format.js";
-import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
+import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
 import { surfaceLabel } from "./parts.js";
 import { useSettings } from "./settings_data.js";
 
@@ -20,13 +20,8 @@ import { useSettings } from "./settings_data.js";
 /** @type {(props: object) => Child} */
 export function Page() {
   /** @type {import("./frame.js").Loaded<PeopleView>} */
-  const { data, failure, reload } = useLoaded("/web/people");
+  const { data, failure, reload } = useLive("/web/people", "people");
   const settings = useSettings();
-  useEffect(() => {
-    const refresh = () => void reload();
-    addEventListener("focus", refresh);
-    return () => removeEventListener("focus", refresh);
-  }, []);
   const people = data.value;
   const ready = people && settings.view.value;
   return h(
