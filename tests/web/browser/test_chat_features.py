@@ -193,7 +193,7 @@ async def test_the_palette_finds_pages_conversations_commands_and_settings(
 ) -> None:
     model.answering(lambda _: Say("Yes."))
     async with signed_in(browser, host) as watched:
-        page, box = watched.page, watched.page.get_by_label("Message", exact=True)
+        page = watched.page
         await _say(watched, "Hi", 1)
         await page.keyboard.press("Control+k")
         dialog = page.get_by_role("dialog", name="Command palette")
