@@ -214,7 +214,8 @@ async def test_a_trace_is_a_picture_with_details(host: Hosted, model: ModelServe
         page = watched.page
         await watched.say("What is here?")
         await expect(page.locator(".reply").last).to_contain_text("Empty.")
-        await watched.open(page.url.removeprefix(host.url).replace("/c/", "/trace/"))
+        await page.get_by_role("button", name="Conversation menu").click()
+        await page.get_by_role("link", name="Trace", exact=True).click()
         await expect(page.locator(".timeline .span")).to_have_count(4)
         await page.get_by_role("button", name="list_files").first.click()
         await expect(page.get_by_role("heading", name="list_files")).to_be_visible()

@@ -4,7 +4,7 @@
  */
 import { h, useSignal } from "../../vendor/preact.js";
 import { post } from "../server.js";
-import { button, code, div, form, heading, input, li, p, pre, section, span, ul } from "../elements.js";
+import { button, div, form, heading, input, li, p, pre, section, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
 import { formatMoney, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
@@ -144,12 +144,7 @@ function pairingCard(one) {
       span(null, `${one.name || one.user_id} on ${surfaceLabel(one.platform)} wants to talk to the agent.`),
       one.since ? span({ class: "caption push" }, moment(one.since)) : null,
     ),
-    p(
-      { class: "caption" },
-      "Ask for the code, then run ",
-      code(null, `talaria pairing approve ${one.platform} CODE`),
-      ".",
-    ),
+    p({ class: "caption" }, link("/people", "Open People to decide")),
   );
 }
 
