@@ -181,16 +181,10 @@ def _server_address() -> str:
     )
     assert server.stdin is not None
     assert server.stdout is not None
-    atexit.register(_end_server, server, folder)
+    atexit.register(server.communicate)
     if server.stdout.readline() != b"ready\n":
         raise RuntimeError("the fork server did not start")
     return address
-
-
-def _end_server(server: "subprocess.Popen[bytes]", folder: str) -> None:
-    server.communicate()
-    Path(folder, "socket").unlink()
-    Path(folder).rmdir()
 
 
 def _read_mask() -> int:
