@@ -2,19 +2,21 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import httpx
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Cookie, Page, async_playwright
 
 from bench import web_live, web_reading
 from bench.measure import Measurement, bytecode_environment, installed
 from bench.web_live import measure_streams, sign_in
+from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.model_server import ModelServer, Received, Say
 from talaria.web.assets import Assets
 
@@ -24,6 +26,8 @@ _PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 _FAST_4G = {"offline": False, "latency": 60, "downloadThroughput": 9e6 / 8, "uploadThroughput": 1.5e6 / 8}
 _REPLY = "Hello there, this is the reply."
 _PAGE_KB = 1 / 1000
+_YEAR = 365
+_HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
 
 
 def run(quick: bool) -> list[Measurement]:
@@ -48,6 +52,8 @@ async def _measure(rounds: int, quick: bool) -> list[Measurement]:
         async with _served(model) as (link, pid, home):
             visitor = await sign_in(link)
             found = await measure_streams(visitor, pid, _environment(home), quick)
+            await asyncio.to_thread(_fill_usage, home / "profiles/default/talaria.db")
+            found += await _measure_usage(await _new_link(home), rounds)
             if (chromium := shutil.which("chromium")) is None:
                 print("Chromium is not installed: nothing is drawn.")
                 return found
@@ -103,6 +109,36 @@ async def _new_link(home: Path) -> str:
     return out.decode().strip()
 
 
+def _fill_usage(file: Path) -> None:
+    """Store a year of usage: 4 models, 4 surfaces and 4 people on each day."""
+    today = (datetime.now(UTC).date() - date(1970, 1, 1)).days
+    names = ("day", "model", "surface", "owner", "turns", "calls", "input_tokens", "output_tokens", "cost_microdollars")
+    rows = [
+        (today - day, f"model-{model}", surface, owner, 3, 9, 90_000, 4_000, 12_000)
+        for day in range(_YEAR)
+        for model in range(4)
+        for surface in ("cli", "telegram", "web", "cron")
+        for owner in ("", "ana", "ben", "eva")
+    ]
+    database = open_sqlite(file)
+    database.write(lambda tx: tx.archive.load("daily_usage", names, rows))
+    database.close()
+
+
+async def _measure_usage(link: str, rounds: int) -> list[Measurement]:
+    """Measure the request of the usage page for a year."""
+    base, _, code = link.partition("/#code=")
+    times: list[float] = []
+    async with httpx.AsyncClient(base_url=base, headers=_HEADERS, trust_env=False) as http:
+        (await http.post("/web/login", json={"code": code})).raise_for_status()
+        for _ in range(rounds):
+            for group in ("model", "surface", "owner"):
+                began = perf_counter()
+                (await http.get("/web/usage", params={"days": _YEAR, "by": group})).raise_for_status()
+                times.append((perf_counter() - began) * 1000)
+    return [Measurement("usage of a year, request", median(times), "ms", 100)]
+
+
 async def _measure_pages(
     browser: Browser, home: Path, link: str, key: str, rounds: int, quick: bool
 ) -> list[Measurement]:
@@ -134,6 +170,7 @@ async def _measure_pages(
                 await shown.locator(".row, .empty").first.wait_for()
                 usable.append(await shown.evaluate("performance.now()"))
             await fresh.close()
+    charts = [await _time_chart(browser, cookies, base) for _ in range(rounds)]
     words = [await _time_first_word(page) for _ in range(rounds)]
     raw = [await _time_raw(base, key) for _ in range(rounds)]
     return [
@@ -141,9 +178,33 @@ async def _measure_pages(
         Measurement("first paint, loopback, cold", median(cold), "ms", 200),
         Measurement("first paint, fast 4G and a quarter of the CPU, cold", median(slow), "ms", 700),
         Measurement("composer and list usable, fast 4G and a quarter of the CPU, cold", median(usable), "ms", 1500),
+        Measurement("usage of a year, from the click to the chart", median(charts), "ms", 100),
         Measurement("Enter to the first word, above the raw API", median(words) - median(raw), "ms", 20),
         *await web_reading.measure_reading(context, page, base, home, quick),
     ]
+
+
+async def _time_chart(browser: Browser, cookies: Sequence[Cookie], base: str) -> float:
+    """Return the milliseconds from choosing a year on the usage page to its chart."""
+    context = await browser.new_context()
+    await context.add_cookies([{"name": one["name"], "value": one["value"], "url": base} for one in cookies])
+    page = await context.new_page()
+    await page.goto(f"{base}/usage")
+    await page.locator(".chart .column").first.wait_for(state="attached")
+    took = await page.evaluate(
+        """() => new Promise(resolve => {
+            const began = performance.now();
+            new MutationObserver((_, observer) => {
+                if (document.querySelectorAll(".chart .column").length === 53) {
+                    observer.disconnect();
+                    resolve(performance.now() - began);
+                }
+            }).observe(document.body, { childList: true, subtree: true });
+            [...document.querySelectorAll("button")].find(one => one.textContent === "1 year").click();
+        })"""
+    )
+    await context.close()
+    return float(took)
 
 
 async def _time_first_word(page: Page) -> float:
