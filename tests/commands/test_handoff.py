@@ -82,10 +82,10 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         await desk.active_session.put()
         await server.arrived()
         assert await desk.use("/handoff") == (
-            "Where to? Use `/handoff <platform>` with one of telegram, discord, matrix, slack."
+            "Where to? Use `/handoff <platform>` with one of telegram, discord, matrix, slack, web."
         )
         assert await desk.use("/handoff pigeon") == (
-            "There is no platform `pigeon`. Available: telegram, discord, matrix, slack."
+            "There is no platform `pigeon`. Available: telegram, discord, matrix, slack, web."
         )
         assert "`talaria setup chat`" in await desk.use("/handoff discord")
         assert "`/sethome`" in await desk.use("/handoff Telegram")

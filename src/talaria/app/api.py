@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength, create_first_key
-from talaria.access.web_servers import announced_server
 from talaria.api.completions.routes import CompletionRoutes
 from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
 from talaria.api.images import ImageStore
@@ -34,6 +33,7 @@ from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
 from talaria.http.routing import Route, Router
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
+from talaria.runtime.web_servers import announced_server
 from talaria.settings.folder_trust import FolderTrust
 from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient

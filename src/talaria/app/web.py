@@ -2,22 +2,28 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
-from talaria.core.errors import TalariaError
+from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
+from talaria.gateway.outbound.delivery import Delivery
+from talaria.handoff.worker import HandoffWorker
 from talaria.http.application import HttpApplication, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
+from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
-from talaria.web.recovery import resume_interrupted
+from talaria.web.notifications import Notifier, WebNotification
+from talaria.web.platform import WebHandoffTarget, WebPlatform
+from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
@@ -26,7 +32,6 @@ from talaria.web.session_list import SessionListWatcher
 
 _BODY_LIMIT = 2_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
-_SWEEP_SECONDS = 30.0
 _PAGES = frozenset({"/", "/browsers"})
 _PREFIXES = ("/web/", "/assets/", "/c/")
 
@@ -52,6 +57,12 @@ class WebApp:
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._session_list = SessionListWatcher(app.store, self._hub)
+        notifier = Notifier(self._hub, _push_nothing)
+        platform = WebPlatform(app.store, notifier, self._on_delivered)
+        self._delivery = Delivery(app.store, platform, settings=app.settings_admin, files=app.profile.media_folder)
+        self._handoffs = HandoffWorker(
+            app.store, WebHandoffTarget(self._conversations, jobs, self._session_list.check_soon)
+        )
 
     def application(self, host: str) -> HttpApplication:
         """Return the application that answers requests."""
@@ -71,14 +82,20 @@ class WebApp:
         )
 
     async def serve(self) -> None:
-        """Resume interrupted turns, then follow changes and close idle conversations until cancelled."""
+        """Do pending work, deliver, follow changes and close idle conversations until cancelled."""
+        store = self._app.store
+        with suppress(StoreError):
+            await store.write(set_home)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
-            group.create_task(end_revoked_streams(self._app.store, self._hub, self._front_door))
-            while True:
-                await resume_interrupted(self._app.store, self._conversations)
-                await asyncio.sleep(_SWEEP_SECONDS)
-                await self._conversations.sweep()
+            group.create_task(end_revoked_streams(store, self._hub, self._front_door))
+            group.create_task(self._delivery.serve())
+            group.create_task(self._handoffs.serve())
+            await follow_pending_work(store, self._conversations)
+
+    def _on_delivered(self, session_id: SessionId) -> None:
+        self._hub.send_changed(session_id)
+        self._session_list.check_soon()
 
     async def drain(self) -> None:
         """End all streams, and wait for running turns."""
@@ -108,6 +125,10 @@ class WebApp:
             *ChatRoutes(store, self._conversations, self._session_list).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
+
+
+async def _push_nothing(person: str, notification: WebNotification) -> None:
+    """Do nothing."""
 
 
 class CombinedApplication:

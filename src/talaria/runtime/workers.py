@@ -8,14 +8,24 @@ from msgspec import Struct
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.values import NamedValue
+from talaria.core.addresses import WEB
 from talaria.core.ids import WorkerId, is_gone
+from talaria.runtime.web_servers import has_server
 from talaria.sessions.chat_directory import GATEWAY
+
+NO_GATEWAY = "No gateway is running. Start one with `talaria gateway start`."
+NO_WEB_SERVER = "The web app isn't running. Start it with `talaria web`."
 
 
 def is_gateway_alive(tx: Transaction) -> bool:
     """Return whether a gateway runs on this store: it holds a lease while it does."""
     lease = tx.leases.get(GATEWAY)
     return lease is not None and not is_gone(lease.owner)
+
+
+def is_platform_served(tx: Transaction, platform: str) -> bool:
+    """Return whether a process delivers to a platform: a web server to the web app, a gateway to networks."""
+    return has_server(tx) if platform == WEB else is_gateway_alive(tx)
 
 
 NetworkState = Literal["connecting", "connected", "waiting", "elsewhere", "refused"]

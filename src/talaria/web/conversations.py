@@ -23,20 +23,27 @@ from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_com
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.runner import RunnerState
+from talaria.sessions.keys import build_session_key
+from talaria.web.addresses import find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
 from talaria.web.wire import CommandReply
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0
+FILE_LIMIT = 50_000_000  # bytes of a file that the agent sends
 
 
 class WebSession(ActiveSession):
     """An open conversation of the web app. Switching commands open another one; this one stays as it is."""
 
-    def __init__(self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller) -> None:
-        key = f"{SOURCE}:{request.resume or new_id()}"
-        super().__init__(conversations.application, request, self._publish, conversations.jobs, key=key)
+    def __init__(
+        self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller, address: Address | None
+    ) -> None:
+        key = build_session_key(address) if address is not None else f"{SOURCE}:{request.resume}"
+        super().__init__(
+            conversations.application, request, self._publish, conversations.jobs, key=key, address=address
+        )
         self._conversations = conversations
         self.caller = caller
         self.used_at = monotonic()
@@ -121,12 +128,18 @@ class WebConversations:
                 return found
             if found is not None:
                 await self._close(session_id)
-            return await self._add(WebSession(self, self._make_request(caller, session_id), caller))
+            binding = await self.application.store.read(lambda tx: find_web_binding(tx, session_id))
+            address = binding.address if binding is not None else None
+            return await self._add(WebSession(self, self._make_request(caller, session_id), caller, address))
 
     async def begin(self, caller: WebCaller) -> WebSession:
-        """Begin a new conversation."""
+        """Begin a new conversation, bound to an address of its own."""
         async with self._lock:
-            return await self._add(WebSession(self, self._make_request(caller), caller))
+            address = new_thread(caller.person)
+            session = await self._add(WebSession(self, self._make_request(caller), caller, address))
+            bound_id, key = session.session_id, session.key
+            await self.application.store.write(lambda tx: tx.bindings.bind(key, bound_id, address))
+            return session
 
     async def forget(self, session_id: SessionId) -> None:
         """Close a conversation that was deleted or is continued elsewhere."""
@@ -215,6 +228,7 @@ class WebConversations:
             resume=session_id,
             surface=_SURFACE,
             lasting=True,
+            file_limit=FILE_LIMIT,
             owner=caller.person,
             context=SessionContext(source=SOURCE, user_name=caller.person),
         )

@@ -70,6 +70,10 @@ class WebCaller(Struct, frozen=True):
         """Return whether a session is shown to this person."""
         return self.is_owner or (session.owner == self.person and not session.audience)
 
+    def is_own(self, session: Session) -> bool:
+        """Return whether a session is this person's; one that nobody has written in yet is the owner's."""
+        return session.owner == self.person or (self.is_owner and session.owner.startswith(f"{SOURCE}/"))
+
 
 WebRequest = Request[WebCaller]
 

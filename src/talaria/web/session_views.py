@@ -8,15 +8,24 @@ from msgspec import structs
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.contracts.values import SessionValue
-from talaria.core.addresses import Address
+from talaria.core.addresses import WEB, Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import Problem, make_not_found
 from talaria.runtime.inbox import list_pending_messages
-from talaria.runtime.live.location import locate_session
+from talaria.runtime.live.location import SessionLocation, locate_session
 from talaria.sessions.branches import list_exchanges
+from talaria.web.addresses import UNREAD, WEB_NOTICE
 from talaria.web.front_door import WebCaller
-from talaria.web.wire import MessagePage, SessionDetail, SessionPage, SessionRow, TranscriptQuery, to_message_view
+from talaria.web.wire import (
+    MessagePage,
+    NoticeView,
+    SessionDetail,
+    SessionPage,
+    SessionRow,
+    TranscriptQuery,
+    to_message_view,
+)
 
 PAGE = 60
 TAKEN_FROM = SessionValue("web_taken_from", Address)
@@ -39,7 +48,11 @@ def read_rows(
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
     running = {turn.session_id for turn in tx.turns.find(running=True)}
     places = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
-    return [_to_row(one, places.get(one.id, ""), is_running=one.id in running) for one in sessions]
+    unread = {session_id: count for session_id, _, count in UNREAD.of_all(tx)}
+    return [
+        _to_row(one, places.get(one.id, ""), is_running=one.id in running, unread=unread.get(one.id, 0))
+        for one in sessions
+    ]
 
 
 def read_page(tx: Transaction, caller: WebCaller, after: str, *, archived: bool) -> SessionPage:
@@ -57,7 +70,8 @@ def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
     place = bindings[0].address.platform if bindings else ""
-    return _to_row(session, place, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
+    is_running = bool(tx.turns.find(session.id, running=True, limit=1))
+    return _to_row(session, place, is_running=is_running, unread=UNREAD.get(tx, session.id) or 0)
 
 
 def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> SessionDetail:
@@ -68,10 +82,17 @@ def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> Sessio
     return SessionDetail(
         **structs.asdict(row),
         location=location.description,
-        elsewhere=location.is_served and not runs_here,
+        elsewhere=is_elsewhere(location, runs_here=runs_here),
         taken_from=platform_label(taken.platform) if taken is not None else "",
         queued=tuple(text for text in texts if text),
     )
+
+
+def is_elsewhere(location: SessionLocation, *, runs_here: bool) -> bool:
+    """Return whether another process or chat answers what is said in a conversation."""
+    if runs_here:
+        return False
+    return location.is_running or (location.is_served and location.platform != WEB)
 
 
 def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> MessagePage:
@@ -84,7 +105,10 @@ def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> 
         first = max(last - asked.limit, 0)
         found = tx.messages.load(session.id, after=first, limit=last - first) if last > first else []
         more = first > 0
-    return MessagePage([to_message_view(one) for one in found], more, _find_turn_start(tx, session))
+    notices = [
+        NoticeView(key, one.after, one.at, one.text, one.files) for key, one in WEB_NOTICE.items(tx, session.id).items()
+    ]
+    return MessagePage([to_message_view(one) for one in found], more, _find_turn_start(tx, session), notices)
 
 
 def _find_turn_start(tx: Transaction, session: Session) -> int | None:
@@ -95,16 +119,17 @@ def _find_turn_start(tx: Transaction, session: Session) -> int | None:
     return starts[-1].seq if starts else None
 
 
-def _to_row(session: Session, place: str, *, is_running: bool) -> SessionRow:
+def _to_row(session: Session, place: str, *, is_running: bool, unread: int) -> SessionRow:
     return SessionRow(
         id=session.id,
         title=session.title,
         source=session.source,
-        place=place,
+        place="" if place == WEB else place,
         owner=session.owner,
         model=session.model,
         updated_at=session.updated_at,
         message_count=session.message_count,
         archived=session.archived_at is not None,
         running=is_running,
+        unread=unread,
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from talaria.contracts.stores.messages import StoredMessage
-from talaria.core.messages import Part, Role
+from talaria.core.messages import File, Image, Part, Role
 from talaria.runtime.live.feed import FeedEvent
 
 _Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
@@ -66,6 +66,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     message_count: int
     archived: bool
     running: bool
+    unread: int
 
 
 class SessionDetail(SessionRow, frozen=True, kw_only=True):
@@ -110,15 +111,30 @@ class TranscriptMessage(Struct, frozen=True):
     role: Role
     at: datetime
     model: str
+    author: str
     parts: tuple[Part, ...]
 
 
+class NoticeView(Struct, frozen=True):
+    """A delivered message next to the transcript; ``after`` is the number of the message before it."""
+
+    id: str
+    after: int
+    at: datetime
+    text: str
+    files: tuple[File | Image, ...]
+
+
 class MessagePage(Struct, frozen=True):
-    """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn."""
+    """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn.
+
+    ``notices`` are all delivered messages of the conversation that are no part of its transcript.
+    """
 
     messages: list[TranscriptMessage]
     more: bool
     turn_from: int | None
+    notices: list[NoticeView]
 
 
 class SearchQueryText(Struct, frozen=True):
@@ -232,10 +248,25 @@ class SessionMessage(Struct, frozen=True, tag_field="topic", tag="session"):
     events: tuple[FeedEvent, ...]
 
 
-StreamMessage = HelloMessage | SessionsMessage | SessionMessage
+class ChangedMessage(Struct, frozen=True, tag_field="topic", tag="changed"):
+    """A conversation with something new outside of turns: its transcript is to be read again."""
+
+    session: str
+
+
+class NoticeMessage(Struct, frozen=True, tag_field="topic", tag="notice"):
+    """A notification: ``kind`` is ``asked``, ``answered``, ``delivered`` or ``pairing``."""
+
+    kind: str
+    session: str
+    title: str
+    text: str
+
+
+StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | NoticeMessage
 
 
 def to_message_view(stored: StoredMessage) -> TranscriptMessage:
     """Return a stored message as the browser gets it."""
     message = stored.message
-    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.parts)
+    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.author, message.parts)

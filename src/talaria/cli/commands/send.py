@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Queue the message, wait for its delivery if requested, and print the result."""
-    networks = services.networks().names()
+    networks = services.networks().targets()
     if not networks:
         raise Refused("No chat network is set up. Run `talaria setup chat`.")
     text = _read_text(arguments)

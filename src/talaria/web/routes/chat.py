@@ -4,20 +4,23 @@ from datetime import UTC, datetime
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.handoff.service import request_handoff_to, wait_for_handoff
 from talaria.http.errors import Problem, make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.live.control import AnswerQuestion, StopTurn, send_control_message
-from talaria.runtime.live.location import locate_session, quote_in_chat, take_over
+from talaria.runtime.live.control import AnswerQuestion, StopTurn, redirect_running_turn, send_control_message
+from talaria.runtime.live.location import locate_session, quote_in_chat
 from talaria.runtime.live.remote import send_to_session
+from talaria.runtime.rebind import bind_session
 from talaria.runtime.workers import is_gateway_alive
+from talaria.sessions.keys import build_session_key
+from talaria.web.addresses import new_thread
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
-from talaria.web.session_views import TAKEN_FROM, read_detail, require_session
+from talaria.web.session_views import TAKEN_FROM, is_elsewhere, read_detail, require_session
 from talaria.web.wire import (
     AnswerRequest,
     BegunSession,
@@ -178,9 +181,11 @@ class ChatRoutes:
         session = await self._find(request)
 
         def take(tx: Transaction) -> None:
+            address = new_thread(request.caller.person)
             for binding in tx.bindings.of_session(session.id)[:1]:
                 TAKEN_FROM.write(tx, session.id, binding.address)
-            take_over(tx, session.id, _SURFACE_NAME)
+            bind_session(tx, session.id, build_session_key(address), address)
+            redirect_running_turn(tx, session.id, ReplyRoute(address))
 
         await self._store.write(take)
         return await self._show(session.id, request.caller)
@@ -220,9 +225,8 @@ class ChatRoutes:
         return await self._store.read(lambda tx: require_session(tx, name, caller))
 
     async def _is_elsewhere(self, session: Session) -> bool:
-        if self._conversations.runs(session.id):
-            return False
-        return (await self._store.read(lambda tx: locate_session(tx, session))).is_served
+        location = await self._store.read(lambda tx: locate_session(tx, session))
+        return is_elsewhere(location, runs_here=self._conversations.runs(session.id))
 
 
 def _read_said(request: WebRequest) -> SayRequest:

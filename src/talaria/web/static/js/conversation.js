@@ -4,11 +4,11 @@
  */
 import { batch, signal } from "../vendor/preact.js";
 import { describe, get, post } from "./server.js";
-import { applyEvents, entriesOf, isPrompt } from "./turn.js";
+import { applyEvents, entriesOf, isPrompt, noticeEntries } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
-/** @import { MessagePage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
+/** @import { MessagePage, NoticeView, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
 
 /** @typedef {{ key: string, entry: Entry }} Shown */
 
@@ -31,6 +31,8 @@ export class Conversation {
     this.queued = signal([]);
     /** What commands have shown. @type {Signal<string[]>} */
     this.notes = signal([]);
+    /** What was delivered here and is no part of the transcript. @type {Signal<NoticeView[]>} */
+    this.notices = signal([]);
     this.more = signal(false);
     this.loaded = signal(false);
     /** Why it can't be shown. */
@@ -51,8 +53,15 @@ export class Conversation {
     const found = past.map((one) => {
       const count = counts.get(one.seq) ?? 0;
       counts.set(one.seq, count + 1);
-      return { key: `${one.seq}.${count}`, entry: one.entry };
+      return { key: `${one.seq}.${count}`, seq: one.seq, entry: one.entry };
     });
+    for (const notice of this.notices.value) {
+      const next = found.findIndex((one) => one.seq > notice.after);
+      const entries = noticeEntries(notice).map((entry, index) => (
+        { key: `notice.${notice.id}.${index}`, seq: notice.after, entry }
+      ));
+      if (next !== 0 || !this.more.value) found.splice(next < 0 ? found.length : next, 0, ...entries);
+    }
     const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, entry }));
     return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, entry }))];
   }
@@ -71,6 +80,7 @@ export class Conversation {
         this._setDetail(detail);
         this._turnFrom = page.turn_from ?? Infinity;
         this.past.value = entriesOf(page.messages);
+        this.notices.value = page.notices;
         this.more.value = page.more;
         this._firstSeq = page.messages[0]?.seq ?? 0;
         this._lastSeq = Math.min(page.messages.at(-1)?.seq ?? 0, this._turnFrom - 1);
@@ -187,6 +197,7 @@ export class Conversation {
   /** @type {(detail: SessionDetail, page: MessagePage) => void} */
   _takeOverPage(detail, page) {
     this._setDetail(detail);
+    this.notices.value = page.notices;
     this._turnFrom = page.turn_from ?? Infinity;
     this.past.value = [...this.past.peek().filter((one) => one.seq <= this._lastSeq), ...entriesOf(page.messages)];
     const last = page.messages.at(-1)?.seq ?? this._lastSeq;

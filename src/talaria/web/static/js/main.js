@@ -5,10 +5,11 @@
 import { effect, h, render, signal } from "../vendor/preact.js";
 import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
-import { a, button, div, p, span } from "./elements.js";
+import { a, button, div, icon, p, span } from "./elements.js";
 import { setTheme, Sidebar } from "./sidebar.js";
-import { drawerOpen, me, path, signIn, start, toast } from "./state.js";
+import { drawerOpen, me, navigate, notice, path, signIn, start, toast } from "./state.js";
 
+/** @import { NoticeMessage } from "./state.js" */
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
 const TOAST_MILLISECONDS = 8000;
@@ -40,6 +41,7 @@ function App() {
       })
       : null,
     path.value === "/browsers" ? later(({ BrowsersPage }) => h(BrowsersPage, {})) : h(ChatPage, {}),
+    notice.value ? noticeView(notice.value) : null,
     toast.value
       ? div(
         { class: "toast", role: "alert" },
@@ -49,6 +51,28 @@ function App() {
       : null,
   );
 }
+
+/** News of another conversation, which a click opens. @type {(news: NoticeMessage) => Child} */
+function noticeView({ kind, session, title, text }) {
+  const close = () => (notice.value = null);
+  const open = () => {
+    close();
+    navigate(session ? `/c/${session}` : "/");
+  };
+  const names = { asked: "Waiting for you", answered: "New answer", delivered: "New message", pairing: "Pairing" };
+  const name = /** @type {Record<string, string>} */ (names)[kind] ?? "New";
+  return div(
+    { class: "toast news", role: "status" },
+    button({ class: "quiet", type: "button", onClick: open }, `${title || name}: ${text.slice(0, 120)}`),
+    button({ class: "quiet", type: "button", "aria-label": "Close", onClick: close }, icon("close")),
+  );
+}
+
+effect(() => {
+  if (!notice.value) return;
+  const timer = setTimeout(() => (notice.value = null), TOAST_MILLISECONDS);
+  return () => clearTimeout(timer);
+});
 
 effect(() => {
   if (!toast.value) return;

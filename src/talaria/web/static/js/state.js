@@ -7,6 +7,7 @@ import { describe, get, post, request, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
+/** @typedef {Extract<StreamMessage, { topic: "notice" }>} NoticeMessage */
 /** @import { CommandReply, Me, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
 /** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<Me | null | undefined>} */
@@ -23,6 +24,8 @@ export const nextPage = signal("");
 export const connected = signal(true);
 /** A sentence at the bottom of the screen. */
 export const toast = signal("");
+/** News of another conversation. @type {Signal<NoticeMessage | null>} */
+export const notice = signal(null);
 /** Whether the list is open on a small screen. */
 export const drawerOpen = signal(false);
 /** A newer version is served: a reload shows it. */
@@ -124,6 +127,14 @@ function hear(message) {
       if (shown?.id === message.session) shown.hear(message);
       break;
     }
+    case "changed": {
+      const shown = conversation.peek();
+      if (shown?.id === message.session) void shown.refresh().catch(() => null);
+      break;
+    }
+    case "notice":
+      if (message.session !== conversation.peek()?.id) notice.value = message;
+      break;
   }
 }
 
@@ -162,11 +173,14 @@ effect(() => {
   document.title = title ? `${title} · Talaria` : "Talaria";
 });
 
-/** What this tab wants to hear about. */
+/** What this tab wants to hear about, and what a person can see on it now. */
 function topics() {
-  const shown = conversation.peek();
-  return shown ? ["sessions", `session:${shown.id}`] : ["sessions"];
+  const id = conversation.peek()?.id;
+  const seen = document.visibilityState === "visible" ? [`seen:${id ?? "app"}`] : [];
+  return ["sessions", ...(id ? [`session:${id}`] : []), ...seen];
 }
+
+addEventListener("visibilitychange", () => stream?.watch(topics()));
 
 /** Begin a conversation with a first message, and show it. @param {string} text */
 export async function begin(text) {

@@ -4,7 +4,7 @@
  */
 import { Blocks } from "./markdown.js";
 
-/** @import { MessageView, TurnEvent } from "./wire.d.ts" */
+/** @import { MessageView, NoticeView, TurnEvent } from "./wire.d.ts" */
 
 /** @typedef {{ kind: "user", text: string, at?: string, files?: string[] }} UserEntry */
 /** @typedef {{ kind: "text", text: string, blocks: Blocks, at?: string }} TextEntry */
@@ -217,10 +217,15 @@ function userEntry(message) {
   return { kind: "user", text, at: message.at, files };
 }
 
+/** What was delivered next to the transcript. @type {(notice: NoticeView) => Entry[]} */
+export function noticeEntries(notice) {
+  return notice.text ? [textEntry(notice.text, notice.at)] : [];
+}
+
 /** @type {(message: MessageView) => Entry[]} */
 function assistantEntries(message) {
   /** @type {Entry[]} */
-  const found = [];
+  const found = message.author ? [{ kind: "notice", text: message.author, tone: "info" }] : [];
   for (const part of message.parts) {
     if (part.type === "text" && part.text) found.push(textEntry(part.text, message.at));
     else if (part.type === "reasoning" && part.text) found.push({ kind: "reasoning", text: part.text });

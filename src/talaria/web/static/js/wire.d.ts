@@ -45,7 +45,19 @@ export interface MessageView {
   role: "system" | "user" | "assistant" | "tool";
   at: string;
   model: string;
+  /** Who wrote it, if not the person or the agent here: a job, another chat. */
+  author: string;
   parts: Part[];
+}
+
+/** A delivered message next to the transcript. */
+export interface NoticeView {
+  id: string;
+  /** The number of the message before it. */
+  after: number;
+  at: string;
+  text: string;
+  files: Part[];
 }
 
 export interface MessagePage {
@@ -54,6 +66,7 @@ export interface MessagePage {
   more: boolean;
   /** The first message of the running turn, which the live view shows. */
   turn_from: number | null;
+  notices: NoticeView[];
 }
 
 export interface SessionRow {
@@ -69,6 +82,8 @@ export interface SessionRow {
   message_count: number;
   archived: boolean;
   running: boolean;
+  /** How many messages were delivered while nobody looked. */
+  unread: number;
 }
 
 export interface SessionDetail extends SessionRow {
@@ -135,4 +150,6 @@ export interface Choice {
 export type StreamMessage =
   | { topic: "hello"; digest: string }
   | { topic: "sessions"; rows: SessionRow[]; gone: string[] }
-  | { topic: "session"; session: string; snapshot: boolean; events: TurnEvent[] };
+  | { topic: "session"; session: string; snapshot: boolean; events: TurnEvent[] }
+  | { topic: "changed"; session: string }
+  | { topic: "notice"; kind: string; session: string; title: string; text: string };
