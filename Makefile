@@ -26,7 +26,7 @@ check: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@echo "== lint"    && $(BIN)/ruff check .
 	@echo "== types"   && $(BIN)/mypy
 	@echo "== imports" && $(BIN)/lint-imports --no-cache
-	@echo "== docs"    && $(BIN)/python scripts/reference.py --check
+	@echo "== docs"    && $(BIN)/python -m scripts.reference --check
 	@echo "== web"     && $(BIN)/deno fmt --quiet --check && $(BIN)/deno lint --quiet && $(BIN)/deno check --quiet src/talaria/web/static/js tests/web/js
 	@echo "== tests"   && $(PYTEST) $(ARGS)
 
@@ -37,7 +37,7 @@ walk: $(VENV)/dev.stamp
 	@$(BIN)/python scripts/walk.py $(ARGS)
 
 docs: $(VENV)/dev.stamp
-	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python -m scripts.reference
 	@$(BIN)/python scripts/picture.py
 
 lock:

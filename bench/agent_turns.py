@@ -14,11 +14,11 @@ from talaria.agent.context_window import ContextWindow
 from talaria.agent.environment import TurnEnvironment, Verdict
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
-from talaria.agent.prompt import PromptTiers, build_instructions
 from talaria.agent.toolbox import Toolbox
+from talaria.app.session.agent_spec import PromptTiers, build_instructions
 from talaria.app.session.toolsets import ToolContext, make_tools
 from talaria.app.store import open_store
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
@@ -28,9 +28,9 @@ from talaria.core.messages import Message, Text
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
-from talaria.runtime.inbox import add_to_inbox
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.sessions.summaries import StoredHistory
+from talaria.runtime.turns import add_to_inbox
+from talaria.sessions.model_context import StoredHistory
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profile, Profiles
 from talaria.tools.workspace import LocalWorkspace

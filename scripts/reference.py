@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from scripts.wire_types import wire_types
+
 from talaria.app.command_line.spec import read_command_line
 from talaria.cli.parser_tree import Argument, CommandSpec
 from talaria.commands.command import Command as SlashCommand
@@ -80,6 +82,7 @@ REFERENCES: tuple[tuple[str, Callable[[], str]], ...] = (
     ("docs/reference/settings.md", settings),
     ("docs/reference/slash-commands.md", slash_commands),
     ("docs/reference/stored-values.md", stored_values),
+    ("src/talaria/web/static/js/wire.d.ts", wire_types),
 )
 
 

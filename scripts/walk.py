@@ -128,7 +128,7 @@ TIMED = {
     ("handoff/service.py", "wait_for_handoff"),
     ("handoff/worker.py", "HandoffWorker.start_pending"),
     ("runtime/leases.py", "renew_lease"),
-    ("runtime/live/watched_turns.py", "WatchedTurns.look"),
+    ("runtime/live/control.py", "WatchedTurns.look"),
     ("schedule/scheduler.py", "Scheduler._poll_if_needed"),
     ("tools/process/supervisor.py", "Supervisor.look"),
 }

@@ -16,7 +16,7 @@ from talaria.agent.environment import TurnControl, TurnEnvironment, Verdict
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice, RetryPolicy
 from talaria.agent.toolbox import Toolbox
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import NewSession
@@ -28,8 +28,8 @@ from talaria.core.messages import Message, Text
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings, Timeouts
-from talaria.runtime.inbox import add_to_inbox
-from talaria.sessions.summaries import StoredHistory
+from talaria.runtime.turns import add_to_inbox
+from talaria.sessions.model_context import StoredHistory
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer
 from talaria.tools.workspace import LocalWorkspace

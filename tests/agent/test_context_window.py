@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.agent.agent_fixture import Echo, workshop
 
 from talaria.agent.context_window import ContextWindow, Summary, WindowMemory, estimate_tokens, list_open_calls
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import ProviderOverloaded, TalariaError
 from talaria.core.events import Noticed, TurnAnswered, TurnEvent, TurnFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolCall, ToolResult
-from talaria.sessions.summaries import read_summary
+from talaria.sessions.model_context import read_summary
 from talaria.testing.model_server import Ask, Say, context_too_long
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -13,7 +13,7 @@ from tests.contracts.sample_messages import said
 
 from talaria.contracts.tool import Effect
 from talaria.core.messages import ToolCall, ToolResult
-from talaria.runtime.inbox import add_to_inbox
+from talaria.runtime.turns import add_to_inbox
 from talaria.testing.model_server import Answer, Ask, Received, Say
 from talaria.testing.wait import until
 

@@ -25,7 +25,7 @@ from talaria.core.events import (
 )
 from talaria.core.messages import ToolCall, ToolResult
 from talaria.runtime.questions import Questions
-from talaria.sessions.summaries import read_summary
+from talaria.sessions.model_context import read_summary
 from talaria.testing.model_server import Ask, Fail, Say, Silence, context_too_long
 from talaria.testing.wait import LIMIT
 from talaria.tools.clarify import Clarify

@@ -21,9 +21,9 @@ from talaria.agent.context_window import ContextWindow
 from talaria.agent.environment import TurnEnvironment
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
-from talaria.agent.prompt import PromptTiers, build_instructions
 from talaria.agent.toolbox import Toolbox
-from talaria.contracts.models import ModelInfo
+from talaria.app.session.agent_spec import PromptTiers, build_instructions
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.turn_log import TurnLog
@@ -33,9 +33,8 @@ from talaria.core.messages import Message, Text
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
-from talaria.runtime.inbox import add_to_inbox
-from talaria.sessions.prompt_prefix import PREFIX_BREAK, Prefix, choose_prefix, read_prefix, save_prefix
-from talaria.sessions.summaries import StoredHistory
+from talaria.runtime.turns import add_to_inbox
+from talaria.sessions.model_context import PREFIX_BREAK, Prefix, StoredHistory, choose_prefix, read_prefix, save_prefix
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.clock import SettableClock

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from talaria.agent.prompt import DEFAULT_IDENTITY, PromptTiers, build_instructions, project_context, reject_injected
+from talaria.app.session.agent_spec import (
+    DEFAULT_IDENTITY,
+    PromptTiers,
+    build_instructions,
+    project_context,
+    reject_injected,
+)
 
 LEFT_OUT = "omitted"
 

@@ -14,7 +14,7 @@ from tests.contracts.session_leases import lane
 
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.core.ids import SessionId
-from talaria.runtime.inbox import LEASE
+from talaria.runtime.turns import LEASE
 from talaria.testing.model_server import ModelServer, Say, bad_key
 from talaria.testing.wait import until
 

@@ -14,8 +14,7 @@ from talaria.core.events import ApprovalAsked
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Message, Text
 from talaria.goals.goal_store import read_goal
-from talaria.sessions.prompt_prefix import PREFIX_BREAK
-from talaria.sessions.summaries import SUMMARY, StoredSummary
+from talaria.sessions.model_context import PREFIX_BREAK, SUMMARY, StoredSummary
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
 PIXEL = Image(

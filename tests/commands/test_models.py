@@ -10,7 +10,7 @@ from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author
 from talaria.core.events import TextAdded
-from talaria.sessions.prompt_prefix import PREFIX_BREAK
+from talaria.sessions.model_context import PREFIX_BREAK
 from talaria.testing.model_server import ModelServer, Silence
 
 PRICED = """

@@ -7,7 +7,7 @@ import pytest
 from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author
-from talaria.sessions.prompt_prefix import PREFIX_BREAK
+from talaria.sessions.model_context import PREFIX_BREAK
 from talaria.testing.model_server import ModelServer
 from talaria.tools.memory.notebook import Notebook
 

@@ -12,7 +12,7 @@ from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import PlatformError
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Text
-from talaria.runtime.inbox import InboxMessage, PendingAttachments
+from talaria.runtime.turns import InboxMessage, PendingAttachments
 from talaria.sessions.keys import build_session_key
 from talaria.settings.profiles import Profiles
 from talaria.testing.clock import NOON

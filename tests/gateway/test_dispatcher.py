@@ -12,8 +12,7 @@ from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.core.ids import new_worker_id
-from talaria.gateway.chats.assignment import CHAT_WORKER, claim_chat
-from talaria.runtime.workers import WorkerStatus, write_worker
+from talaria.runtime.workers import CHAT_WORKER, WorkerStatus, claim_chat, write_worker
 from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.loopback_platform import LoopbackNetwork

@@ -12,8 +12,8 @@ from tests.goals.goal_fixture import DONE, NOT_YET, Court, Pursuit, pursue
 
 from talaria.core.events import TextAdded, TurnAnswered
 from talaria.goals.goal_store import goal_caps
-from talaria.goals.texts import Evidence
-from talaria.runtime.budget import StoredBudget
+from talaria.goals.transitions import Evidence
+from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Fail, Say, Tokens
 from talaria.testing.wait import LIMIT, until

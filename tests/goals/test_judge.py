@@ -16,8 +16,8 @@ from talaria.core.messages import Usage
 from talaria.core.session_context import SessionContext
 from talaria.goals.goal import GoalContract, GoalState
 from talaria.goals.judge import Judge
-from talaria.goals.texts import Evidence
-from talaria.runtime.budget import StoredBudget
+from talaria.goals.transitions import Evidence
+from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import Answer, Fail, Garbage, Say, Silence, Tokens
 from talaria.testing.wait import LIMIT

@@ -9,7 +9,7 @@ from talaria.contracts.turn_listener import TurnResult
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Usage
-from talaria.goals.goal import Allowance, GoalState, PendingTurn, Waiting, WatchedProcess
+from talaria.goals.goal import Allowance, GoalState, Opinion, PendingTurn, Waiting, WatchedProcess
 from talaria.goals.transitions import (
     FAILURE_WAITS,
     MAX_UNREADABLE,
@@ -28,7 +28,6 @@ from talaria.goals.transitions import (
     turn_judged,
     wait_ended,
 )
-from talaria.goals.verdicts import Opinion
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TURN = TurnId("turn-1")

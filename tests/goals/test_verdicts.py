@@ -2,7 +2,7 @@
 
 import pytest
 
-from talaria.goals.verdicts import LONGEST_WAIT, read_verdict
+from talaria.goals.goal import LONGEST_WAIT, read_verdict
 
 
 @pytest.mark.parametrize(

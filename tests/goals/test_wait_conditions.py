@@ -15,10 +15,8 @@ from tests.goals.goal_fixture import NOT_YET, Court, pursue
 
 from talaria.contracts.clock import SystemClock
 from talaria.core.ids import new_turn_id
-from talaria.goals.goal import Waiting, WatchedProcess
+from talaria.goals.goal import Opinion, Waiting, WatchedProcess, identify_process, resolve_process, wait_until_over
 from talaria.goals.goal_store import withdraw_steps
-from talaria.goals.verdicts import Opinion
-from talaria.goals.wait_conditions import identify_process, resolve_process, wait_until_over
 from talaria.testing.clock import SettableClock
 from talaria.testing.wait import LIMIT
 

@@ -24,7 +24,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/hooks/hook_queue.py",  # whatever a hook of the owner does ends with the hook
     "src/talaria/schedule/scheduler.py",  # a job that brings out a bug must not end the gateway, again and again
     "src/talaria/runtime/agent_cache.py",  # what cannot be let go of must not end the conversations of others
-    "src/talaria/runtime/turn_events.py",  # a failing subscriber must not end the turn, nor the other subscribers
+    "src/talaria/runtime/turn_environment.py",  # a failing subscriber must not end the turn, nor the other subscribers
     "src/talaria/storage/worker_threads.py",  # goes to the one who asked for that piece of work
     "src/talaria/storage/database.py",  # the same, so that one bad piece of a group commit spares the others
 }

@@ -33,7 +33,7 @@ HIDDEN_CYCLES = {
     ("talaria.app.session.agent_spec", "talaria.app.application"),
     ("talaria.app.session.build", "talaria.app.application"),
     ("talaria.app.session.delegation_proxy", "talaria.app.application"),
-    ("talaria.runtime.live.watched_turns", "talaria.runtime.live.feed"),
+    ("talaria.runtime.live.control", "talaria.runtime.live.feed"),
 }
 
 

@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=75, calls=242, writes=5, reads=4),
-    "api": Budget(files=83, calls=277, writes=2, reads=4),
-    "handoff": Budget(files=105, calls=330, writes=5, reads=10),
-    "goal": Budget(files=76, calls=272, writes=7, reads=7),
+    "telegram": Budget(files=71, calls=236, writes=5, reads=4),
+    "api": Budget(files=71, calls=269, writes=2, reads=4),
+    "handoff": Budget(files=90, calls=320, writes=5, reads=10),
+    "goal": Budget(files=66, calls=266, writes=7, reads=7),
 }
 
 

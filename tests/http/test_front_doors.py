@@ -10,10 +10,9 @@ from msgspec import Struct
 from talaria.contracts.store import Store
 from talaria.core.errors import NotFound
 from talaria.core.ids import new_worker_id
-from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Reply, Request, Route, Router
 from talaria.http.server import ConnectionLimits, serve_application

@@ -16,8 +16,9 @@ from talaria.contracts.turn_log import ModelStep
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import TurnId, new_turn_id
 from talaria.core.messages import Message, Text, ToolCall, ToolResult, Usage
-from talaria.runtime.turn_log import TurnRecorder, TurnWork, end_without_effects
-from talaria.sessions.prompt_prefix import record_break
+from talaria.runtime.turn_log import TurnRecorder, end_without_effects
+from talaria.runtime.turns import TurnWork
+from talaria.sessions.model_context import record_break
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.clock import SettableClock

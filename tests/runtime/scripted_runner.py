@@ -12,8 +12,7 @@ from talaria.agent.environment import TurnControl, TurnEnvironment, Verdict
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
-from talaria.contracts.models import ModelInfo
-from talaria.contracts.provider import ModelEvent, ModelRequest
+from talaria.contracts.provider import ModelEvent, ModelInfo, ModelRequest
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
@@ -21,11 +20,11 @@ from talaria.contracts.turn_log import TurnLog
 from talaria.core.aio import first_error
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId
-from talaria.runtime.inbox import LEASE, FetchAttachments, skip_attachments
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.runtime.turn_events import TurnEvents
+from talaria.runtime.turn_environment import TurnEvents
 from talaria.runtime.turn_log import TurnRecorder
-from talaria.sessions.summaries import StoredHistory
+from talaria.runtime.turns import LEASE, FetchAttachments, skip_attachments
+from talaria.sessions.model_context import StoredHistory
 from talaria.tools.workspace import LocalWorkspace
 
 INFO = ModelInfo(name="none", context_limit=8_000)

@@ -12,7 +12,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.runtime.inbox import add_to_inbox
+from talaria.runtime.turns import add_to_inbox
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.model_server import ModelServer
 

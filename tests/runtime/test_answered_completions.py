@@ -12,7 +12,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, ToolResult
 from talaria.runtime.completions import hear, queue_pending_reports, report
-from talaria.runtime.inbox import read_inbox_message
+from talaria.runtime.turns import read_inbox_message
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received

@@ -16,7 +16,7 @@ from talaria.core.errors import Refused, StoreBusy
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Message, Text
-from talaria.runtime.inbox import (
+from talaria.runtime.turns import (
     FetchAttachments,
     InboxMessage,
     PendingAttachments,

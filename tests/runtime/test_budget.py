@@ -9,7 +9,7 @@ from tests.storage.engines import Place
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.core.errors import OverBudget
-from talaria.runtime.budget import StoredBudget
+from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import SettableClock
 
 ALL, ANN = Cap("all", 1_000), Cap("person:ann", 400)

@@ -26,7 +26,7 @@ from talaria.runtime.completions import (
     read_origin,
     report,
 )
-from talaria.runtime.inbox import add_to_inbox, read_inbox_message
+from talaria.runtime.turns import add_to_inbox, read_inbox_message
 from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received

@@ -16,8 +16,8 @@ from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Message, Text
 from talaria.runtime.cross_posts import CrossPost, claim_ownerless_session, copy_mirrored_messages, send_cross_post
-from talaria.runtime.inbox import add_to_inbox, list_pending_messages, list_pending_sessions
 from talaria.runtime.outbox import read_content
+from talaria.runtime.turns import add_to_inbox, list_pending_messages, list_pending_sessions
 from talaria.sessions.keys import build_session_key, link_user_ids
 from talaria.sessions.transcript_export import is_mirrored
 from talaria.testing.clock import NOON, SettableClock

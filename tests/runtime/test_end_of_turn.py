@@ -21,12 +21,11 @@ from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.turn_listener import TurnResult
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
-from talaria.core.messages import Message, Text
-from talaria.core.senders import OWNER
-from talaria.runtime.inbox import MIRROR, make_arrival
+from talaria.core.messages import OWNER, Message, Text
 from talaria.runtime.leases import session_lease_name
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_log import STEERING
+from talaria.runtime.turns import MIRROR, make_arrival
 from talaria.testing.model_server import Received, Say
 
 T = TypeVar("T")

@@ -14,10 +14,9 @@ from talaria.core.errors import Refused
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.runtime.inbox import add_to_inbox, make_arrival
 from talaria.runtime.runner import RunnerOptions, RunnerState
 from talaria.runtime.turn_log import TurnRecorder
-from talaria.runtime.turns import find_redirect, redirect_reply
+from talaria.runtime.turns import add_to_inbox, find_redirect, make_arrival, redirect_reply
 from talaria.testing.clock import NOON
 
 HERE, THERE = ReplyRoute(Address("somewhere", "here")), ReplyRoute(Address("elsewhere", "there"), user_id="ann")

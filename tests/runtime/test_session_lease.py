@@ -17,7 +17,7 @@ from talaria.core.errors import LeaseLost, Refused, StoreBusy
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.runtime.inbox import add_to_inbox
+from talaria.runtime.turns import add_to_inbox
 from talaria.testing.clock import NOON, SettableClock
 from talaria.testing.wait import until
 

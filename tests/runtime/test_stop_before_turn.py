@@ -17,8 +17,8 @@ from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.tool import Tool
 from talaria.core.events import ToolCalled, TurnAnswered, TurnStopped
 from talaria.core.messages import Message, Text, ToolResult
-from talaria.runtime.inbox import InboxMessage, PendingAttachments, add_to_inbox, make_inbox_arrival
 from talaria.runtime.runner import RunnerOptions, SessionRunner
+from talaria.runtime.turns import InboxMessage, PendingAttachments, add_to_inbox, make_inbox_arrival
 from talaria.testing.model_server import Ask, Say
 from talaria.testing.wait import until
 

@@ -6,7 +6,7 @@ import pytest
 
 from talaria.core.events import Noticed, TextAdded, ToolProgressed, TurnAnswered, TurnBegan, TurnEvent
 from talaria.core.ids import TurnId
-from talaria.runtime.turn_events import TurnEvents
+from talaria.runtime.turn_environment import TurnEvents
 
 BEGAN = TurnBegan(TurnId("t1"))
 

@@ -15,7 +15,8 @@ from talaria.core.errors import LeaseLost
 from talaria.core.events import TurnAnswered, TurnStopped
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.core.messages import ToolCall, ToolResult, Usage
-from talaria.runtime.turn_log import EndedTurn, TurnRecorder, TurnWork
+from talaria.runtime.turn_log import TurnRecorder
+from talaria.runtime.turns import EndedTurn, TurnWork
 
 STEP = ModelStep(model="m", usage=Usage(calls=1, input_tokens=10, output_tokens=5, cost_microdollars=7), seconds=0.1)
 CALL = ToolCall("call_0", "look", "{}")

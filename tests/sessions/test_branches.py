@@ -14,8 +14,7 @@ from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.sessions.branches import create_branch, is_empty_branch, list_ancestors, list_exchanges, session_account
-from talaria.sessions.prompt_prefix import PREFIX_BREAK
-from talaria.sessions.summaries import SUMMARY, StoredSummary, read_summary
+from talaria.sessions.model_context import PREFIX_BREAK, SUMMARY, StoredSummary, read_summary
 from talaria.sessions.titles import free_title
 from talaria.testing.clock import NOON
 

@@ -22,8 +22,8 @@ from talaria.core.events import TurnAnswered
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
 from talaria.core.session_context import FIELDS, SessionContext, bound, current_context
-from talaria.runtime.inbox import make_arrival
 from talaria.runtime.runner import RunnerOptions, SessionRunner
+from talaria.runtime.turns import make_arrival
 from talaria.sessions.context import (
     async_delivery_supported,
     clear_session_vars,

@@ -6,7 +6,7 @@ import pytest
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId
-from talaria.sessions.prompt_prefix import PREFIX_BREAK, Prefix, choose_prefix, read_prefix, save_prefix
+from talaria.sessions.model_context import PREFIX_BREAK, Prefix, choose_prefix, read_prefix, save_prefix
 
 FIRST = Prefix(instructions="Be brief.", tools="t1", model="m1")
 

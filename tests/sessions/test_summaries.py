@@ -7,8 +7,7 @@ from talaria.agent.context_window import Summary
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId
-from talaria.sessions.prompt_prefix import PREFIX_BREAK
-from talaria.sessions.summaries import StoredHistory
+from talaria.sessions.model_context import PREFIX_BREAK, StoredHistory
 
 FIRST, SECOND = Summary(10, "ten messages"), Summary(20, "twenty messages")
 

@@ -22,28 +22,27 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.values import SINGLE, Stored
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, WorkerId, new_id
-from talaria.gateway.chats.assignment import is_assigned, take_forwarded_updates
 from talaria.gateway.outbound.message_writer import POSTED_MESSAGES
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY
 from talaria.gateway.session_reset import FLUSHED
 from talaria.goals.goal_store import ACTIVE_GOAL, read_goal
 from talaria.platforms.slack.backfill import READ_POSITION
 from talaria.platforms.slack.threads import JOINED_THREAD
-from talaria.runtime.approvals import SESSION_GRANTS, list_standing_grants
 from talaria.runtime.completions import PENDING_ANSWERS
 from talaria.runtime.delegation.task_store import list_background, read_delegation
 from talaria.runtime.live.control import CONTROL_MESSAGE, LIVE_WATCH
 from talaria.runtime.open_session import WORKSPACE
+from talaria.runtime.questions import SESSION_GRANTS, list_standing_grants
 from talaria.runtime.rebind import OWN_THREAD
 from talaria.runtime.turns import REDIRECTED_REPLY
+from talaria.runtime.workers import is_assigned, take_forwarded_updates
 from talaria.schedule.due_runs import list_unfinished_runs
 from talaria.schedule.heartbeat import LAST_HEARTBEAT
 from talaria.schedule.job_store import changes
 from talaria.sessions.chat_directory import list_channels, read_home
 from talaria.sessions.keys import list_user_ids
+from talaria.sessions.model_context import StoredSummary, read_prefix, read_summary
 from talaria.sessions.preferences import Preferences, make_session_version, read_preferences
-from talaria.sessions.prompt_prefix import read_prefix
-from talaria.sessions.summaries import StoredSummary, read_summary
 from talaria.storage.sqlite.recovery import recover
 from talaria.tools.todo import PLAN, Step
 

@@ -11,12 +11,11 @@ from tests.system.shared_group import BOSS, GROUP, GUEST, SECONDS, Club, club
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.ids import new_id
-from talaria.core.messages import Message, Text
-from talaria.core.senders import OWNER, UNKNOWN, api_sender, chat_sender
+from talaria.core.messages import OWNER, UNKNOWN, Message, Text, api_sender, chat_sender
 from talaria.runtime.completions import Origin, queue_reports, report
-from talaria.runtime.inbox import make_arrival
 from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.turn_log import STEERING
+from talaria.runtime.turns import make_arrival
 
 Enter = Callable[[Club, str], Awaitable[None]]
 

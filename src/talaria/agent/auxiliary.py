@@ -11,8 +11,7 @@ from talaria.agent.context_window import estimate_tokens
 from talaria.agent.environment import Budget
 from talaria.agent.model_calls import ModelAnswer, ModelCalls, estimate_max_cost
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.models import ModelInfo
-from talaria.contracts.provider import ModelReply, ModelRequest, Provider
+from talaria.contracts.provider import ModelInfo, ModelReply, ModelRequest, Provider
 from talaria.core.errors import MalformedReply, ModelRefused
 from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult, Usage
 

@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from talaria.contracts.models import ModelInfo
-from talaria.contracts.provider import EncodingMemo
+from talaria.contracts.provider import EncodingMemo, ModelInfo
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import MalformedReply, TalariaError
 from talaria.core.events import Noticed, TurnEvent

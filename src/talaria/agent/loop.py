@@ -20,8 +20,7 @@ from talaria.agent.model_calls import ModelAnswer, ModelCalls, estimate_max_cost
 from talaria.agent.tool_dispatch import STOPPED, ToolDispatcher
 from talaria.agent.toolbox import Toolbox
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.models import ModelInfo
-from talaria.contracts.provider import Effort, ModelReasoning, ModelRequest, ModelText
+from talaria.contracts.provider import Effort, ModelInfo, ModelReasoning, ModelRequest, ModelText
 from talaria.contracts.turn_log import ModelStep, TurnLog
 from talaria.core.errors import ContextTooLong, MalformedReply, OverBudget, StoreError, TalariaError
 from talaria.core.events import (

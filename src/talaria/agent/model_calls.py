@@ -12,8 +12,15 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.models import ModelInfo
-from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText, Provider
+from talaria.contracts.provider import (
+    ModelEvent,
+    ModelInfo,
+    ModelReasoning,
+    ModelReply,
+    ModelRequest,
+    ModelText,
+    Provider,
+)
 from talaria.core.errors import (
     BadKey,
     ContextTooLong,

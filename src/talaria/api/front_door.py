@@ -15,7 +15,7 @@ from talaria.access.api_keys import ENVIRONMENT_KEY, SCOPES, ApiKey, KeyScope, d
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store
 from talaria.core.errors import StoreError
-from talaria.core.senders import api_owner
+from talaria.core.messages import api_owner
 from talaria.http.errors import Problem, make_too_many
 from talaria.http.routing import Reply, Request, make_json_reply
 

@@ -23,13 +23,12 @@ from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.app.application import TalariaApplication
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
-from talaria.app.web import CombinedApplication, WebApp
+from talaria.app.web import WebApp
 from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_worker_id
-from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
 from talaria.http.routing import Route, Router
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
@@ -149,7 +148,7 @@ class _ApiBuilder:
     def build(self, keyring: ApiKeyVerifier, host: str) -> ServedApplication:
         """Return the application that answers requests: the API, and the web app unless it is switched off."""
         api = self.application(keyring, host)
-        return api if self._web_app is None else CombinedApplication(api, self._web_app.application(host))
+        return api if self._web_app is None else self._web_app.application(host, api)
 
     def application(self, keyring: ApiKeyVerifier, host: str) -> HttpApplication:
         """Return the application that answers requests."""

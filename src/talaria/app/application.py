@@ -5,8 +5,9 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import tzinfo
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, structs
 
@@ -16,13 +17,12 @@ from talaria.app.log_setup import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
-from talaria.app.session.background_processes import BackgroundProcesses
 from talaria.app.session.build import build_caps, open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
 from talaria.app.session.goals import build_goal_allowance
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.user_shell import LocalShell
-from talaria.app.session.workspaces import WorkspaceRegistry
+from talaria.app.session.workspaces import BackgroundProcesses, WorkspaceRegistry
 from talaria.app.store import open_store
 from talaria.commands.application import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
@@ -36,7 +36,6 @@ from talaria.core.formatting import find_zone
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.agent_cache import AgentSpec
-from talaria.runtime.live.watched_turns import WatchedTurns
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
@@ -44,6 +43,9 @@ from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.output import masking
 from talaria.tools.workspace import for_commands
+
+if TYPE_CHECKING:  # imported with the first session that others may watch
+    from talaria.runtime.live.control import WatchedTurns
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     shell: LocalShell
     workspaces: WorkspaceRegistry
     processes: BackgroundProcesses
-    watched_turns: WatchedTurns
+    watched_turns: Callable[[], "WatchedTurns"]
     background_role: BackgroundRole
     hooks: Hooks = NoHooks()
     window_memory: WindowMemory = field(default_factory=WindowMemory)
@@ -161,7 +163,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         if (subscriber := self.hooks.turn_subscriber()) is not None:
             chat.events.subscribe(subscriber)
         if request.watchable:
-            self.watched_turns.add_session(chat, after_close, jobs, request.moved)
+            self.watched_turns().add_session(chat, after_close, jobs, request.moved)
         if not request.resume and not request.latest:
             started = structs.replace(request.context, source=request.source, session_id=chat.conversation.session_id)
             self.hooks.fire(SESSION_START, session_facts(started))
@@ -210,11 +212,17 @@ def open_application(
         shell=shell,
         workspaces=workspaces,
         processes=BackgroundProcesses(store, profile.outputs_folder, mask),
-        watched_turns=WatchedTurns(store),
+        watched_turns=cache(partial(_make_watched_turns, store)),
         background_role=BackgroundRole(),
         hooks=hooks,
         notes=tuple(notes),
     )
+
+
+def _make_watched_turns(store: Store) -> "WatchedTurns":
+    from talaria.runtime.live.control import WatchedTurns  # noqa: PLC0415 (loaded when turns may be watched)
+
+    return WatchedTurns(store)
 
 
 def _open_hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:

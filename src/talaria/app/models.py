@@ -13,8 +13,7 @@ from talaria.agent.key_pool import PooledProvider
 from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.models import ChosenModel, ModelInfo, ModelListing, UsableModel
-from talaria.contracts.provider import Provider
+from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing, Provider, UsableModel
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded

@@ -10,10 +10,9 @@ from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.handoff.worker import HandoffWorker
-from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.web.addresses import set_home
@@ -32,8 +31,6 @@ from talaria.web.session_list import SessionListWatcher
 
 _BODY_LIMIT = 2_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
-_PAGES = frozenset({"/", "/browsers"})
-_PREFIXES = ("/web/", "/assets/", "/c/")
 
 
 class WebApp:
@@ -64,10 +61,10 @@ class WebApp:
             app.store, WebHandoffTarget(self._conversations, jobs, self._session_list.check_soon)
         )
 
-    def application(self, host: str) -> HttpApplication:
-        """Return the application that answers requests."""
+    def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
+        """Return the application that answers requests to the web app and to the API."""
         settings = self._app.settings.api
-        return HttpApplication(
+        web = HttpApplication(
             Router(self._routes()),
             self._front_door,
             IdempotencyStore(self._app.store, new_worker_id()),
@@ -80,6 +77,7 @@ class WebApp:
                 stall=settings.stall_seconds,
             ),
         )
+        return CombinedApplication(api, web, frozenset({"web", "assets", *(p[1:] for p in self._assets.page_paths)}))
 
     async def serve(self) -> None:
         """Do pending work, deliver, follow changes and close idle conversations until cancelled."""
@@ -132,11 +130,12 @@ async def _push_nothing(person: str, notification: WebNotification) -> None:
 
 
 class CombinedApplication:
-    """The API and the web app behind one address: the path decides."""
+    """The API and the web app behind one address: the first part of the path decides."""
 
-    def __init__(self, api: HttpApplication, web: HttpApplication) -> None:
+    def __init__(self, api: HttpApplication, web: HttpApplication, web_parts: frozenset[str]) -> None:
         self._api = api
         self._web = web
+        self._web_parts = web_parts
 
     @property
     def ending(self) -> bool:
@@ -153,8 +152,7 @@ class CombinedApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        path = scope.get("path", "")
-        if path in _PAGES or path.startswith(_PREFIXES):
+        if scope.get("path", "/").split("/", 2)[1] in self._web_parts:
             await self._web(scope, receive, _with_security_headers(send))
         else:
             await self._api(scope, receive, send)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from talaria.cli.output.terminal import Terminal
     from talaria.cli.parser_tree import CommandSpec
     from talaria.commands.application import Application
-    from talaria.contracts.models import ChosenModel, ModelInfo, ModelListing
+    from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
     from talaria.contracts.webhooks import WebhookInfo

@@ -11,8 +11,8 @@ from msgspec import Struct
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.jobs import JobService
-from talaria.contracts.models import ChosenModel, ModelListing
 from talaria.contracts.platform import KnownPlatforms
+from talaria.contracts.provider import ChosenModel, ModelListing
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import ToolsetState

@@ -11,8 +11,7 @@ from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.formatting import pluralize
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import Image, Text, Usage
-from talaria.core.senders import OWNER, UNKNOWN
+from talaria.core.messages import OWNER, UNKNOWN, Image, Text, Usage
 from talaria.goals.goal_store import KIND, StoredGoal, read_goal, withdraw_steps, write_goal
 from talaria.sessions.branches import copy_spending, create_branch, is_empty_branch, list_exchanges
 from talaria.sessions.titles import free_title

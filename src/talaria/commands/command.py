@@ -9,8 +9,7 @@ from talaria.commands.application import Application
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
-from talaria.core.messages import Image
-from talaria.core.senders import OWNER, chat_sender
+from talaria.core.messages import OWNER, Image, chat_sender
 from talaria.runtime.active_session import ActiveSession
 
 Category = Literal["Session", "Turn", "Model", "Abilities", "Display", "Program", "Your own"]

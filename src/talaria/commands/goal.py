@@ -7,7 +7,7 @@ from talaria.commands.command import Command, CommandContext
 from talaria.core.errors import Refused
 from talaria.goals.goal import GoalState, JudgedTurn
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.texts import describe_goal, format_goal_status
+from talaria.goals.transitions import describe_goal, format_goal_status
 
 _ACTION_HELP = {
     "status": "show the goal and its progress",

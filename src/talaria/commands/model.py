@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from talaria.commands.command import Command, CommandContext
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.core.formatting import pluralize

@@ -12,11 +12,11 @@ from talaria.core.errors import NotFound
 from talaria.core.formatting import format_money, platform_label, pluralize
 from talaria.core.ids import SessionId
 from talaria.goals.goal_store import read_goal
-from talaria.goals.texts import format_goal_status
+from talaria.goals.transitions import format_goal_status
 from talaria.observability.trace import read_turn
-from talaria.runtime.inbox import MIRROR
+from talaria.runtime.turns import MIRROR
 from talaria.runtime.workers import is_gateway_alive
-from talaria.sessions.summaries import read_summary
+from talaria.sessions.model_context import read_summary
 from talaria.sessions.transcript_export import format_inline_code
 
 

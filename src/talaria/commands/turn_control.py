@@ -9,11 +9,10 @@ from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.runtime.inbox import list_pending_messages
 from talaria.runtime.live.control import StopTurn, send_control_message
 from talaria.runtime.live.remote import send_to_session
-from talaria.runtime.turns import running_sender
-from talaria.sessions.summaries import read_summary
+from talaria.runtime.turns import list_pending_messages, running_sender
+from talaria.sessions.model_context import read_summary
 
 
 async def run_compress(context: CommandContext) -> None:

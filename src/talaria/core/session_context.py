@@ -6,7 +6,7 @@ from contextvars import ContextVar, Token
 
 from msgspec import Struct
 
-from talaria.core.senders import UNKNOWN
+from talaria.core.messages import UNKNOWN
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):

@@ -15,17 +15,16 @@ from talaria.contracts.stores.sessions import NewSession, Session, SessionChange
 from talaria.core.addresses import Address, ReplyRoute, audience_of
 from talaria.core.formatting import find_zone
 from talaria.core.ids import SessionId, WorkerId
-from talaria.core.messages import Text
-from talaria.core.senders import chat_sender
+from talaria.core.messages import Text, chat_sender
 from talaria.gateway.chat_migration import migrate_chat
-from talaria.gateway.chats.assignment import ForwardedUpdate, assign_worker, forward_update
 from talaria.gateway.session_reset import ResetPolicy, build_reset_policy, find_due_reset, format_reset_notice
 from talaria.runtime.cross_posts import claim_ownerless_session, copy_mirrored_messages
 from talaria.runtime.delegation.task_store import end_background
-from talaria.runtime.inbox import InboxMessage, make_inbox_arrival
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.rebind import is_own_thread
 from talaria.runtime.turn_log import STEERING
+from talaria.runtime.turns import InboxMessage, make_inbox_arrival
+from talaria.runtime.workers import ForwardedUpdate, assign_worker, forward_update
 from talaria.sessions.chat_directory import record_channel
 from talaria.sessions.keys import identify_session, is_shared, list_user_ids
 from talaria.sessions.preferences import SessionVersion, make_session_version

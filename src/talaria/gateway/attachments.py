@@ -17,7 +17,7 @@ from talaria.contracts.voice import Transcriber
 from talaria.core.errors import PlatformError, ProviderError, Rejected, StoreError, TalariaError
 from talaria.core.image_types import image_type
 from talaria.core.messages import File, Image, Message, Part, Text
-from talaria.runtime.inbox import PendingAttachments, attachment_label, to_transcript_message, without_files
+from talaria.runtime.turns import PendingAttachments, attachment_label, to_transcript_message, without_files
 
 STICKER = NamedValue("sticker", str)  # the description, by network and id
 _QUESTION = "This is a sticker from a chat. Say in one short sentence what it shows and what the sender means by it."

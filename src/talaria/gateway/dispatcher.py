@@ -27,17 +27,17 @@ from talaria.gateway.admission import (
     authorize,
     make_admission_rules,
 )
-from talaria.gateway.chats.assignment import (
+from talaria.gateway.chats.chat import Chat
+from talaria.gateway.chats.registry import ChatRegistry
+from talaria.gateway.chats.turn_view import ChoicePrompts
+from talaria.runtime.outbox import queue_notice
+from talaria.runtime.workers import (
     ForwardedUpdate,
     forwarding_topic,
     has_forwarded_updates,
     take_forwarded_updates,
     take_orphaned_updates,
 )
-from talaria.gateway.chats.chat import Chat
-from talaria.gateway.chats.prompts import ChoicePrompts
-from talaria.gateway.chats.registry import ChatRegistry
-from talaria.runtime.outbox import queue_notice
 from talaria.sessions.context import surface_context
 from talaria.settings.live import LiveSettings
 

@@ -16,7 +16,6 @@ from talaria.core.errors import PlatformError, Rejected, SlowDown, StoreError, T
 from talaria.core.events import TurnBegan, TurnEnd, TurnEvent
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, TurnId, WorkerId
-from talaria.gateway.chats.assignment import claim_chat
 from talaria.gateway.chats.chat import Chat
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.outbound.message_writer import call_with_timeout
@@ -26,6 +25,7 @@ from talaria.runtime.live.control import InboxChanged, StopTurn, send_control_me
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteAnswers, RemoteWatcher
 from talaria.runtime.turns import find_redirect, list_redirected_turns
+from talaria.runtime.workers import claim_chat
 from talaria.sessions.keys import build_session_key
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings

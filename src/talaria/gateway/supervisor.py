@@ -23,8 +23,8 @@ from talaria.gateway.dispatcher import Dispatcher
 from talaria.gateway.heartbeat import WorkerHeartbeat
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.receiver import Receiver
-from talaria.runtime.inbox import list_pending_sessions
 from talaria.runtime.outbox import queue_notice
+from talaria.runtime.turns import list_pending_sessions
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
 
 _POLL_INTERVAL = 0.05

@@ -13,11 +13,10 @@ from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId
-from talaria.goals.goal import Waiting
+from talaria.goals.goal import Waiting, resolve_process, wait_until_over
 from talaria.goals.goal_store import GoalNotice, conclude_turn, end_wait, find_next_action, record_turn_end, take_notice
 from talaria.goals.judge import Judge
 from talaria.goals.transitions import Idle, JudgeTurn, Notify, SessionBusy, WaitUntil
-from talaria.goals.wait_conditions import resolve_process, wait_until_over
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 

@@ -1,18 +1,28 @@
-"""State of a goal: its contract, allowance, progress and last verdict."""
+"""Goals: their state, the verdicts on their turns, and the conditions that they wait for."""
 
+import asyncio
+import math
+import os
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, structs
 
+from talaria.contracts.clock import Clock
 from talaria.core.formatting import pluralize
 from talaria.core.ids import TurnId
-from talaria.core.messages import Usage
-from talaria.core.senders import OWNER, UNKNOWN
+from talaria.core.messages import OWNER, UNKNOWN, Usage
+from talaria.core.os_processes import is_running, is_same_process, machine_id, read_start_time
 
 Status = Literal["active", "paused", "done"]
+
+
 Verdict = Literal["done", "continue", "wait", "stop", "skipped", "failed", "inactive"]
+
+
 JudgeFailure = Literal["", "unreadable", "unavailable"]
+
 
 _MICRODOLLARS = 1_000_000
 
@@ -186,3 +196,181 @@ def format_duration(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.3g} {unit}"
     return f"{seconds:.0f} s"
+
+
+LONGEST_WAIT = 86_400
+
+
+_DEFAULT_WAIT = 60
+
+
+_MAX_ANSWER = 20_000
+
+
+_MAX_TRIES = 200
+
+
+_REASON_LENGTH = 500
+
+
+_DONE_WORDS = {"true", "yes", "y", "1", "done", "complete", "completed", "achieved", "reached", "finished"}
+
+
+_CONTINUE_WORDS = {"continue", "false", "no", "n", "0", "not done", "not yet", "incomplete", "not_done"}
+
+
+_OTHER_VERDICTS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
+
+
+class Opinion(Struct, frozen=True, kw_only=True):
+    """Opinion of the judge about a turn.
+
+    ``exit_code`` is that of the verify command; ``wait_seconds`` and ``wait_pid`` limit a wait. ``failure`` is set if
+    there was no verdict, with the cause. ``usage`` is that of the judging model.
+    """
+
+    verdict: Verdict
+    reason: str
+    wait_seconds: float = 0
+    wait_pid: int = 0
+    exit_code: int | None = None
+    failure: JudgeFailure = ""
+    usage: Usage = Usage()
+
+
+def read_verdict(answer: str) -> Opinion | None:
+    """Return the last opinion in an answer, or ``None`` if none can be parsed."""
+    found: Opinion | None = None
+    for value in _iterate_objects(answer[:_MAX_ANSWER]):
+        found = _parse_opinion(value) or found
+    return found
+
+
+def _iterate_objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the outermost JSON objects in a text, in order."""
+    from json import JSONDecoder  # noqa: PLC0415 (loaded when there is a goal; most sessions have none)
+
+    decoder = JSONDecoder()
+    start = text.find("{")
+    for _ in range(_MAX_TRIES):
+        if start < 0:
+            return
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            yield value
+        start = text.find("{", end)
+
+
+def _parse_opinion(value: Mapping[str, Any]) -> Opinion | None:
+    verdict = _parse_verdict(value)
+    if verdict is None:
+        return None
+    raw = value.get("reason")
+    reason = " ".join(raw.split())[:_REASON_LENGTH] if isinstance(raw, str) else ""
+    if verdict != "wait":
+        return Opinion(verdict=verdict, reason=reason or "The judge gave no reason.")
+    pid = round(_parse_number(value.get("wait_pid"), 2**31))
+    seconds = _parse_number(value.get("wait_seconds"), LONGEST_WAIT) or (LONGEST_WAIT if pid else _DEFAULT_WAIT)
+    return Opinion(
+        verdict="wait", reason=reason or "Something else has to finish first.", wait_seconds=seconds, wait_pid=pid
+    )
+
+
+def _parse_verdict(value: Mapping[str, Any]) -> Verdict | None:
+    word = _normalize_word(value.get("verdict")) or _normalize_word(value.get("done"))
+    if word in _DONE_WORDS:
+        return "done"
+    if word in _OTHER_VERDICTS:
+        return _OTHER_VERDICTS[word]
+    return "continue" if word in _CONTINUE_WORDS or (word and "verdict" not in value) else None
+
+
+def _normalize_word(value: object) -> str:
+    if isinstance(value, bool | int | float):
+        return "true" if value else "false"
+    return " ".join(value.lower().split()).strip(" .!") if isinstance(value, str) else ""
+
+
+def _parse_number(value: object, most: float) -> float:
+    """Parse a positive number, also from text, limited to ``most``; 0 if it is none."""
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(number, most) if math.isfinite(number) and number > 0 else 0.0
+
+
+_CLOCK_INTERVAL = 30.0
+
+
+_POLL_INTERVAL = 0.5
+
+
+def identify_process(pid: int) -> WatchedProcess | None:
+    """Return the identity of a process to wait for, or ``None`` if it does not run."""
+    if pid <= 1 or not is_running(pid):
+        return None
+    return WatchedProcess(pid, read_start_time(pid), machine_id())
+
+
+def resolve_process(opinion: Opinion) -> tuple[Opinion, WatchedProcess | None]:
+    """Return an opinion with the process that it waits for; if it has ended, there is no wait."""
+    if opinion.verdict != "wait" or not opinion.wait_pid:
+        return opinion, None
+    watched = identify_process(opinion.wait_pid)
+    return opinion if watched else structs.replace(opinion, wait_seconds=0), watched
+
+
+async def wait_until_over(parked: Waiting, clock: Clock) -> None:
+    """Wait until the time has come or the process has ended.
+
+    A process of another machine is treated as ended.
+    """
+    left = (parked.until - clock.now()).total_seconds()
+    while left > 0:
+        # In slices, because the clock may be changed or the machine suspended.
+        try:
+            async with asyncio.timeout(min(left, _CLOCK_INTERVAL)):
+                await _wait_for_exit(parked.process)
+                return
+        except TimeoutError:
+            left = (parked.until - clock.now()).total_seconds()
+
+
+async def _wait_for_exit(watched: WatchedProcess | None) -> None:
+    """Wait until a process has ended; without a process, forever."""
+    if watched is None:
+        await asyncio.Event().wait()
+        return
+    try:
+        handle = os.pidfd_open(watched.pid)
+    except (AttributeError, OSError):
+        await _poll_exit(watched)
+        return
+    try:
+        if _is_same(watched):
+            await _wait_readable(handle)
+    finally:
+        os.close(handle)
+
+
+async def _wait_readable(handle: int) -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+
+
+async def _poll_exit(watched: WatchedProcess) -> None:
+    while _is_same(watched):  # noqa: ASYNC110 (only on systems without pidfd)
+        await asyncio.sleep(_POLL_INTERVAL)
+
+
+def _is_same(watched: WatchedProcess) -> bool:
+    return is_same_process(watched.pid, watched.started, watched.machine)

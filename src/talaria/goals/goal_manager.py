@@ -9,8 +9,8 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import NotFound, Refused
 from talaria.core.ids import SessionId, new_id, new_turn_id
-from talaria.core.senders import UNKNOWN
-from talaria.goals.goal import Allowance, GoalState, JudgedTurn, Verdict
+from talaria.core.messages import UNKNOWN
+from talaria.goals.goal import Allowance, GoalState, JudgedTurn, Verdict, resolve_process
 from talaria.goals.goal_store import (
     StoredGoal,
     add_usage,
@@ -26,9 +26,7 @@ from talaria.goals.goal_store import (
 )
 from talaria.goals.judge import Judge
 from talaria.goals.parsing import parse_goal
-from talaria.goals.texts import build_continuation, format_goal_status
-from talaria.goals.transitions import NextStep, turn_judged
-from talaria.goals.wait_conditions import resolve_process
+from talaria.goals.transitions import NextStep, build_continuation, format_goal_status, turn_judged
 
 _NO_GOAL = "There is no goal. `/goal <text>` sets one."
 _TURN_RUNNING = "A turn is running: stop it first (`/stop`)."

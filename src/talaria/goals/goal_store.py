@@ -15,26 +15,26 @@ from talaria.contracts.values import SessionValue
 from talaria.core.errors import NotFound, StoreConflict
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, Usage
-from talaria.goals.goal import GoalState, JudgedTurn, Waiting, WatchedProcess
-from talaria.goals.texts import RunningProcess, build_continuation
+from talaria.goals.goal import GoalState, JudgedTurn, Opinion, Waiting, WatchedProcess
 from talaria.goals.transitions import (
     Idle,
     JudgeTurn,
     NextAction,
     NextStep,
     Notify,
+    RunningProcess,
     SessionActivity,
     Transition,
     WaitUntil,
+    build_continuation,
     is_verdict_current,
     next_action,
     turn_ended,
     turn_judged,
     wait_ended,
 )
-from talaria.goals.verdicts import Opinion
-from talaria.runtime.inbox import make_arrival
 from talaria.runtime.outbox import queue_notice
+from talaria.runtime.turns import make_arrival
 
 KIND = "goal"
 

@@ -10,10 +10,9 @@ from talaria.contracts.store import Store
 from talaria.core.errors import OverBudget, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
-from talaria.goals.goal import GoalState, JudgeFailure
+from talaria.goals.goal import GoalState, JudgeFailure, Opinion, read_verdict
 from talaria.goals.goal_store import list_running_processes
-from talaria.goals.texts import JUDGE_PROMPT, Evidence, build_judge_question
-from talaria.goals.verdicts import Opinion, read_verdict
+from talaria.goals.transitions import JUDGE_PROMPT, Evidence, build_judge_question
 
 ANSWER_TOKENS = 2_000
 _OUTPUT_TAIL = 300

@@ -16,15 +16,14 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused, StoreError
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import Message, Part
-from talaria.core.senders import UNKNOWN
+from talaria.core.messages import UNKNOWN, Message, Part
 from talaria.runtime.agent_cache import AgentSpec
 from talaria.runtime.completions import BATCH_WINDOW, WAKE, has_reports, queue_pending_reports
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.questions import OpenQuestions
 from talaria.runtime.rebind import Departure, bind_session, move_pending_messages
 from talaria.runtime.runner import SessionRunner
-from talaria.runtime.turn_events import TurnSubscriber
+from talaria.runtime.turn_environment import TurnSubscriber
 from talaria.sessions.context import set_current_session_id, surface_context
 
 LeaveHook = Callable[[Transaction, SessionId], None]

@@ -18,8 +18,8 @@ from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Text
 from talaria.core.session_context import SessionContext
-from talaria.runtime.inbox import MIRROR, make_arrival, record_mirrored
 from talaria.runtime.outbox import queue_notice
+from talaria.runtime.turns import MIRROR, make_arrival, record_mirrored
 from talaria.runtime.workers import is_platform_served
 from talaria.sessions.chat_directory import KnownChannel, find_target, list_channels, read_home
 from talaria.sessions.keys import build_session_key, list_user_ids, resolve_ownership

@@ -6,19 +6,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.contracts.delegation import Delegator
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.tool import Tool, Workspace
 from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
 from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
-from talaria.core.senders import is_same_sender
+from talaria.core.messages import is_same_sender
 from talaria.core.session_context import SessionContext
-from talaria.runtime.inbox import FetchAttachments, skip_attachments
 from talaria.runtime.questions import Questions
 from talaria.runtime.runner import SessionRunner
-from talaria.runtime.turn_events import TurnEvents
+from talaria.runtime.turn_environment import TurnEvents
+from talaria.runtime.turns import FetchAttachments, skip_attachments
 
 WORKSPACE = SessionValue("workspace", str)  # folder and variables after the last turn, as JSON
 

@@ -10,9 +10,8 @@ from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId
-from talaria.runtime.inbox import MIRROR
 from talaria.runtime.outbox import queue_notice
-from talaria.runtime.turns import handoff_notice
+from talaria.runtime.turns import MIRROR, handoff_notice
 
 OWN_THREAD = NamedValue("own_thread", bool)  # by the session key of the thread
 

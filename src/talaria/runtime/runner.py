@@ -22,22 +22,29 @@ from talaria.core.aio import run_with, shield_until_done
 from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
 from talaria.core.ids import SessionId
-from talaria.core.messages import Message
-from talaria.core.senders import OWNER, is_same_sender
+from talaria.core.messages import OWNER, Message, is_same_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.follow_ups import FollowUpTasks, generate_title
-from talaria.runtime.inbox import (
+from talaria.runtime.leases import release_lease, renew_lease, retry_write
+from talaria.runtime.turn_log import STEERING, TurnRecorder
+from talaria.runtime.turns import (
     LEASE,
+    ClaimedSession,
+    EndedTurn,
     FetchAttachments,
+    NextWork,
     PendingAttachments,
+    TurnStart,
+    TurnWork,
     add_to_inbox,
+    begin_next,
+    claim_and_begin,
+    end_turn,
     make_arrival,
     skip_attachments,
+    turn_context,
     without_files,
 )
-from talaria.runtime.leases import release_lease, renew_lease, retry_write
-from talaria.runtime.turn_log import STEERING, EndedTurn, TurnRecorder, TurnWork, turn_context
-from talaria.runtime.turns import ClaimedSession, NextWork, TurnStart, begin_next, claim_and_begin, end_turn
 
 T = TypeVar("T")
 

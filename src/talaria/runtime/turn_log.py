@@ -4,79 +4,32 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import InboxItem, SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.turns import Step, TurnState
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
+from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.turn_log import ModelStep, StartedCall
-from talaria.core.addresses import ReplyRoute
 from talaria.core.aio import shield_until_done
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.core.ids import SessionId, TurnId
-from talaria.core.messages import Message, ToolCall, ToolResult
-from talaria.core.senders import UNKNOWN, is_same_sender, user_id_of
-from talaria.core.session_context import SessionContext
-from talaria.runtime.inbox import read_inbox_message, read_message
+from talaria.core.ids import TurnId
+from talaria.core.messages import Message, ToolCall, ToolResult, is_same_sender
 from talaria.runtime.leases import retry_write
+from talaria.runtime.turns import EndedTurn, TurnWork, read_inbox_message, read_message
 
 T = TypeVar("T")
+
+
 MODEL, TOOL = "model", "tool"
+
+
 STEERING = "steering"
-
-
-class TurnWork(Struct, frozen=True):
-    """A turn to run: its inbox items, reply route and text.
-
-    ``move`` is the last redirection of the session that the worker knew when it began the turn. ``sender`` is the
-    person whose text began the turn, also after a crash.
-    """
-
-    turn_id: TurnId
-    items: tuple[int, ...] = ()
-    route: ReplyRoute | None = None
-    said: str = ""
-    move: str = ""
-    sender: str = UNKNOWN
-
-
-def turn_context(base: SessionContext, session_id: SessionId, work: TurnWork, cwd: Path) -> SessionContext:
-    """Return the session context of a turn; its reply route overrides the context of the surface."""
-    own = structs.replace(base, session_id=session_id, turn_id=work.turn_id, cwd=str(cwd), sender=work.sender)
-    route = work.route
-    if route is None:
-        return own
-    address = route.address
-    return structs.replace(
-        own,
-        platform=address.platform,
-        chat_id=address.chat_id,
-        chat_name=route.chat_name or (base.chat_name if address.chat_id == base.chat_id else ""),
-        thread_id=address.thread_id,
-        user_id=route.user_id or address.user_id or user_id_of(work.sender, address.platform) or base.user_id,
-        user_name=route.user_name or base.user_name,
-        message_id=route.reply_to,
-    )
-
-
-class EndedTurn(Struct, frozen=True):
-    """The end of a turn as committed.
-
-    ``has_moved`` says that its session was moved during the turn, ``released`` that its lease was released with it.
-    ``after_commit`` is what listeners want to do next.
-    """
-
-    end: TurnEnd
-    has_moved: bool = False
-    released: bool = False
-    after_commit: tuple[AfterCommit, ...] = ()
 
 
 EndTransaction = Callable[[Transaction, TurnResult], EndedTurn]
@@ -96,8 +49,14 @@ class CallRecord(Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
+
+
 _decode_call = msgspec.json.Decoder(CallRecord).decode
+
+
 _decode_step = msgspec.json.Decoder(ModelStep).decode
+
+
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 

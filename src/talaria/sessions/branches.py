@@ -11,8 +11,7 @@ from talaria.contracts.values import copy_values
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
-from talaria.sessions.prompt_prefix import record_break
-from talaria.sessions.summaries import SUMMARY, read_summary
+from talaria.sessions.model_context import SUMMARY, read_summary, record_break
 
 COPIED_VALUES = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
 _PROGRAM_AUTHORS = ("tools", "summary")

@@ -1,4 +1,4 @@
-"""Transactions on a single connection, with batched commits and retries after conflicts."""
+"""Transactions on a single connection, with its tables, batched commits and retries after conflicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -6,11 +6,91 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.api_keys import ApiKeys
+from talaria.contracts.stores.archive import Archive
+from talaria.contracts.stores.background_work import DelegatedTasks, Processes
+from talaria.contracts.stores.bindings import Bindings
+from talaria.contracts.stores.completions import Completions
+from talaria.contracts.stores.events import Events
+from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
+from talaria.contracts.stores.handoffs import Handoffs
+from talaria.contracts.stores.inbox import Inbox
+from talaria.contracts.stores.jobs import Jobs
+from talaria.contracts.stores.leases import Leases
+from talaria.contracts.stores.ledger import Ledger
+from talaria.contracts.stores.messages import Messages
+from talaria.contracts.stores.outbox import Outbox
+from talaria.contracts.stores.pairing import Pairing
+from talaria.contracts.stores.responses import ApiRuns, Responses
+from talaria.contracts.stores.search import Search
+from talaria.contracts.stores.sessions import Sessions
+from talaria.contracts.stores.turns import Turns
+from talaria.contracts.stores.values import NamedValues, SessionValues
 from talaria.core.errors import StoreConflict, StoreCorrupt, StoreError
-from talaria.storage.tables.transaction import Tables
+from talaria.storage.tables.access import ApiKeysTable, PairingTable
+from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
+from talaria.storage.tables.bindings import BindingsTable, HandoffsTable
+from talaria.storage.tables.jobs import JobsTable
+from talaria.storage.tables.ledger import LedgerTable
+from talaria.storage.tables.queues import CompletionsTable, EventsTable, ForwardedUpdatesTable, InboxTable, OutboxTable
+from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
+from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
+from talaria.storage.tables.sql import Sql
+from talaria.storage.tables.turns import LeasesTable, TurnsTable
+from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
+
+
+class Tables:
+    """`Transaction` implementation, created once per connection and reused for each transaction."""
+
+    def __init__(self, sql: Sql, arrivals: ArrivalLog, search: Search, archive: Archive) -> None:
+        self.sessions: Sessions = SessionsTable(sql, arrivals)
+        self.messages: Messages = MessagesTable(sql, arrivals)
+        self.bindings: Bindings = BindingsTable(sql)
+        self.leases: Leases = LeasesTable(sql)
+        self.inbox: Inbox = InboxTable(sql, self.leases)
+        self.turns: Turns = TurnsTable(sql)
+        self.outbox: Outbox = OutboxTable(sql)
+        self.completions: Completions = CompletionsTable(sql)
+        self.session_values: SessionValues = SessionValuesTable(sql)
+        self.named_values: NamedValues = NamedValuesTable(sql)
+        self.processes: Processes = ProcessesTable(sql)
+        self.delegated_tasks: DelegatedTasks = DelegatedTasksTable(sql)
+        self.forwarded_updates: ForwardedUpdates = ForwardedUpdatesTable(sql)
+        self.api_keys: ApiKeys = ApiKeysTable(sql)
+        self.jobs: Jobs = JobsTable(sql)
+        self.pairing: Pairing = PairingTable(sql)
+        self.responses: Responses = ResponsesTable(sql)
+        self.runs: ApiRuns = ApiRunsTable(sql)
+        self.events: Events = EventsTable(sql)
+        self.handoffs: Handoffs = HandoffsTable(sql)
+        self.ledger: Ledger = LedgerTable(sql)
+        self.search = search
+        self.archive = archive
+        self._notified: dict[str, None] | None = None
+
+    def begin(self, *, write: bool) -> None:
+        """Reset the notifications for a new transaction; read-only transactions cannot notify."""
+        self._notified = {} if write else None
+
+    def notify(self, topic: str) -> None:
+        """Wake the subscribers of a topic, in every process, after the commit; raises `StoreError` when read-only."""
+        if self._notified is None:
+            raise StoreError(f"The topic `{topic}` can't be notified in a read-only transaction.")
+        self._notified[topic] = None
+
+    def take_notified(self) -> list[str]:
+        """Return and clear the topics to notify with this commit, without duplicates, in order."""
+        notified, self._notified = self._notified, None
+        return list(notified or ())
+
 
 T = TypeVar("T")
+
+
 Work = Callable[[Transaction], Any]
+
+
 _MAX_ATTEMPTS = 5
 
 

@@ -1,4 +1,4 @@
-"""The workspace of a session: its folder and the environment of its commands."""
+"""The workspace of a session: its folder and the environment of its commands; folders of guests."""
 
 import os
 import re
@@ -8,14 +8,44 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from talaria.contracts.stores.sessions import Viewer
 from talaria.core.session_context import SessionContext, child_environment, without_context
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+def folder_of(viewer: Viewer, folder: Path) -> Path:
+    """Return the folder of a person, or of a person in a group; the agent's owner has the folder itself.
+
+    Different people and groups never share one, even on a case-insensitive disk.
+    """
+    if viewer.audience:
+        group = group_folder(viewer.audience, folder)
+        if viewer.owner == viewer.audience:
+            return group
+        return group / "people" / _plain(viewer.owner) if viewer.owner else group / "owner"
+    return folder / "people" / _plain(viewer.owner) if viewer.owner else folder
+
+
+def group_folder(audience: str, folder: Path) -> Path:
+    """Return the folder of a group."""
+    return folder / "groups" / _plain(audience)
+
+
+def _plain(name: str) -> str:
+    return "".join(chr(one) if chr(one) in _PLAIN else f"%{one:02x}" for one in name.encode())
+
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?)?(?:KEYS?|TOKENS?|SECRETS?|CREDENTIALS?|AUTH|PAT)(?:$|_(?!SOCK))"
     r"|APIKEY|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)PASS$|(?:TOKEN|SECRET)$",
     re.IGNORECASE,
 )
+
+
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@]*:[^\s/@]+@")
+
+
 _OF_THE_SHELL = {"_", "SHLVL"}
 
 

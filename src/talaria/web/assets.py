@@ -20,6 +20,8 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
+_REGISTRY = "js/pages/registry.js"
+_PAGE_PATH = re.compile(r'^    path: "(/[a-z-]+)",$', re.MULTILINE)
 _IMPORT = re.compile(r"""^(?:import|export)\s(?:[^;]*?from\s+)?["'](\.[^"']+)["'];""", re.MULTILINE)
 _CONTENT_POLICY = "; ".join(
     (
@@ -54,7 +56,10 @@ class _Asset(Struct, frozen=True):
 
 
 class Assets:
-    """All static files; ``digest`` changes with any of them, so that browsers may cache them permanently."""
+    """All static files; ``digest`` changes with any of them, so that browsers may cache them permanently.
+
+    ``page_paths`` are the addresses of all pages; addresses below them show the app too.
+    """
 
     def __init__(self, folder: Path = STATIC) -> None:
         self._files = {path: _read(folder / path) for path in sorted(_list_files(folder))}
@@ -62,13 +67,15 @@ class Assets:
         for path, asset in self._files.items():
             whole.update(f"{path}\0{len(asset.body)}\0".encode() + asset.body)
         self.digest = whole.hexdigest()[:16]
+        self.page_paths = ("/", "/c", *_PAGE_PATH.findall(self._files[_REGISTRY].body.decode()))
         self._page = self._make_page((folder / "index.html").read_text())
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of the page and its files."""
         pages = tuple(
             Route(method="GET", path=path, handler=self._show_page, summary="The web app", scope=None, tag="web")
-            for path in ("/", "/c/{session_id}", "/browsers")
+            for root in self.page_paths
+            for path in ((root,) if root == "/" else (root, f"{root}/{{rest*}}"))
         )
         files = Route(method="GET", path="/assets/{digest}/{path*}", handler=self._show_file,
                       summary="A file of the web app", scope=None, tag="web")  # fmt: skip

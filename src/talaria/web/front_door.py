@@ -20,7 +20,7 @@ from talaria.access.browsers import (
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.core.errors import StoreError
-from talaria.core.senders import OWNER, chat_sender
+from talaria.core.messages import OWNER, chat_sender
 from talaria.http.errors import Problem, make_too_many
 from talaria.http.routing import Reply, Request, make_json_reply
 

@@ -14,7 +14,7 @@ from talaria.core.errors import Rejected
 from talaria.core.ids import SessionId, TurnId, new_id
 from talaria.core.messages import Message
 from talaria.handoff.service import HandoffDestination
-from talaria.runtime.inbox import MIRROR, make_arrival
+from talaria.runtime.turns import MIRROR, make_arrival
 from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import (
     UNREAD,

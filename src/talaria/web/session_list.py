@@ -4,8 +4,8 @@ from datetime import datetime
 
 from talaria.contracts.store import Store, Subscription
 from talaria.core.errors import StoreError
-from talaria.runtime.inbox import PENDING_SESSIONS
 from talaria.runtime.live.control import LIVE
+from talaria.runtime.turns import PENDING_SESSIONS
 from talaria.web.front_door import WebCaller
 from talaria.web.hub import BrowserStream, LiveHub
 from talaria.web.session_views import PAGE, read_rows

@@ -12,8 +12,8 @@ from talaria.core.addresses import WEB, Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import Problem, make_not_found
-from talaria.runtime.inbox import list_pending_messages
 from talaria.runtime.live.location import SessionLocation, locate_session
+from talaria.runtime.turns import list_pending_messages
 from talaria.sessions.branches import list_exchanges
 from talaria.web.addresses import UNREAD, WEB_NOTICE
 from talaria.web.front_door import WebCaller

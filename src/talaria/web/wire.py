@@ -1,4 +1,4 @@
-"""Wire types of the web app; ``static/js/wire.d.ts`` describes the same to the browser's code."""
+"""Wire types of the web app; `make docs` writes ``static/js/wire.d.ts`` from them."""
 
 from datetime import datetime
 from typing import Annotated

@@ -12,8 +12,8 @@ from tests.contracts.session_leases import lane
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.runtime.inbox import LEASE, make_arrival
 from talaria.runtime.runner import SessionRunner
+from talaria.runtime.turns import LEASE, make_arrival
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.wait import until
 

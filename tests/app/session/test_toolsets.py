@@ -11,7 +11,7 @@ from tests.tools.tool_calls import call_from
 
 from talaria.agent.toolbox import Toolbox
 from talaria.app.session.toolsets import TOOLSETS, ToolContext, build_sandbox, is_guest_tool, list_toolsets, make_tools
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.os_processes import is_running

@@ -10,7 +10,7 @@ from tests.cli.stored_sessions import read, write
 from talaria.agent.approval.grants import Grant
 from talaria.contracts.store import Transaction
 from talaria.contracts.values import SINGLE
-from talaria.runtime.approvals import STANDING_GRANTS, list_standing_grants
+from talaria.runtime.questions import STANDING_GRANTS, list_standing_grants
 
 GRANTS = [
     Grant("terminal", "pip install requests", exact=True, folder="/project", scope="always"),

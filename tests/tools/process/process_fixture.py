@@ -18,7 +18,7 @@ from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.core.messages import Message, ToolResult
 from talaria.core.session_context import SessionContext
 from talaria.runtime.completions import hear, queue_reports_if_idle, report
-from talaria.runtime.inbox import read_message
+from talaria.runtime.turns import read_message
 from talaria.testing.clock import NOON
 from talaria.testing.wait import until
 from talaria.tools.output import FullOutputs

@@ -201,7 +201,7 @@ async def test_tabs_share_one_stream(host: Hosted, model: ModelServer) -> None:
 async def test_signing_out_elsewhere_ends_the_page(host: Hosted) -> None:
     async with chromium() as browser, signed_in(browser, host) as watched:
         page = watched.page
-        await page.get_by_role("link", name="Browsers").click()
+        await page.get_by_role("link", name="Manage").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Signed-in browsers")
         await expect(page.locator(".card")).to_contain_text("This one")
         await watched.assert_accessible()

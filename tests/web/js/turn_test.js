@@ -5,17 +5,27 @@ import { assertEquals } from "./assert.js";
 
 /** @type {TurnEvent[]} */
 const EVENTS = [
-  { type: "began", turn_id: "t1", said: "Hello" },
+  { type: "began", turn_id: "t1", said: "Hello", route: null, items: [] },
   { type: "reasoning", text: "Hm" },
   { type: "text", text: "I'll " },
   { type: "text", text: "look." },
-  { type: "tool_called", call: { id: "c1", name: "terminal", arguments: '{"command":"ls"}' }, summary: "ls" },
+  {
+    type: "tool_called",
+    call: { type: "tool_call", id: "c1", name: "terminal", arguments: '{"command":"ls"}' },
+    summary: "ls",
+  },
   { type: "approval_asked", id: "q1", tool: "terminal", summary: "ls", reason: "It runs a program.", diff: "" },
   { type: "question_closed", id: "q1" },
   { type: "tool_progressed", call_id: "c1", text: "a.txt\n", step: false },
-  { type: "tool_answered", result: { call_id: "c1", text: "a.txt" }, name: "terminal", seconds: 2, diff: "" },
+  {
+    type: "tool_answered",
+    result: { type: "tool_result", call_id: "c1", text: "a.txt" },
+    name: "terminal",
+    seconds: 2,
+    diff: "",
+  },
   { type: "text", text: "Done." },
-  { type: "model_called", model: "m", context: 10, context_limit: 100 },
+  { type: "model_called", model: "m", usage: {}, context: 10, context_limit: 100 },
   { type: "answered", text: "Done." },
 ];
 

@@ -9,7 +9,7 @@ from talaria.access.api_keys import SCOPES
 from talaria.api.front_door import ApiRequest
 from talaria.api.meta.openapi import build_openapi, render_docs_page
 from talaria.api.turns.session_pool import SessionPool
-from talaria.http.metrics import RequestMetrics
+from talaria.http.application import RequestMetrics
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.observability.prometheus import CONTENT_TYPE
 

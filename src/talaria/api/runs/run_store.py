@@ -29,10 +29,9 @@ from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import Message, Usage
-from talaria.core.senders import api_sender
+from talaria.core.messages import Message, Usage, api_sender
 from talaria.http.errors import make_conflict, make_not_found
-from talaria.runtime.inbox import MIRROR, make_arrival
+from talaria.runtime.turns import MIRROR, make_arrival
 
 RUNS_TOPIC = "runs"  # the topic that is notified when a run is created
 RunKind = Literal["run", "response"]

@@ -31,10 +31,9 @@ from talaria.core.events import (
     TurnEvent,
 )
 from talaria.core.ids import SessionId, TurnId, new_id, new_session_id
-from talaria.core.messages import Message
-from talaria.core.senders import api_sender
-from talaria.runtime.inbox import make_arrival
+from talaria.core.messages import Message, api_sender
 from talaria.runtime.runner import Admission, SessionRunner
+from talaria.runtime.turns import make_arrival
 
 _MAX_EVENTS = 512
 

@@ -1,15 +1,19 @@
-"""Agent spec of a session: stored preferences, chosen model and signature."""
+"""Agent spec of a session: preferences, chosen model, signature and system prompt."""
 
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from talaria.contracts.models import ChosenModel
-from talaria.contracts.provider import Effort
+from talaria.contracts.provider import ChosenModel, Effort
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.file_cache import FileCache
 from talaria.core.ids import SessionId
 from talaria.runtime.agent_cache import AgentSignature, AgentSpec
 from talaria.runtime.open_session import OpenRequest
@@ -19,6 +23,132 @@ from talaria.settings.model import Settings
 
 if TYPE_CHECKING:  # the application opens sessions
     from talaria.app.application import TalariaApplication
+import hashlib
+from collections.abc import Callable
+
+from talaria.agent.toolbox import Toolbox
+from talaria.app.session.personalities import read_personality
+from talaria.app.session.toolsets import ToolContext, may_use
+from talaria.sessions.model_context import Prefix, choose_prefix, save_prefix
+from talaria.settings.errors import ProfileUnusable
+from talaria.settings.profiles import Profile
+from talaria.tools.memory.notebook import snapshot
+from talaria.tools.skills.registry import index
+from talaria.tools.skills.tool import Skills
+
+DEFAULT_IDENTITY = (
+    "You are Talaria, a personal agent. You help the person you talk to with their files, programs and the "
+    "web, using your tools. Be direct and brief. Do things instead of describing them; check before you claim; "
+    "say plainly what you couldn't do."
+)
+
+
+TALKING_IDENTITY = (
+    "You are Talaria, a personal agent. You have no tools here; you can only talk. Be direct and brief, and "
+    "say so when you don't know."
+)
+
+
+CONTEXT_FILES = (".talaria.md", "AGENTS.md", "CLAUDE.md")
+
+
+_FILE_LIMIT = 20_000
+
+
+_CONTEXT_LIMIT = 40_000
+
+
+_INJECTED = (
+    r"(?i)(ignore|disregard|forget)\s+(all\s+|any\s+)?(previous|prior|above|earlier)\s+(instructions|rules|prompts)"
+    r"|do\s+not\s+tell\s+the\s+(user|person)|system\s+prompt\s+override"
+    r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)"
+)
+
+
+_OMITTED_NOTICE = "(omitted: this file tries to give instructions that its reader can't see)"
+
+
+_JOINERS = "[\u200c-\u200f]"  # used for emoji, and in Persian, Hebrew and Indian scripts
+
+
+_INVISIBLE = "[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
+
+
+class PromptTiers(Struct, frozen=True, kw_only=True):
+    """The parts of the system prompt; an empty tier is left out."""
+
+    identity: str = DEFAULT_IDENTITY
+    tools: str = ""
+    skills: str = ""
+    project: str = ""
+    memory: str = ""
+    surface: str = ""
+
+
+def build_instructions(tiers: PromptTiers) -> str:
+    """Return the tiers as one text, the lasting ones first."""
+    parts = (
+        ("", tiers.identity),
+        ("Tools", tiers.tools),
+        ("Skills", tiers.skills),
+        ("About this project", tiers.project),
+        ("What you remember", tiers.memory),
+        ("Where you are", tiers.surface),
+    )
+    return "\n\n".join(f"# {title}\n{text.strip()}" if title else text.strip() for title, text in parts if text.strip())
+
+
+def project_context(folder: Path) -> str:
+    """Return the files that describe a project, the nearest to the folder last, so that they take precedence.
+
+    Searches up to the root of the repository. A file that tries to give hidden instructions is named and left out.
+    """
+    found: dict[str, str] = {}
+    remaining = _CONTEXT_LIMIT
+    for file in (
+        f"{place.rstrip('/')}/{name}" for place in _list_parent_folders(str(folder)) for name in CONTEXT_FILES
+    ):
+        text = _truncate(_read_file(file), min(remaining, _FILE_LIMIT))
+        if text and (real := os.path.realpath(file)) not in found:
+            found[real] = f"## {file}\n{text}"
+            remaining = max(remaining - len(text), 0)
+    return "\n\n".join(reversed(found.values()))
+
+
+def reject_injected(text: str) -> str | None:
+    """Return the text, or ``None`` if it contains injected instructions or hidden characters."""
+    if re.search(_INVISIBLE, text.removeprefix("\ufeff")) or re.search(_INJECTED, re.sub(_JOINERS, "", text)):
+        return None
+    return text
+
+
+def _list_parent_folders(folder: str) -> Sequence[str]:
+    """Return the folders up to the root of the repository; as strings, since every session starts with this."""
+    folders = [folder]
+    while not os.path.lexists(f"{folders[-1]}/.git"):
+        above = os.path.dirname(folders[-1])  # noqa: PTH120
+        if above == folders[-1]:
+            return folders[:1]
+        folders.append(above)
+    return folders
+
+
+def _read_file(file: str) -> str:
+    try:
+        return _FILES.get(file) or ""
+    except OSError:
+        return ""
+
+
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}\n… truncated: read the file for the rest."
+
+
+def _or_notice(text: str) -> str:
+    return text if reject_injected(text) is not None else _OMITTED_NOTICE
+
+
+_FILES = FileCache(_or_notice, most=_FILE_LIMIT + 1)
 
 
 async def agent_spec(application: "TalariaApplication", request: OpenRequest) -> AgentSpec:
@@ -97,3 +227,76 @@ def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None,
     if request.resume and len(found) > 1:
         raise Ambiguous(f"`{request.resume}` matches several conversations. Use an id from `talaria sessions list`.")
     return found[0], read_preferences(tx, found[0].id)
+
+
+_LEFT_OUT = "(description omitted: it contains instructions)"
+
+
+_SOULS = FileCache(str.strip)
+
+
+def make_prefix(
+    tool_context: ToolContext, request: OpenRequest, toolbox: Toolbox, personality: str, stored: Prefix | None
+) -> Prefix:
+    """Return the prompt prefix of a session: the ``stored`` one if it still fits, else a new one."""
+    wanted = Prefix(
+        instructions="",
+        tools=hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
+        model=tool_context.model.name,
+        manner=_describe_options(tool_context.settings, tool_context.settings.model.effort, personality),
+        audience=tool_context.viewer.audience,
+    )
+    return choose_prefix(stored, wanted, lambda: build_instructions(_make_tiers(tool_context, request, personality)))
+
+
+def make_prefix_writer(
+    tool_context: ToolContext, prefix: Prefix, personality: str
+) -> Callable[[Transaction, Effort], None]:
+    """Return a function that stores the prefix with the effort in use, which may have changed since."""
+
+    def save(tx: Transaction, effort: Effort) -> None:
+        manner = _describe_options(tool_context.settings, effort, personality)
+        save_prefix(tx, tool_context.session_id, structs.replace(prefix, manner=manner))
+
+    return save
+
+
+def _describe_options(settings: Settings, effort: Effort, personality: str) -> str:
+    model = settings.model
+    return f"{effort} {model.temperature} {model.max_output_tokens} {personality}".rstrip()
+
+
+def _make_tiers(tool_context: ToolContext, request: OpenRequest, personality: str) -> PromptTiers:
+    identity = (
+        request.identity
+        or _read_soul(tool_context.profile)
+        or (DEFAULT_IDENTITY if tool_context.model.tools else TALKING_IDENTITY)
+    )
+    manner = read_personality(tool_context.profile.folder, personality) if personality else ""
+    return PromptTiers(
+        identity=f"{identity}\n\n{manner}".strip(),
+        skills=_list_skills(tool_context) if may_use(tool_context, Skills.name) else "",
+        project=project_context(request.folder),
+        memory=snapshot(tool_context.memory_folder, tool_context.viewer),
+        surface=f"{request.surface} Your working folder is {request.folder}.".strip(),
+    )
+
+
+def _list_skills(tool_context: ToolContext) -> str:
+    """Return the index of skills, without descriptions that look like injected instructions."""
+    lines = index(tool_context.skill_folders).splitlines()
+    return "\n".join(
+        one if reject_injected(one) is not None else f"{one.partition(':')[0]}: {_LEFT_OUT}" for one in lines
+    )
+
+
+def _read_soul(profile: Profile) -> str:
+    """Return the agent's identity from ``SOUL.md`` of the profile; empty if there is none.
+
+    Raises `ProfileUnusable` if the file can't be read.
+    """
+    path = f"{profile.folder}/SOUL.md"
+    try:
+        return _SOULS.get(path) or ""
+    except OSError as error:
+        raise ProfileUnusable(Path(path), "can't be read", error) from error

@@ -18,21 +18,28 @@ from talaria.agent.environment import Budget, Limits, TurnEnvironment
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
-from talaria.app.session.agent_spec import apply_preferences, explain_model, find_session, make_signature
+from talaria.app.session.agent_spec import (
+    apply_preferences,
+    explain_model,
+    find_session,
+    make_prefix,
+    make_prefix_writer,
+    make_signature,
+)
 from talaria.app.session.delegation_proxy import CloseDelegatedCalls, LazyDelegator, end_background
 from talaria.app.session.goals import build_goal_follower
-from talaria.app.session.guest_policy import (
+from talaria.app.session.toolsets import (
+    ToolContext,
     build_approval_policy,
     is_same_person,
+    make_tools,
     make_working_folder,
+    may_use,
     needs_mcp_servers,
     resolve_viewer,
 )
-from talaria.app.session.prompt import make_prefix, make_prefix_writer
-from talaria.app.session.toolsets import ToolContext, make_tools, may_use
 from talaria.app.session.workspaces import OpenWorkspace
-from talaria.contracts.models import ChosenModel, ModelInfo
-from talaria.contracts.provider import Provider
+from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
@@ -43,17 +50,14 @@ from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
 from talaria.goals.follower import GoalRecorder
 from talaria.goals.goal_store import goal_caps
-from talaria.runtime.approvals import StoredApprover
-from talaria.runtime.budget import StoredBudget
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
-from talaria.runtime.questions import Questions
+from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.runtime.turn_events import TurnEvents
+from talaria.runtime.turn_environment import StoredBudget, TurnEvents
 from talaria.sessions.branches import list_ancestors, session_account
+from talaria.sessions.model_context import Prefix, StoredHistory, read_prefix
 from talaria.sessions.preferences import Preferences
-from talaria.sessions.prompt_prefix import Prefix, read_prefix
-from talaria.sessions.summaries import StoredHistory
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings

@@ -17,7 +17,7 @@ from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.questions import Questions
-from talaria.runtime.turn_events import TurnSubscriber
+from talaria.runtime.turn_environment import TurnSubscriber
 
 if TYPE_CHECKING:  # the application opens sessions
     from talaria.app.application import TalariaApplication

@@ -14,7 +14,7 @@ from talaria.core.session_context import SessionContext, child_environment, curr
 from talaria.goals.follower import GoalFollower
 from talaria.goals.goal import Allowance
 from talaria.goals.judge import Judge
-from talaria.goals.texts import Evidence
+from talaria.goals.transitions import Evidence
 from talaria.settings.model import GoalSettings
 from talaria.tools.output import readable
 from talaria.tools.sandbox.bubblewrap import Sandbox

@@ -12,8 +12,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import Refused
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd
-from talaria.core.messages import Message, Text
-from talaria.core.senders import OWNER
+from talaria.core.messages import OWNER, Message, Text
 from talaria.runtime.live.control import StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent
 from talaria.runtime.live.location import SessionLocation, locate_session, quote_in_chat, take_over

@@ -23,8 +23,7 @@ from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId
-from talaria.core.messages import Image, Text
-from talaria.core.senders import OWNER
+from talaria.core.messages import OWNER, Image, Text
 from talaria.core.umask import person_umask
 from talaria.handoff.service import cancel_handoff
 from talaria.runtime.active_session import ActiveSession, deliver_completions

@@ -10,7 +10,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.runtime.inbox import MIRROR, read_message
+from talaria.runtime.turns import MIRROR, read_message
 from talaria.sessions.branches import list_exchanges
 from talaria.sessions.transcript_export import without_program_messages
 

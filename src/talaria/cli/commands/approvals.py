@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from talaria.cli.services import Services
 from talaria.core.errors import Refused
-from talaria.runtime.approvals import grant_id, list_standing_grants, revoke_standing_grant
+from talaria.runtime.questions import grant_id, list_standing_grants, revoke_standing_grant
 
 if TYPE_CHECKING:
     from talaria.agent.approval.grants import Grant

@@ -7,7 +7,7 @@ from msgspec import structs
 from talaria.cli.commands.models import format_price, list_abilities
 from talaria.cli.reload_note import note_gateway_reload
 from talaria.cli.services import ModelService, Services
-from talaria.contracts.models import ChosenModel
+from talaria.contracts.provider import ChosenModel
 from talaria.core.errors import ProviderError
 from talaria.settings.schema import variable
 

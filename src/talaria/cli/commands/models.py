@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from talaria.cli.services import Services
-from talaria.contracts.models import ChosenModel, ModelInfo, UsableModel
+from talaria.contracts.provider import ChosenModel, ModelInfo, UsableModel
 from talaria.core.errors import TalariaError
 from talaria.core.formatting import pluralize
 

@@ -15,9 +15,8 @@ from talaria.access.policy import Access
 from talaria.commands.application import Application
 from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl
 from talaria.commands.dispatch import run_command
-from talaria.contracts.models import ModelInfo
 from talaria.contracts.platform import Content, PlatformCapabilities
-from talaria.contracts.provider import Effort
+from talaria.contracts.provider import Effort, ModelInfo
 from talaria.contracts.store import Transaction
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep
@@ -34,8 +33,7 @@ from talaria.core.events import (
 )
 from talaria.core.formatting import HARMFUL, format_money
 from talaria.core.ids import SessionId, new_id
-from talaria.gateway.chats.prompts import ChoicePrompts, show_decision
-from talaria.gateway.chats.turn_view import TurnView, TurnViewOptions
+from talaria.gateway.chats.turn_view import ChoicePrompts, TurnView, TurnViewOptions, show_decision
 from talaria.gateway.outbound.message_writer import call_with_timeout
 from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.outbound.voice_replies import VoiceReplies

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 
 AS_OF = "2026-11"
 

@@ -25,7 +25,7 @@ from talaria.runtime.delegation.task_store import (
 )
 from talaria.runtime.leases import is_leased, retry_write, session_lease_name
 from talaria.runtime.open_session import OpenRequest
-from talaria.runtime.turn_events import TurnSubscriber
+from talaria.runtime.turn_environment import TurnSubscriber
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.5

@@ -19,8 +19,8 @@ from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Message, Text, ToolResult, Usage
 from talaria.core.session_context import SessionContext
-from talaria.runtime.inbox import make_arrival
 from talaria.runtime.open_session import WORKSPACE
+from talaria.runtime.turns import make_arrival
 from talaria.sessions.preferences import read_preferences, write_preferences
 from talaria.sessions.transcript_export import PROGRAM
 

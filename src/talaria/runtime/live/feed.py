@@ -20,8 +20,7 @@ from talaria.core.events import (
     TurnEvent,
 )
 from talaria.core.ids import SessionId, new_id
-from talaria.runtime.live.control import live_stream
-from talaria.runtime.live.watched_turns import RunningTurn, start_task
+from talaria.runtime.live.control import RunningTurn, live_stream, start_task
 from talaria.runtime.open_session import OpenSession
 
 SNAPSHOT, UPDATE = "so far", "news"

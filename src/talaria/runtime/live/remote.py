@@ -11,7 +11,6 @@ from talaria.core.errors import StoreError
 from talaria.core.events import ApprovalAsked, TurnBegan
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message
-from talaria.runtime.inbox import PENDING_SESSIONS, make_arrival
 from talaria.runtime.live.control import (
     LIVE,
     WATCH_LEASE,
@@ -26,6 +25,7 @@ from talaria.runtime.live.control import (
 )
 from talaria.runtime.live.feed import SNAPSHOT, FeedEvent, QuestionClosed, decode_chunk
 from talaria.runtime.turn_log import STEERING
+from talaria.runtime.turns import PENDING_SESSIONS, make_arrival
 
 
 async def send_to_session(

@@ -12,11 +12,11 @@ from psycopg import errors
 from talaria.contracts.clock import Clock
 from talaria.core.errors import StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from talaria.core.ids import WorkerId
+from talaria.storage.database import Tables
 from talaria.storage.postgres.channel import NotificationChannel
 from talaria.storage.postgres.search import PostgresArrivals, PostgresSearch
 from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.sql import Row, Value, to_stamp
-from talaria.storage.tables.transaction import Tables
 
 _ERROR_MAP: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], type[StoreError], str], ...] = (
     ((errors.SerializationFailure, errors.DeadlockDetected), StoreConflict, "had conflicting writes."),

@@ -9,12 +9,12 @@ import apsw
 from talaria.contracts.clock import Clock
 from talaria.core.errors import StoreError, StoreFull, StoreGone
 from talaria.core.ids import WorkerId
+from talaria.storage.database import Tables
 from talaria.storage.sqlite.errors import is_disk_full, translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
 from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.sql import Row, Value, to_stamp
-from talaria.storage.tables.transaction import Tables
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _INDEX_BATCH = 400

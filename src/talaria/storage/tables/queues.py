@@ -1,4 +1,4 @@
-"""Queues of the store: inbox, outbox, completions, and updates forwarded to other workers."""
+"""Queues of the store: inbox, outbox, completions, updates forwarded to other workers; and event streams."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -8,12 +8,58 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from talaria.contracts.stores.completions import Completion
+from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.contracts.stores.leases import Leases
 from talaria.contracts.stores.outbox import UNDELIVERED, OutboxFilter, OutboxItem, Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, TurnId, WorkerId, is_gone, new_id
 from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_stamp, to_span, to_stamp
+
+
+class EventsTable:
+    """SQL implementation of `Events`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def append(self, stream: str, events: Sequence[tuple[str, str]]) -> int:
+        """Append (kind, payload) pairs to a stream and return the last sequence number."""
+        row = self._sql.row(
+            "INSERT INTO streams (name, last_seq) VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
+            " SET last_seq = streams.last_seq + excluded.last_seq RETURNING last_seq",
+            (stream, len(events)),
+        )
+        assert row is not None
+        last = int(row[0])
+        self._sql.run_many(
+            "INSERT INTO events (stream, seq, at, kind, payload) VALUES (?, ?, ?, ?, ?)",
+            [
+                (stream, seq, self._sql.now, kind, payload)
+                for seq, (kind, payload) in enumerate(events, last - len(events) + 1)
+            ],
+        )
+        return last
+
+    def after(self, stream: str, seq: int, limit: int = 1000) -> list[StreamEvent]:
+        """Return up to ``limit`` events with a sequence number above ``seq``, in order."""
+        rows = self._sql.rows(
+            "SELECT stream, seq, at, kind, payload FROM events WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (stream, seq, limit),
+        )
+        return [StreamEvent(name, number, from_stamp(at), kind, payload) for name, number, at, kind, payload in rows]
+
+    def drop(self, stream: str, through: int | None = None) -> None:
+        """Delete a stream, or with ``through`` only its events up to that number.
+
+        The remaining events keep their numbers.
+        """
+        if through is not None:
+            self._sql.run("DELETE FROM events WHERE stream = ? AND seq <= ?", (stream, through))
+            return
+        self._sql.run("DELETE FROM events WHERE stream = ?", (stream,))
+        self._sql.run("DELETE FROM streams WHERE name = ?", (stream,))
+
 
 _INBOX = "id, session_id, source, external_id, payload, kind, priority, state, received_at, turn_id"
 
@@ -111,7 +157,11 @@ def _to_inbox_item(row: Row) -> InboxItem:
 
 
 _encode = msgspec.json.Encoder().encode
+
+
 _decode = msgspec.json.Decoder(Address).decode
+
+
 _OUTBOX = "id, key, session_id, address, payload, turn_id, state, attempts, created_at, error, reference"
 
 

@@ -11,7 +11,7 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import ToolFailed
 from talaria.core.file_cache import FileCache
 from talaria.tools.atomic_files import sole_writer, write_whole
-from talaria.tools.scoped_folders import folder_of, group_folder
+from talaria.tools.workspace import folder_of, group_folder
 
 _JOINERS = "\u200c\u200d"  # join emoji, and Persian or Indic letters
 

@@ -6,12 +6,12 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from talaria.cli.output.text import cell, cut, display_width
 from talaria.commands.status import get_counted_tokens
 from talaria.commands.turn_control import estimate_context_tokens
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Transaction
 from talaria.core.formatting import format_money
 from talaria.core.ids import SessionId
 from talaria.goals.goal_store import format_goal_badge
-from talaria.runtime.inbox import MIRROR
+from talaria.runtime.turns import MIRROR
 
 _WARNING_PERCENT = 80
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from talaria.cli.commands.doctor.finding import Finding, fault, ok, warning
 from talaria.cli.services import Services
-from talaria.contracts.models import ChosenModel
+from talaria.contracts.provider import ChosenModel
 from talaria.core.errors import (
     BadKey,
     ModelUnknown,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:  # used only in annotations
-    from talaria.contracts.models import ChosenModel
+    from talaria.contracts.provider import ChosenModel
 
 NetworkName = Literal["telegram", "discord", "slack", "slack_app", "matrix"]
 Outcome = Literal["right", "refused", "unreachable", "late", "odd"]

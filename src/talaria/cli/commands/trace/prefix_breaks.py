@@ -11,7 +11,7 @@ from talaria.contracts.stores.events import StreamEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
 from talaria.observability.trace import ModelSpan
-from talaria.sessions.prompt_prefix import PREFIX_BREAK
+from talaria.sessions.model_context import PREFIX_BREAK
 
 # Usual cost of other tokens relative to a token of fresh input: prices aren't stored, only the cost of a call.
 _CACHE_READ, _CACHE_WRITE, _OUTPUT = 0.1, 1.25, 5.0

@@ -8,7 +8,7 @@ import { button, div, form, icon, label, li, span, textarea, ul } from "./elemen
 import { attempt, begin, conversation, me, newId, runCommand } from "./state.js";
 
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
-/** @import { Choice } from "./wire.d.ts" */
+/** @import { ChoiceView } from "./wire.d.ts" */
 
 const MOST_OFFERED = 8;
 const COMPLETION_DELAY = 120;
@@ -140,7 +140,7 @@ function fit(box) {
  * @param {Signal<string>} text
  */
 function useOffers(text) {
-  const found = useSignal(/** @type {Choice[]} */ ([]));
+  const found = useSignal(/** @type {ChoiceView[]} */ ([]));
   const index = useSignal(0);
   const dismissed = useSignal("");
   const value = text.value;
@@ -158,7 +158,7 @@ function useOffers(text) {
     const timer = setTimeout(() => {
       const query = new URLSearchParams({ text: value, session: conversation.peek()?.id ?? "" });
       get(`/web/completions?${query}`).then(
-        (/** @type {Choice[]} */ choices) => {
+        (/** @type {ChoiceView[]} */ choices) => {
           if (text.peek() === value) found.value = choices.slice(0, MOST_OFFERED);
         },
         () => (found.value = []),
@@ -168,7 +168,7 @@ function useOffers(text) {
   }, [value]);
 
   const open = found.value.length > 0 && dismissed.value !== value;
-  /** @param {Choice} choice */
+  /** @param {ChoiceView} choice */
   const take = (choice) => {
     text.value = value.includes(" ") ? `${value.slice(0, value.indexOf(" "))} ${choice.value}` : `/${choice.value} `;
     document.getElementById("composer")?.focus();
@@ -209,7 +209,7 @@ function useOffers(text) {
   return { open, index: index.value, press, list };
 }
 
-/** @type {(typed: string) => Choice[]} */
+/** @type {(typed: string) => ChoiceView[]} */
 function offerCommands(typed) {
   const commands = me.peek()?.commands ?? [];
   return commands

@@ -54,7 +54,7 @@ import { h } from "../vendor/preact.js";
  * @property {"true" | "false"} [aria-pressed]
  * @property {"true" | "false"} [aria-hidden]
  * @property {"true" | "false"} [aria-busy]
- * @property {"page"} [aria-current]
+ * @property {"page" | "true"} [aria-current]
  * @property {"true" | "listbox" | "menu" | "dialog"} [aria-haspopup]
  * @property {string} [data-kind]
  * @property {string} [data-state]

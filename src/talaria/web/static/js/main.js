@@ -7,27 +7,30 @@ import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
 import { a, button, div, icon, p, span } from "./elements.js";
 import { setTheme, Sidebar } from "./sidebar.js";
-import { drawerOpen, me, navigate, notice, path, signIn, start, toast } from "./state.js";
+import { drawerOpen, me, navigate, notice, onPage, pages, signIn, start, toast } from "./state.js";
 
-/** @import { NoticeMessage } from "./state.js" */
+/** @import { NoticeMessage } from "./wire.d.ts" */
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
 const TOAST_MILLISECONDS = 8000;
 let problem = "";
-/** Pages that are loaded when they are opened. @type {Signal<typeof import("./pages.js") | null>} */
-const pages = signal(null);
+/** The page for signing in, once it is loaded. @type {Signal<typeof import("./pages/sign_in.js") | null>} */
+const signInPage = signal(null);
 
-/** Draw a page that is loaded first. @type {(draw: (loaded: typeof import("./pages.js")) => Child) => Child} */
-function later(draw) {
-  if (pages.value) return draw(pages.value);
-  import("./pages.js").then((loaded) => (pages.value = loaded), (error) => (toast.value = describe(error)));
+/** @type {(props: object) => Child} */
+function SignIn() {
+  if (signInPage.value) return h(signInPage.value.SignInPage, { problem });
+  import("./pages/sign_in.js").then(
+    (loaded) => (signInPage.value = loaded),
+    (error) => (toast.value = describe(error)),
+  );
   return null;
 }
 
 /** @type {(props: object) => Child} */
 function App() {
   if (me.value === undefined) return div({ class: "boot" }, "Talaria");
-  if (me.value === null) return later(({ SignInPage }) => h(SignInPage, { problem }));
+  if (me.value === null) return h(SignIn, {});
   return div(
     { class: "app" },
     a({ class: "skip", href: "#main" }, "Skip to the conversation"),
@@ -40,7 +43,7 @@ function App() {
         onClick: () => (drawerOpen.value = false),
       })
       : null,
-    path.value === "/browsers" ? later(({ BrowsersPage }) => h(BrowsersPage, {})) : h(ChatPage, {}),
+    onPage() ? (pages.value ? h(pages.value.CurrentPage, {}) : null) : h(ChatPage, {}),
     notice.value ? noticeView(notice.value) : null,
     toast.value
       ? div(

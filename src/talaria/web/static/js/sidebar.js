@@ -31,17 +31,18 @@ import {
   conversation,
   deleteSession,
   drawerOpen,
+  followLink,
   loadMoreSessions,
   loadSessions,
-  navigate,
   nextPage,
-  path,
+  onPage,
+  pages,
   sessions,
   sessionsLoaded,
 } from "./state.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
-/** @import { Hit, SessionRow } from "./wire.d.ts" */
+/** @import { SearchHitView, SessionRow } from "./wire.d.ts" */
 
 const SEARCH_DELAY = 200;
 /** @type {Record<string, string>} */
@@ -50,23 +51,15 @@ const SOURCES = { api: "API", cli: "Terminal", web: "Web", cron: "Schedule" };
 /** The name of a chat network or another surface. @type {(name: string) => string} */
 export const surfaceName = (name) => SOURCES[name] ?? name.charAt(0).toUpperCase() + name.slice(1);
 
-/** A link within the app. @type {(event: MouseEvent, to: string) => void} */
-function follow(event, to) {
-  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  event.preventDefault();
-  navigate(to);
-}
-
 /** @type {(props: object) => Child} */
 export function Sidebar() {
-  const query = useSignal("");
   return aside(
-    { class: `sidebar ${drawerOpen.value ? "open" : ""}`, "aria-label": "Conversations" },
+    { class: `sidebar ${drawerOpen.value ? "open" : ""}`, "aria-label": "Navigation" },
     div(
       { class: "sidebar-head" },
       span({ class: "brand" }, "Talaria"),
       a(
-        { class: "button new", href: "/", onClick: (event) => follow(event, "/") },
+        { class: "button new", href: "/", onClick: (event) => followLink(event, "/") },
         icon("plus"),
         "New",
       ),
@@ -80,6 +73,27 @@ export function Sidebar() {
         icon("close"),
       ),
     ),
+    h(Switch, {}),
+    onPage() ? (pages.value ? h(pages.value.PageMenu, {}) : div({ class: "list" })) : h(Conversations, {}),
+    h(SidebarFoot, {}),
+  );
+}
+
+/** Links to the conversations and to the pages. @type {(props: object) => Child} */
+function Switch() {
+  const link = (/** @type {string} */ to, /** @type {boolean} */ current, /** @type {string} */ text) =>
+    a({ href: to, "aria-current": current ? "true" : undefined, onClick: (event) => followLink(event, to) }, text);
+  return nav(
+    { class: "switch", "aria-label": "Sections" },
+    link(conversation.value ? `/c/${conversation.value.id}` : "/", !onPage(), "Chats"),
+    link("/browsers", onPage(), "Manage"),
+  );
+}
+
+/** Conversations, or what a search among them finds. @type {(props: object) => Child} */
+function Conversations() {
+  const query = useSignal("");
+  return [
     div(
       { class: "search" },
       icon("search"),
@@ -94,8 +108,7 @@ export function Sidebar() {
       }),
     ),
     query.value.trim() ? h(SearchResults, { query: query.value.trim() }) : h(SessionList, {}),
-    h(SidebarFoot, {}),
-  );
+  ];
 }
 
 /** @type {(props: object) => Child} */
@@ -135,7 +148,7 @@ function SessionItem({ row }) {
         href: `/c/${row.id}`,
         class: "row-link",
         "aria-current": current ? "page" : undefined,
-        onClick: (event) => follow(event, `/c/${row.id}`),
+        onClick: (event) => followLink(event, `/c/${row.id}`),
       },
       row.running ? span({ class: "live-dot", role: "img", "aria-label": "Running", title: "Running" }) : null,
       row.unread && !current ? span({ class: "unread", role: "img", "aria-label": "New", title: "New" }) : null,
@@ -220,7 +233,7 @@ function Rename({ row, onDone }) {
 
 /** @type {(props: { query: string }) => Child} */
 function SearchResults({ query }) {
-  const hits = useSignal(/** @type {Hit[] | null} */ (null));
+  const hits = useSignal(/** @type {SearchHitView[] | null} */ (null));
   useEffect(() => {
     const timer = setTimeout(() => {
       void attempt(async () => {
@@ -245,10 +258,10 @@ function SearchResults({ query }) {
   );
 }
 
-/** @type {(hit: Hit) => VNode} */
+/** @type {(hit: SearchHitView) => VNode} */
 function hitView(hit) {
   return a(
-    { class: "hit", href: `/c/${hit.session_id}`, onClick: (event) => follow(event, `/c/${hit.session_id}`) },
+    { class: "hit", href: `/c/${hit.session_id}`, onClick: (event) => followLink(event, `/c/${hit.session_id}`) },
     span({ class: "row-title" }, hit.title || "Untitled conversation"),
     span({ class: "snippet" }, hit.snippet),
   );
@@ -259,7 +272,7 @@ function SidebarFoot() {
   const theme = useSignal(localStorage.getItem("theme") ?? "system");
   return footer(
     { class: "sidebar-foot" },
-    button(
+    onPage() ? span(null) : button(
       {
         class: "quiet",
         type: "button",
@@ -271,16 +284,6 @@ function SidebarFoot() {
       },
       icon("archive"),
       "Archive",
-    ),
-    a(
-      {
-        class: "button quiet",
-        href: "/browsers",
-        "aria-current": path.value === "/browsers" ? "page" : undefined,
-        onClick: (event) => follow(event, "/browsers"),
-      },
-      icon("devices"),
-      "Browsers",
     ),
     label({ class: "offscreen", for: "theme" }, "Colours"),
     select(

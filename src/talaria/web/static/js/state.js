@@ -7,10 +7,9 @@ import { describe, get, post, request, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
-/** @typedef {Extract<StreamMessage, { topic: "notice" }>} NoticeMessage */
-/** @import { CommandReply, Me, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+/** @import { CommandReply, MeView, NoticeMessage, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
-/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<Me | null | undefined>} */
+/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
 export const me = signal(undefined);
 /** The path on the screen. */
 export const path = signal(location.pathname);
@@ -33,6 +32,14 @@ export const outdated = signal(false);
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
 
+/** The list of pages, once one of them is opened. @type {Signal<typeof import("./pages/registry.js") | null>} */
+export const pages = signal(null);
+/** Where the files of this version of the app are. */
+export const assetBase = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+
+/** Whether a page is on the screen, not a conversation. */
+export const onPage = () => path.value !== "/" && !path.value.startsWith("/c/");
+
 /** @type {Stream | null} */
 let stream = null;
 
@@ -50,6 +57,13 @@ export function navigate(to, { replace = false } = {}) {
     path.value = to;
     drawerOpen.value = false;
   });
+}
+
+/** Follow a link within the app, unless it shall open elsewhere. @type {(event: MouseEvent, to: string) => void} */
+export function followLink(event, to) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  navigate(to);
 }
 
 /** Sign in with a one-use code. @param {string} code */
@@ -152,6 +166,7 @@ function mergeRows(rows, gone) {
 
 /** Open the conversation that the path names. */
 function open() {
+  if (onPage()) return;
   const id = /^\/c\/([\w-]+)$/.exec(path.peek())?.[1] ?? "";
   if (id === (conversation.peek()?.id ?? "")) return;
   conversation.value = id ? new Conversation(id) : null;
@@ -164,11 +179,17 @@ effect(() => {
 });
 
 effect(() => {
+  if (!onPage() || pages.value) return;
+  import("./pages/registry.js").then((loaded) => (pages.value = loaded), (error) => (toast.value = describe(error)));
+});
+
+effect(() => {
   void conversation.value;
   stream?.watch(topics());
 });
 
 effect(() => {
+  if (onPage()) return; // a page sets its own title
   const title = conversation.value?.detail.value?.title;
   document.title = title ? `${title} · Talaria` : "Talaria";
 });

@@ -4,7 +4,7 @@
  */
 import { Blocks } from "./markdown.js";
 
-/** @import { MessageView, NoticeView, TurnEvent } from "./wire.d.ts" */
+/** @import { NoticeView, TranscriptMessage, TurnEvent } from "./wire.d.ts" */
 
 /** @typedef {{ kind: "user", text: string, at?: string, files?: string[] }} UserEntry */
 /** @typedef {{ kind: "text", text: string, blocks: Blocks, at?: string }} TextEntry */
@@ -193,7 +193,7 @@ function toolEntry(id, name, summary, input) {
 
 /**
  * Messages of the transcript as entries, each with the number of its message.
- * @param {readonly MessageView[]} messages
+ * @param {readonly TranscriptMessage[]} messages
  * @returns {{ seq: number, entry: Entry }[]}
  */
 export function entriesOf(messages) {
@@ -208,7 +208,7 @@ export function entriesOf(messages) {
   return found;
 }
 
-/** @type {(message: MessageView) => UserEntry} */
+/** @type {(message: TranscriptMessage) => UserEntry} */
 function userEntry(message) {
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
   const files = message.parts.flatMap((part) =>
@@ -222,7 +222,7 @@ export function noticeEntries(notice) {
   return notice.text ? [textEntry(notice.text, notice.at)] : [];
 }
 
-/** @type {(message: MessageView) => Entry[]} */
+/** @type {(message: TranscriptMessage) => Entry[]} */
 function assistantEntries(message) {
   /** @type {Entry[]} */
   const found = message.author ? [{ kind: "notice", text: message.author, tone: "info" }] : [];
@@ -236,7 +236,7 @@ function assistantEntries(message) {
   return found;
 }
 
-/** @type {(found: { seq: number, entry: Entry }[], message: MessageView) => void} */
+/** @type {(found: { seq: number, entry: Entry }[], message: TranscriptMessage) => void} */
 function addResults(found, message) {
   for (const part of message.parts) {
     if (part.type !== "tool_result") continue;

@@ -1,0 +1,71 @@
+/**
+ * What all pages have in common: the head with a title, and how their data is loaded.
+ * @module
+ */
+import { useEffect, useSignal } from "../../vendor/preact.js";
+import { button, div, header, heading, icon, main, p } from "../elements.js";
+import { describe, get } from "../server.js";
+import { drawerOpen } from "../state.js";
+
+/** @import { Child, Signal } from "../../vendor/preact.d.ts" */
+
+/**
+ * A page: its title, `actions` beside it, and its content.
+ * @type {(props: { title: string, actions?: Child, wide?: boolean, children?: Child }) => Child}
+ */
+export function PageFrame({ title, actions = null, wide = false, children }) {
+  useEffect(() => void (document.title = `${title} · Talaria`), [title]);
+  return main(
+    { class: "page", id: "main" },
+    header(
+      { class: "chat-head" },
+      button(
+        {
+          class: "quiet only-small",
+          type: "button",
+          "aria-label": "Menu",
+          onClick: () => (drawerOpen.value = true),
+        },
+        icon("menu"),
+      ),
+      heading(1, null, title),
+      actions ? div({ class: "page-actions" }, actions) : null,
+    ),
+    div({ class: wide ? "page-body wide" : "page-body" }, children),
+  );
+}
+
+/**
+ * @template T
+ * @typedef {object} Loaded
+ * @property {Signal<T | null>} data What was loaded; `null` until then.
+ * @property {Signal<string>} failure Why it could not be loaded; empty if it could.
+ * @property {() => Promise<void>} reload Load it again.
+ */
+
+/**
+ * Load something when a page opens, and again when `address` changes.
+ * @template T
+ * @param {string} address
+ * @returns {Loaded<T>}
+ */
+export function useLoaded(address) {
+  const data = useSignal(/** @type {T | null} */ (null));
+  const failure = useSignal("");
+  const reload = async () => {
+    try {
+      data.value = await get(address);
+      failure.value = "";
+    } catch (error) {
+      failure.value = describe(error);
+    }
+  };
+  useEffect(() => void reload(), [address]);
+  return { data, failure, reload };
+}
+
+/** What stands where there is nothing to list. @type {(text: string, ...more: Child[]) => Child} */
+export const emptyState = (text, ...more) => div({ class: "empty-state" }, p(null, text), ...more);
+
+/** A failure, as a notice. @type {(text: string) => Child} */
+export const failureNotice = (text) => (text ? p({ class: "notice error", role: "alert" }, text) : null);

@@ -1,0 +1,97 @@
+/**
+ * All pages beside the chat. Each is loaded when it is opened; the server reads their paths from this list.
+ * @module
+ */
+import { h, signal } from "../../vendor/preact.js";
+import { a, heading, icon, li, nav, section, ul } from "../elements.js";
+import { describe } from "../server.js";
+import { assetBase, followLink, me, path, toast } from "../state.js";
+import { emptyState, PageFrame } from "./frame.js";
+
+/** @import { Child } from "../../vendor/preact.d.ts" */
+/** @import { IconName } from "../elements.js" */
+
+/**
+ * @typedef {object} PageEntry
+ * @property {string} path Its address; addresses below it belong to it too.
+ * @property {string} title
+ * @property {IconName} icon
+ * @property {string} group The heading in the menu under which it stands.
+ * @property {boolean} owner Whether only the owner of the agent may see it.
+ * @property {() => Promise<{ Page: (props: object) => Child }>} load
+ */
+
+/** @type {PageEntry[]} */
+export const PAGES = [
+  {
+    path: "/browsers",
+    title: "Browsers",
+    icon: "devices",
+    group: "Access",
+    owner: false,
+    load: () => import("./browsers.js"),
+  },
+];
+
+/** Pages that have been loaded, by path. @type {Map<string, (props: object) => Child>} */
+const loaded = new Map();
+const loadedCount = signal(0);
+
+addStyles();
+
+/** Pages for the person who is signed in. @type {() => PageEntry[]} */
+export const visiblePages = () => PAGES.filter((page) => !page.owner || me.value?.owner);
+
+/** The page on the screen. @type {(props: object) => Child} */
+export function CurrentPage() {
+  const entry = visiblePages().find((page) => path.value === page.path || path.value.startsWith(`${page.path}/`));
+  void loadedCount.value;
+  if (!entry) return h(PageFrame, { title: "Not found" }, emptyState("There is no such page."));
+  const Page = loaded.get(entry.path);
+  if (Page) return h(Page, { key: entry.path });
+  entry.load().then(
+    (module) => {
+      loaded.set(entry.path, module.Page);
+      loadedCount.value++;
+    },
+    (error) => (toast.value = describe(error)),
+  );
+  return h(PageFrame, { title: entry.title });
+}
+
+/** The menu of pages, in place of the list of conversations. @type {(props: object) => Child} */
+export function PageMenu() {
+  const groups = Map.groupBy(visiblePages(), (page) => page.group);
+  return nav(
+    { class: "list page-menu", "aria-label": "Pages" },
+    ...[...groups].map(([group, pages]) =>
+      section({ key: group, "aria-label": group }, heading(2, { class: "day" }, group), ul(null, ...pages.map(item)))
+    ),
+  );
+}
+
+/** @type {(page: PageEntry) => Child} */
+function item(page) {
+  const current = path.value === page.path || path.value.startsWith(`${page.path}/`);
+  return li(
+    { key: page.path },
+    a(
+      {
+        class: `row page-link ${current ? "current" : ""}`,
+        href: page.path,
+        "aria-current": current ? "page" : undefined,
+        onClick: (event) => followLink(event, page.path),
+      },
+      icon(page.icon),
+      page.title,
+    ),
+  );
+}
+
+/** Load the styles of the pages. */
+function addStyles() {
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.href = `${assetBase}/pages.css`;
+  document.head.append(link);
+}
