@@ -61,4 +61,4 @@ def find_delivered_session(tx: Transaction, address: Address) -> SessionId | Non
 def set_home(tx: Transaction) -> None:
     """Make the owner's chat the home of the web app, unless it has one."""
     if read_home(tx, WEB) is None:
-        write_home(tx, HomeChat(web_address(), "Deliveries"))
+        write_home(tx, HomeChat(web_address()))

@@ -14,7 +14,9 @@ from talaria.commands.custom import load_custom_commands
 from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
-from talaria.core.addresses import Address
+from talaria.contracts.store import Transaction
+from talaria.contracts.turn_listener import TurnResult
+from talaria.core.addresses import WEB, Address
 from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
@@ -22,6 +24,7 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.runner import RunnerState
 from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import find_web_binding, new_thread
@@ -85,6 +88,18 @@ class WebSession(ActiveSession):
     async def _watch_question(self, question_id: str) -> None:
         await self.chat.questions.closed(question_id)
         self._conversations.hub.channel(self.session_id).publish(QuestionClosed(question_id))
+
+
+class WebReplyListener:
+    """Listener that queues replies for the outbox of the web app; implements `TurnListener`.
+
+    The page shows a reply while it is written; delivery decides whether its person has to be notified.
+    """
+
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
+        """Queue the result of a turn that is answered here."""
+        if result.route is not None and result.route.address.platform == WEB:
+            queue_turn_result(tx, result)
 
 
 class WebConversations:
@@ -229,6 +244,7 @@ class WebConversations:
             surface=_SURFACE,
             lasting=True,
             file_limit=FILE_LIMIT,
+            listeners=(WebReplyListener(),),
             owner=caller.person,
             context=SessionContext(source=SOURCE, user_name=caller.person),
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.addresses import WEB, Address
 from talaria.core.errors import Rejected
 from talaria.core.ids import SessionId, TurnId, new_id
@@ -31,6 +32,7 @@ from talaria.web.notifications import NotificationKind, Notifier, WebNotificatio
 
 _TEXT_LIMIT = 1_000_000
 _RECENT_TURNS = 20
+_HOME_TITLE = "Deliveries"
 
 
 class WebPlatform:
@@ -65,6 +67,8 @@ class WebPlatform:
                 UNREAD.write(tx, session_id, (UNREAD.get(tx, session_id) or 0) + 1)
             session = tx.sessions.get(session_id)
             title = session.title if session is not None else ""
+            if not title and not to.thread_id:
+                title = tx.sessions.update(session_id, SessionChanges(title=_HOME_TITLE)).title
             return WebNotification(kind, session_id, title, content.text)
 
         delivered = await self._store.write(deliver)
