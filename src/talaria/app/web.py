@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
-from talaria.core.errors import StoreError, TalariaError
+from talaria.app.gateway.media import MediaModels
+from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.handoff.worker import HandoffWorker
@@ -18,18 +19,21 @@ from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.conversations import WebConversations
+from talaria.web.files import WebFiles
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification
 from talaria.web.platform import WebHandoffTarget, WebPlatform
 from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.files import FileRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.session_list import SessionListWatcher
 
 _BODY_LIMIT = 2_000_000
+_MEGABYTE = 1_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
 
 
@@ -54,6 +58,8 @@ class WebApp:
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._session_list = SessionListWatcher(app.store, self._hub)
+        self._files = WebFiles(app.profile.media_folder)
+        self._media_models = MediaModels(app)
         notifier = Notifier(self._hub, _push_nothing)
         platform = WebPlatform(app.store, notifier, self._on_delivered)
         self._delivery = Delivery(app.store, platform, settings=app.settings_admin, files=app.profile.media_folder)
@@ -84,6 +90,7 @@ class WebApp:
         store = self._app.store
         with suppress(StoreError):
             await store.write(set_home)
+        await asyncio.to_thread(self._files.clean)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
             group.create_task(end_revoked_streams(store, self._hub, self._front_door))
@@ -104,6 +111,14 @@ class WebApp:
         """Close all streams and conversations."""
         self._hub.close()
         await self._conversations.close()
+        await self._media_models.close()
+
+    async def _transcribe(self, file: Path, media_type: str) -> str:
+        transcriber = self._media_models.transcriber()
+        if transcriber is None:
+            raise Refused("Transcription isn't set up. Set voice.transcribe.")
+        async with asyncio.timeout(self._app.settings.voice.seconds):
+            return await transcriber.transcribe(file, media_type)
 
     async def _default_model(self) -> str:
         try:
@@ -112,15 +127,23 @@ class WebApp:
             return ""
 
     def _routes(self) -> tuple[Route, ...]:
-        store = self._app.store
+        store, limit = self._app.store, round(self._app.settings.media.file_megabytes * _MEGABYTE)
         sign_in = SignInRoutes(
-            store, self._app.identity.version, self._assets.digest, self._conversations.commands, self._default_model
+            store,
+            self._app.identity.version,
+            self._assets.digest,
+            self._conversations.commands,
+            self._default_model,
+            lambda: bool(self._app.settings.voice.transcribe),
         )
         return (
             *self._assets.routes(),
             *sign_in.routes(),
-            *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
-            *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *SessionListRoutes(
+                store, self._conversations, self._session_list, self._files, self._delete_files
+            ).routes(),
+            *ChatRoutes(store, self._conversations, self._session_list, self._files).routes(),
+            *FileRoutes(store, self._files, limit, self._transcribe).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 
@@ -166,7 +189,11 @@ def _with_security_headers(send: Send) -> Send:
             names = {name for name, _ in headers}
             if b"cache-control" not in names:
                 headers.append((b"cache-control", b"no-store"))
-            headers += [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+            headers += [
+                (name.encode(), value.encode())
+                for name, value in SECURITY_HEADERS.items()
+                if name.encode() not in names
+            ]
         await send(message)
 
     return send_with_headers  # type: ignore[return-value] # messages of ASGI are untyped

@@ -6,16 +6,19 @@ import msgspec
 from msgspec import structs
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import WEB, Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
+from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
 from talaria.runtime.live.location import SessionLocation, locate_session
 from talaria.runtime.turns import list_pending_messages
 from talaria.sessions.branches import list_exchanges
 from talaria.web.addresses import UNREAD, WEB_NOTICE
+from talaria.web.files import WebFiles
 from talaria.web.front_door import WebCaller
 from talaria.web.wire import (
     MessagePage,
@@ -23,8 +26,8 @@ from talaria.web.wire import (
     SessionDetail,
     SessionPage,
     SessionRow,
+    TranscriptMessage,
     TranscriptQuery,
-    to_message_view,
 )
 
 PAGE = 60
@@ -95,7 +98,7 @@ def is_elsewhere(location: SessionLocation, *, runs_here: bool) -> bool:
     return location.is_running or (location.is_served and location.platform != WEB)
 
 
-def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> MessagePage:
+def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, files: WebFiles) -> MessagePage:
     """Return a page of the transcript."""
     if asked.after >= 0:
         found = tx.messages.load(session.id, after=asked.after, limit=asked.limit)
@@ -106,9 +109,16 @@ def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> 
         found = tx.messages.load(session.id, after=first, limit=last - first) if last > first else []
         more = first > 0
     notices = [
-        NoticeView(key, one.after, one.at, one.text, one.files) for key, one in WEB_NOTICE.items(tx, session.id).items()
+        NoticeView(key, one.after, one.at, one.text, tuple(map(files.view, one.files)))
+        for key, one in WEB_NOTICE.items(tx, session.id).items()
     ]
-    return MessagePage([to_message_view(one) for one in found], more, _find_turn_start(tx, session), notices)
+    return MessagePage([_to_message(one, files) for one in found], more, _find_turn_start(tx, session), notices)
+
+
+def _to_message(stored: StoredMessage, files: WebFiles) -> TranscriptMessage:
+    message = stored.message
+    parts = tuple(files.view(part) if isinstance(part, Image | File) else part for part in message.parts)
+    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.author, parts)
 
 
 def _find_turn_start(tx: Transaction, session: Session) -> int | None:

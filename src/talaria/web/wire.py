@@ -5,12 +5,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.core.messages import File, Image, Part, Role
+from talaria.core.messages import Reasoning, Role, Text, ToolCall, ToolResult
 from talaria.runtime.live.feed import FeedEvent
 
 _Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
-_Text = Annotated[str, Meta(min_length=1, max_length=200_000)]
 _Topic = Annotated[str, Meta(max_length=80)]
 
 
@@ -39,6 +37,7 @@ class MeView(Struct, frozen=True, kw_only=True):
     version: str
     digest: str
     secure: bool
+    voice: bool
     commands: tuple[CommandInfo, ...]
 
 
@@ -104,6 +103,39 @@ class TranscriptQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=500)] = 60
 
 
+class FileView(Struct, frozen=True, tag="file"):
+    """A file of a message; without an ``id`` it can't be downloaded."""
+
+    id: str
+    name: str
+    media_type: str
+
+
+class UploadView(Struct, frozen=True):
+    """A file that waits for its message."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+
+
+class UploadQuery(Struct, frozen=True):
+    """The name of an uploaded file, and its type as the browser knows it."""
+
+    name: Annotated[str, Meta(max_length=400)] = "file"
+    type: Annotated[str, Meta(max_length=100)] = ""
+
+
+class TranscriptionView(Struct, frozen=True):
+    """The text of a recording; empty if nothing is said."""
+
+    text: str
+
+
+PartView = Text | FileView | Reasoning | ToolCall | ToolResult
+
+
 class TranscriptMessage(Struct, frozen=True):
     """A message of the transcript."""
 
@@ -112,7 +144,7 @@ class TranscriptMessage(Struct, frozen=True):
     at: datetime
     model: str
     author: str
-    parts: tuple[Part, ...]
+    parts: tuple[PartView, ...]
 
 
 class NoticeView(Struct, frozen=True):
@@ -122,7 +154,7 @@ class NoticeView(Struct, frozen=True):
     after: int
     at: datetime
     text: str
-    files: tuple[File | Image, ...]
+    files: tuple[FileView, ...]
 
 
 class MessagePage(Struct, frozen=True):
@@ -161,11 +193,15 @@ class SessionEdit(Struct, frozen=True):
 
 
 class SayRequest(Struct, frozen=True):
-    """A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once."""
+    """A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once.
 
-    text: _Text
+    ``files`` are the ids of uploads; with them the text may be empty.
+    """
+
+    text: Annotated[str, Meta(max_length=200_000)]
     id: _Id
     steer: bool = False
+    files: Annotated[tuple[_Id, ...], Meta(max_length=20)] = ()
 
 
 class AnswerRequest(Struct, frozen=True):
@@ -264,9 +300,3 @@ class NoticeMessage(Struct, frozen=True, tag_field="topic", tag="notice"):
 
 
 StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | NoticeMessage
-
-
-def to_message_view(stored: StoredMessage) -> TranscriptMessage:
-    """Return a stored message as the browser gets it."""
-    message = stored.message
-    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.author, message.parts)

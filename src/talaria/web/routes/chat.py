@@ -1,5 +1,6 @@
 """Routes of a conversation: say, steer, stop, answer, commands, take over and hand back."""
 
+import asyncio
 from datetime import UTC, datetime
 
 from talaria.contracts.store import Store, Transaction
@@ -18,6 +19,7 @@ from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import new_thread
 from talaria.web.conversations import WebConversations
+from talaria.web.files import WebFiles
 from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.session_views import TAKEN_FROM, is_elsewhere, read_detail, require_session
@@ -42,8 +44,11 @@ _NUL_REFUSED = "Null characters aren't allowed."
 class ChatRoutes:
     """Everything that a person says and does in a conversation, wherever it runs."""
 
-    def __init__(self, store: Store, conversations: WebConversations, session_list: SessionListWatcher) -> None:
+    def __init__(
+        self, store: Store, conversations: WebConversations, session_list: SessionListWatcher, files: WebFiles
+    ) -> None:
         self._store = store
+        self._files = files
         self._conversations = conversations
         self._session_list = session_list
 
@@ -52,7 +57,7 @@ class ChatRoutes:
         one = "/web/sessions/{session_id}"
         return (
             Route(method="POST", path="/web/sessions", handler=self._begin, summary="Begin a conversation",
-                  scope=USER, takes=SayRequest, reply_type=BegunSession, lasting=True, tag=_TAG),
+                  scope=USER, takes=SayRequest, reply_type=BegunSession, lasting=True, repeatable=True, tag=_TAG),
             Route(method="POST", path=f"{one}/messages", handler=self._say, summary="Say something",
                   scope=USER, takes=SayRequest, reply_type=Done, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop the running turn",
@@ -90,11 +95,12 @@ class ChatRoutes:
         if not await self._is_elsewhere(session):
             await self._put_here(session.id, said, caller)
             return
+        message = await self._make_message(session.id, said, caller)
         await self._store.write(lambda tx: quote_in_chat(tx, session.id, said.text, _SURFACE_NAME))
         await send_to_session(
             self._store,
             session.id,
-            _make_message(said.text),
+            message,
             source=SOURCE,
             sender=caller.sender,
             steering=said.steer,
@@ -105,12 +111,16 @@ class ChatRoutes:
         session = await self._conversations.open(session_id, caller)
         conversation = session.chat.conversation
         await conversation.put(
-            _make_message(said.text),
+            await self._make_message(session_id, said, caller),
             source=SOURCE,
             external_id=_external_id(said, caller),
             sender=caller.sender,
             steering=said.steer and conversation.busy,
         )
+
+    async def _make_message(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> Message:
+        files = await asyncio.to_thread(self._files.attach, caller.person, said.files, session_id)
+        return Message(role="user", parts=(*([Text(said.text)] if said.text else []), *files), at=datetime.now(UTC))
 
     async def _stop(self, request: WebRequest) -> Reply:
         await self._stop_turn(await self._find(request))
@@ -231,13 +241,11 @@ class ChatRoutes:
 
 def _read_said(request: WebRequest) -> SayRequest:
     said = request.read(SayRequest)
+    if not said.text and not said.files:
+        raise Problem("There is nothing to say.", param="text", code="invalid_value")
     if "\0" in said.text:
         raise Problem(_NUL_REFUSED, param="text", code="invalid_value")
     return said
-
-
-def _make_message(text: str) -> Message:
-    return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
 
 
 def _external_id(said: SayRequest, caller: WebCaller) -> str:

@@ -10,6 +10,7 @@ from talaria.http.errors import make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.web.conversations import WebConversations
+from talaria.web.files import WebFiles
 from talaria.web.front_door import USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.session_views import read_detail, read_messages, read_page, read_row, require_session
@@ -41,8 +42,10 @@ class SessionListRoutes:
         store: Store,
         conversations: WebConversations,
         session_list: SessionListWatcher,
+        files: WebFiles,
         delete_files: Callable[[SessionId], None],
     ) -> None:
+        self._files = files
         self._store = store
         self._conversations = conversations
         self._session_list = session_list
@@ -86,7 +89,9 @@ class SessionListRoutes:
 
     async def _messages(self, request: WebRequest) -> Reply:
         name, asked, caller = request.parts["session_id"], request.asked(TranscriptQuery), request.caller
-        page = await self._store.read(lambda tx: read_messages(tx, require_session(tx, name, caller), asked))
+        page = await self._store.read(
+            lambda tx: read_messages(tx, require_session(tx, name, caller), asked, self._files)
+        )
         return make_json_reply(page)
 
     async def _edit(self, request: WebRequest) -> Reply:

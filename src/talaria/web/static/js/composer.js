@@ -2,16 +2,18 @@
  * The line in which people write: drafts that survive a reload, slash commands with completion, send, steer and stop.
  * @module
  */
-import { useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { get } from "./server.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
 import { attempt, begin, conversation, me, newId, runCommand } from "./state.js";
 
+/** @import { Attachments } from "./attachments.js" */
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 /** @import { ChoiceView } from "./wire.d.ts" */
 
 const MOST_OFFERED = 8;
 const COMPLETION_DELAY = 120;
+const coarse = matchMedia("(pointer: coarse)").matches;
 
 /** Whether a text is a slash command, not a path. @type {(text: string) => boolean} */
 export const isCommand = (text) => /^\/[^\s/]+(\s|$)/.test(text);
@@ -27,6 +29,26 @@ export function Composer({ id, onNotes }) {
   const offers = useOffers(text);
   const shown = conversation.value;
   const running = shown?.running ?? false;
+  const attached = useSignal(/** @type {Attachments | null} */ (null));
+  const isEmpty = !text.value.trim() && !attached.value?.files.value.length;
+
+  /** Load what handles files, and use it. @param {(loaded: Attachments) => void} action */
+  const withFiles = (action) =>
+    void attempt(async () => {
+      const { Attachments } = await import("./attachments.js");
+      attached.value ??= new Attachments(id);
+      action(attached.value);
+    });
+  /** @type {(event: Event, files: FileList | undefined) => void} */
+  const addFiles = (event, files) => {
+    if (!files?.length) return;
+    event.preventDefault();
+    const chosen = [...files];
+    withFiles((loaded) => loaded.add(chosen));
+  };
+  useEffect(() => {
+    if (localStorage.getItem(`files:${id || "new"}`)) withFiles(() => {});
+  }, []);
 
   useEffect(() => {
     if (text.value) localStorage.setItem(draftKey(id), text.value);
@@ -40,16 +62,19 @@ export function Composer({ id, onNotes }) {
   /** @param {boolean} steer */
   const send = async (steer) => {
     const said = text.peek().trim();
-    if (!said || sending.peek()) return;
+    if (isEmpty || sending.peek()) return;
     sending.value = true;
     text.value = "";
+    const uploads = isCommand(said) ? [] : await attached.peek()?.take() ?? [];
+    const files = uploads.map((one) => one.id);
     const done = await attempt(async () => {
       if (isCommand(said)) onNotes(await runCommand(said));
-      else if (shown) await shown.send(said, newId(), steer);
-      else await begin(said);
+      else if (shown) await shown.send(said, newId(), steer, files);
+      else await begin(said, newId(), files);
     });
     sending.value = false;
     if (!done && !text.peek()) text.value = said;
+    if (!done) attached.peek()?.putBack(uploads);
   };
 
   /** @param {KeyboardEvent} event */
@@ -69,14 +94,38 @@ export function Composer({ id, onNotes }) {
   return form(
     {
       class: "composer",
+      onDragOver: (event) => event.preventDefault(),
+      onDrop: (event) => addFiles(event, event.dataTransfer?.files),
       onSubmit: (event) => {
         event.preventDefault();
         void send(false);
       },
     },
     offers.list(),
+    attached.value?.view(),
     div(
       { class: "composer-box" },
+      button(
+        {
+          class: "quiet attach",
+          type: "button",
+          "aria-label": "Attach files",
+          title: "Attach files",
+          onClick: () => withFiles((loaded) => loaded.choose(false)),
+        },
+        icon("clip"),
+      ),
+      coarse
+        ? button(
+          {
+            class: "quiet attach",
+            type: "button",
+            "aria-label": "Take a picture",
+            onClick: () => withFiles((loaded) => loaded.choose(true)),
+          },
+          icon("camera"),
+        )
+        : null,
       label({ class: "offscreen", for: "composer" }, "Message"),
       textarea({
         ref: box,
@@ -91,7 +140,9 @@ export function Composer({ id, onNotes }) {
         "aria-activedescendant": offers.open ? `offer-${offers.index}` : undefined,
         onInput: (event) => (text.value = /** @type {HTMLTextAreaElement} */ (event.target).value),
         onKeyDown: press,
+        onPaste: (event) => addFiles(event, event.clipboardData?.files),
       }),
+      me.value?.voice && navigator.mediaDevices ? h(VoiceButton, { text }) : null,
       running && shown
         ? button(
           {
@@ -120,11 +171,42 @@ export function Composer({ id, onNotes }) {
           class: "round primary",
           type: "submit",
           "aria-label": running ? "Queue" : "Send",
-          disabled: !text.value.trim() || sending.value,
+          disabled: isEmpty || sending.value,
         },
         icon("send"),
       ),
     ),
+  );
+}
+
+/** Speak instead of typing. @type {(props: { text: Signal<string> }) => Child} */
+function VoiceButton({ text }) {
+  const finish = useSignal(/** @type {(() => Promise<string>) | null} */ (null));
+  const busy = useSignal(false);
+  const toggle = async () => {
+    const stop = finish.peek();
+    busy.value = true;
+    await attempt(async () => {
+      if (!stop) finish.value = await (await import("./voice.js")).record();
+      else {
+        finish.value = null;
+        text.value = `${text.peek()} ${await stop()}`.trim();
+      }
+    });
+    busy.value = false;
+  };
+  const name = finish.value ? "Stop recording" : "Speak";
+  return button(
+    {
+      class: finish.value ? "quiet attach recording" : "quiet attach",
+      type: "button",
+      "aria-label": name,
+      title: name,
+      "aria-pressed": finish.value ? "true" : "false",
+      disabled: busy.value,
+      onClick: () => void toggle(),
+    },
+    icon("mic"),
   );
 }
 

@@ -142,11 +142,12 @@ export class Conversation {
    * @param {string} text
    * @param {string} id
    * @param {boolean} steer
+   * @param {string[]} [files] Uploads.
    */
-  async send(text, id, steer) {
+  async send(text, id, steer, files = []) {
     this.queued.value = [...this.queued.peek(), text];
     try {
-      await post(`/web/sessions/${this.id}/messages`, { text, id, steer });
+      await post(`/web/sessions/${this.id}/messages`, { text, id, steer, files });
     } catch (error) {
       this._forget(text);
       throw error;

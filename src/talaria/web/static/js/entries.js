@@ -4,12 +4,29 @@
  */
 import { h, useEffect, useSignal } from "../vendor/preact.js";
 import { CopyButton } from "./code.js";
-import { button, code, details, div, form, icon, input, label, p, pre, section, span, summary } from "./elements.js";
+import {
+  a,
+  button,
+  code,
+  details,
+  div,
+  form,
+  icon,
+  img,
+  input,
+  label,
+  p,
+  pre,
+  section,
+  span,
+  summary,
+} from "./elements.js";
 import { renderBlocks, renderMarkdown } from "./markdown.js";
 import { attempt } from "./state.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
+/** @import { FileView } from "./wire.d.ts" */
 /** @import { ApprovalEntry, Entry, QuestionEntry, ToolEntry } from "./turn.js" */
 
 /** How long an answer can't be given after a question appears, so that nobody clicks on it by accident. */
@@ -31,8 +48,8 @@ export function EntryView({ conversation, entry }) {
       return div(
         { class: "entry user" },
         span({ class: "offscreen" }, "You: "),
-        div({ class: "bubble" }, entry.text),
-        ...(entry.files ?? []).map((name) => span({ class: "chip" }, name)),
+        entry.text ? div({ class: "bubble" }, entry.text) : null,
+        entry.files?.length ? filesView(entry.files) : null,
       );
     case "text":
       return div(
@@ -40,6 +57,8 @@ export function EntryView({ conversation, entry }) {
         div({ class: "markdown" }, ...renderBlocks(entry.blocks)),
         div({ class: "actions" }, h(CopyButton, { text: entry.text, label: "Copy reply" })),
       );
+    case "files":
+      return div({ class: "entry" }, filesView(entry.files));
     case "reasoning":
       return details(
         { class: "entry fold reasoning" },
@@ -55,6 +74,21 @@ export function EntryView({ conversation, entry }) {
     case "question":
       return h(QuestionView, { conversation, entry });
   }
+}
+
+/** Pictures, and links to all other files. @type {(files: readonly FileView[]) => VNode} */
+function filesView(files) {
+  return div(
+    { class: "files" },
+    ...files.map((file) => {
+      const href = `/web/files/${file.id}`;
+      if (!file.id) return span({ class: "chip" }, file.name);
+      if (/^image\/(png|jpeg|gif|webp)$/.test(file.media_type)) {
+        return a({ href, target: "_blank", rel: "noopener" }, img({ src: href, alt: file.name, loading: "lazy" }));
+      }
+      return a({ class: "file", href, download: file.name }, icon("file"), file.name);
+    }),
+  );
 }
 
 const TOOL_STATES = { running: "running", done: "done", failed: "failed", refused: "not allowed" };

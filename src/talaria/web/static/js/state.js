@@ -203,10 +203,10 @@ function topics() {
 
 addEventListener("visibilitychange", () => stream?.watch(topics()));
 
-/** Begin a conversation with a first message, and show it. @param {string} text */
-export async function begin(text) {
+/** Begin a conversation with a first message, and show it. @type {(text: string, id: string, files?: string[]) => Promise<void>} */
+export async function begin(text, id, files = []) {
   /** @type {{ session_id: string }} */
-  const { session_id } = await post("/web/sessions", { text, id: newId() });
+  const { session_id } = await post("/web/sessions", { text, id, files });
   navigate(`/c/${session_id}`);
 }
 

@@ -4,10 +4,11 @@
  */
 import { Blocks } from "./markdown.js";
 
-/** @import { NoticeView, TranscriptMessage, TurnEvent } from "./wire.d.ts" */
+/** @import { FileView, NoticeView, TranscriptMessage, TurnEvent } from "./wire.d.ts" */
 
-/** @typedef {{ kind: "user", text: string, at?: string, files?: string[] }} UserEntry */
+/** @typedef {{ kind: "user", text: string, at?: string, files?: FileView[] }} UserEntry */
 /** @typedef {{ kind: "text", text: string, blocks: Blocks, at?: string }} TextEntry */
+/** @typedef {{ kind: "files", files: readonly FileView[] }} FilesEntry */
 /** @typedef {{ kind: "reasoning", text: string }} ReasoningEntry */
 /** @typedef {{ kind: "notice", text: string, tone: "info" | "error" }} NoticeEntry */
 /** @typedef {{ kind: "approval", id: string, tool: string, summary: string, reason: string, diff: string }} ApprovalEntry */
@@ -24,7 +25,7 @@ import { Blocks } from "./markdown.js";
  * @property {string} diff
  * @property {number} seconds
  */
-/** @typedef {UserEntry | TextEntry | ReasoningEntry | NoticeEntry | ApprovalEntry | QuestionEntry | ToolEntry} Entry */
+/** @typedef {UserEntry | TextEntry | FilesEntry | ReasoningEntry | NoticeEntry | ApprovalEntry | QuestionEntry | ToolEntry} Entry */
 
 /**
  * @typedef {object} Turn
@@ -211,15 +212,15 @@ export function entriesOf(messages) {
 /** @type {(message: TranscriptMessage) => UserEntry} */
 function userEntry(message) {
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
-  const files = message.parts.flatMap((part) =>
-    part.type === "image" ? ["Picture"] : part.type === "file" ? [part.name] : []
-  );
+  const files = message.parts.filter((part) => part.type === "file");
   return { kind: "user", text, at: message.at, files };
 }
 
 /** What was delivered next to the transcript. @type {(notice: NoticeView) => Entry[]} */
 export function noticeEntries(notice) {
-  return notice.text ? [textEntry(notice.text, notice.at)] : [];
+  /** @type {Entry[]} */
+  const files = notice.files.length ? [{ kind: "files", files: notice.files }] : [];
+  return notice.text ? [textEntry(notice.text, notice.at), ...files] : files;
 }
 
 /** @type {(message: TranscriptMessage) => Entry[]} */
@@ -229,6 +230,7 @@ function assistantEntries(message) {
   for (const part of message.parts) {
     if (part.type === "text" && part.text) found.push(textEntry(part.text, message.at));
     else if (part.type === "reasoning" && part.text) found.push({ kind: "reasoning", text: part.text });
+    else if (part.type === "file") found.push({ kind: "files", files: [part] });
     else if (part.type === "tool_call") {
       found.push({ ...toolEntry(part.id, part.name, summarise(part.arguments), part.arguments), state: "done" });
     }

@@ -113,6 +113,14 @@ export interface File {
   media_type?: string;
 }
 
+/** A file of a message; without an ``id`` it can't be downloaded. */
+export interface FileView {
+  type: "file";
+  id: string;
+  name: string;
+  media_type: string;
+}
+
 /** The first event of a stream; ``digest`` is that of the app's files. */
 export interface HelloMessage {
   topic: "hello";
@@ -140,6 +148,7 @@ export interface MeView {
   version: string;
   digest: string;
   secure: boolean;
+  voice: boolean;
   commands: CommandInfo[];
 }
 
@@ -175,7 +184,7 @@ export interface NoticeView {
   after: number;
   at: string;
   text: string;
-  files: (File | Image)[];
+  files: FileView[];
 }
 
 /** A notice for people while the turn continues: a wait, another model, a summarised history. */
@@ -234,6 +243,7 @@ export interface SayRequest {
   text: string;
   id: string;
   steer: boolean;
+  files: string[];
 }
 
 /** A message that matches a search. */
@@ -401,7 +411,7 @@ export interface TranscriptMessage {
   at: string;
   model: string;
   author: string;
-  parts: Part[];
+  parts: (Text | FileView | Reasoning | ToolCall | ToolResult)[];
 }
 
 /** Which messages to show: the last ones, those before a number, or those after one. */
@@ -409,6 +419,11 @@ export interface TranscriptQuery {
   before: number;
   after: number;
   limit: number;
+}
+
+/** The text of a recording; empty if nothing is said. */
+export interface TranscriptionView {
+  text: string;
 }
 
 /** The turn ended with this reply. */
@@ -444,6 +459,20 @@ export interface TurnOutOfBudget {
 /** A person stopped the turn; completed steps are stored. */
 export interface TurnStopped {
   type: "stopped";
+}
+
+/** The name of an uploaded file, and its type as the browser knows it. */
+export interface UploadQuery {
+  name: string;
+  type: string;
+}
+
+/** A file that waits for its message. */
+export interface UploadView {
+  id: string;
+  name: string;
+  media_type: string;
+  size: number;
 }
 
 /** Token usage and cost of model calls; money in millionths of a dollar, so that sums are exact. */
