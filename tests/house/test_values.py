@@ -34,7 +34,9 @@ SESSION_VALUES = {
     "todo": "tuple[Step, ...]",
     "voice_reply": "PendingVoiceReply",
     "workspace": "str",
+    "web_notice": "WebNotice",
     "web_taken_from": "Address",
+    "web_unread": "int",
 }
 NAMED_VALUES = {
     "chat_worker": "str",
@@ -61,6 +63,7 @@ NAMED_VALUES = {
     "telegram_album_part": "str",
     "user_ids": "tuple[str, ...]",
     "web_browser": "Browser",
+    "web_push": "PushSubscription",
     "web_server": "WebServer",
     "web_sign_in_code": "SignInCode",
     "welcomed": "bool",

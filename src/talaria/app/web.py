@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from talaria.app.application import TalariaApplication
 from talaria.app.gateway.media import MediaModels
@@ -16,6 +17,7 @@ from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
+from talaria.providers.http.client import HttpPool
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.conversations import WebConversations
@@ -27,10 +29,14 @@ from talaria.web.platform import WebHandoffTarget, WebPlatform
 from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.files import FileRoutes
+from talaria.web.routes.push import PushRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.session_list import SessionListWatcher
+
+if TYPE_CHECKING:  # its library is an extra
+    from talaria.web.push import PushSender
 
 _BODY_LIMIT = 2_000_000
 _MEGABYTE = 1_000_000
@@ -56,16 +62,26 @@ class WebApp:
         self._front_door = WebFrontDoor(app.store)
         self._delete_files = delete_files
         self._hub = LiveHub(app.store, jobs)
-        self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._session_list = SessionListWatcher(app.store, self._hub)
         self._files = WebFiles(app.profile.media_folder)
         self._media_models = MediaModels(app)
-        notifier = Notifier(self._hub, _push_nothing)
+        self._http = HttpPool()
+        self._push = self._open_push()
+        notifier = Notifier(self._hub, self._push.send if self._push is not None else _push_nothing)
+        self._conversations = WebConversations(app, self._hub, notifier, jobs, folder, settings.idle_seconds)
         platform = WebPlatform(app.store, notifier, self._on_delivered)
         self._delivery = Delivery(app.store, platform, settings=app.settings_admin, files=app.profile.media_folder)
         self._handoffs = HandoffWorker(
             app.store, WebHandoffTarget(self._conversations, jobs, self._session_list.check_soon)
         )
+
+    def _open_push(self) -> "PushSender | None":
+        try:
+            from talaria.web.push import PushSender, VapidKey  # noqa: PLC0415 (needs an extra)
+        except ModuleNotFoundError:
+            return None
+        key = VapidKey(self._app.profile.folder / "push-key.pem")
+        return PushSender(self._app.store, key, self._http.send, lambda: self._app.settings.api.push_hosts)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""
@@ -112,6 +128,7 @@ class WebApp:
         self._hub.close()
         await self._conversations.close()
         await self._media_models.close()
+        await self._http.close()
 
     async def _transcribe(self, file: Path, media_type: str) -> str:
         transcriber = self._media_models.transcriber()
@@ -144,6 +161,7 @@ class WebApp:
             ).routes(),
             *ChatRoutes(store, self._conversations, self._session_list, self._files).routes(),
             *FileRoutes(store, self._files, limit, self._transcribe).routes(),
+            *PushRoutes(store, self._push).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 

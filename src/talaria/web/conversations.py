@@ -30,6 +30,7 @@ from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
+from talaria.web.notifications import Notifier, WebNotification
 from talaria.web.wire import CommandReply
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
@@ -84,6 +85,12 @@ class WebSession(ActiveSession):
         channel.publish(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self.start_background_task(self._watch_question(event.id))
+            self.start_background_task(self._notify_asked(event))
+
+    async def _notify_asked(self, event: ApprovalAsked | QuestionAsked) -> None:
+        text = event.summary if isinstance(event, ApprovalAsked) else event.question
+        notification = WebNotification("asked", self.session_id, self.chat.title, text)
+        await self._conversations.notifier.notify(self.caller.person, notification)
 
     async def _watch_question(self, question_id: str) -> None:
         await self.chat.questions.closed(question_id)
@@ -106,10 +113,17 @@ class WebConversations:
     """The open conversations of this process."""
 
     def __init__(
-        self, application: Application, hub: LiveHub, jobs: asyncio.TaskGroup, folder: Path, idle_seconds: float
+        self,
+        application: Application,
+        hub: LiveHub,
+        notifier: Notifier,
+        jobs: asyncio.TaskGroup,
+        folder: Path,
+        idle_seconds: float,
     ) -> None:
         self.application = application
         self.hub = hub
+        self.notifier = notifier
         self.jobs = jobs
         self._folder = folder
         self._idle_seconds = idle_seconds

@@ -263,6 +263,32 @@ class TopicsRequest(Struct, frozen=True):
     again: Annotated[list[_Topic], Meta(max_length=100)] = []
 
 
+_Time = Annotated[str, Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$|^$")]
+_Key = Annotated[str, Meta(min_length=16, max_length=200, pattern=r"^[\w-]+$")]
+
+
+class PushRequest(Struct, frozen=True, kw_only=True):
+    """A push subscription of this browser; quiet hours are local times of ``zone``, empty for none."""
+
+    endpoint: Annotated[str, Meta(min_length=8, max_length=2000)]
+    p256dh: _Key
+    auth: _Key
+    shows_content: bool = False
+    quiet_from: _Time = ""
+    quiet_to: _Time = ""
+    zone: Annotated[str, Meta(max_length=64)] = ""
+
+
+class PushView(Struct, frozen=True, kw_only=True):
+    """Push notifications of this browser; without a ``key`` the server can't send any."""
+
+    key: str
+    subscribed: bool
+    shows_content: bool
+    quiet_from: str
+    quiet_to: str
+
+
 class HelloMessage(Struct, frozen=True, tag_field="topic", tag="hello"):
     """The first event of a stream; ``digest`` is that of the app's files."""
 

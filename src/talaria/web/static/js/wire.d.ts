@@ -201,6 +201,26 @@ export interface PersonJoined {
   text: string;
 }
 
+/** A push subscription of this browser; quiet hours are local times of ``zone``, empty for none. */
+export interface PushRequest {
+  endpoint: string;
+  p256dh: string;
+  auth: string;
+  shows_content: boolean;
+  quiet_from: string;
+  quiet_to: string;
+  zone: string;
+}
+
+/** Push notifications of this browser; without a ``key`` the server can't send any. */
+export interface PushView {
+  key: string;
+  subscribed: boolean;
+  shows_content: boolean;
+  quiet_from: string;
+  quiet_to: string;
+}
+
 /** The agent asks the person; answered through the session, by ``id``. */
 export interface QuestionAsked {
   type: "question_asked";
