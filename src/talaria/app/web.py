@@ -99,7 +99,9 @@ class WebApp:
                 stall=settings.stall_seconds,
             ),
         )
-        return CombinedApplication(api, web, frozenset({"web", "assets", *(p[1:] for p in self._assets.page_paths)}))
+        return CombinedApplication(
+            api, web, frozenset({"web", "assets", "sw.js", *(p[1:] for p in self._assets.page_paths)})
+        )
 
     async def serve(self) -> None:
         """Do pending work, deliver, follow changes and close idle conversations until cancelled."""

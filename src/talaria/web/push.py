@@ -100,7 +100,8 @@ class PushSender:
         parts = urlsplit(subscription.endpoint)
         host = (parts.hostname or "").lower()
         is_known = any(host == one or host.endswith(f".{one}") for one in self._hosts())
-        if not is_known or (parts.scheme != "https" and host != "127.0.0.1"):
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and host == "127.0.0.1")
+        if not is_known or not is_safe:
             raise Refused(f"{host or 'This address'} isn't a known push service. Add it to api.push_hosts.")
         try:
             encrypt(b"", subscription)

@@ -3,11 +3,12 @@
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
-import { get } from "./server.js";
+import { get, RequestFailed } from "./server.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
 import { attempt, begin, conversation, me, newId, runCommand } from "./state.js";
 
 /** @import { Attachments } from "./attachments.js" */
+/** @import { Conversation } from "./conversation.js" */
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 /** @import { ChoiceView } from "./wire.d.ts" */
 
@@ -69,8 +70,7 @@ export function Composer({ id, onNotes }) {
     const files = uploads.map((one) => one.id);
     const done = await attempt(async () => {
       if (isCommand(said)) onNotes(await runCommand(said));
-      else if (shown) await shown.send(said, newId(), steer, files);
-      else await begin(said, newId(), files);
+      else await deliver(shown, { text: said, id: newId(), steer, files });
     });
     sending.value = false;
     if (!done && !text.peek()) text.value = said;
@@ -177,6 +177,17 @@ export function Composer({ id, onNotes }) {
       ),
     ),
   );
+}
+
+/** Send a message, or store it if the server can't be reached. @type {(shown: Conversation | null, said: { text: string, id: string, steer: boolean, files: string[] }) => Promise<void>} */
+async function deliver(shown, said) {
+  try {
+    if (shown) await shown.send(said.text, said.id, said.steer, said.files);
+    else await begin(said.text, said.id, said.files);
+  } catch (error) {
+    if (!(error instanceof RequestFailed) || error.status) throw error;
+    (await import("./unsent.js")).keep({ session: shown?.id ?? "", ...said });
+  }
 }
 
 /** Speak instead of typing. @type {(props: { text: Signal<string> }) => Child} */

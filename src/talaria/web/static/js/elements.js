@@ -130,6 +130,7 @@ export const heading = (level, attributes, ...children) =>
 
 /** Paths of the icons, drawn on a grid of 24. */
 const ICONS = {
+  bell: "M6 17V11a6 6 0 0112 0v6l2 2H4zM10 21h4",
   camera: "M4 8h4l2-3h4l2 3h4v11H4zM12 10a3 3 0 100 6 3 3 0 000-6z",
   clip: "M8 12l6-6a3 3 0 014 4l-8 8a5 5 0 01-7-7l7-7",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",

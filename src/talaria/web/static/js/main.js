@@ -7,7 +7,7 @@ import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
 import { a, button, div, icon, p, span } from "./elements.js";
 import { setTheme, Sidebar } from "./sidebar.js";
-import { drawerOpen, me, navigate, notice, onPage, pages, signIn, start, toast } from "./state.js";
+import { connected, drawerOpen, me, navigate, notice, onPage, pages, signIn, start, toast } from "./state.js";
 
 /** @import { NoticeMessage } from "./wire.d.ts" */
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
@@ -91,6 +91,17 @@ addEventListener("keydown", (event) => {
   }
 });
 
+/** Do what can wait: install the app, send what could not be sent. */
+function finishLater() {
+  const later = globalThis.requestIdleCallback ?? ((/** @type {() => void} */ work) => setTimeout(work, 500));
+  later(() => void import("./installed.js").then(({ install }) => install()).catch(() => null));
+}
+
+effect(() => {
+  if (!me.value || !connected.value || !localStorage.getItem("unsent")) return;
+  void import("./unsent.js").then(({ sendWaiting }) => sendWaiting()).catch(() => null);
+});
+
 async function boot() {
   setTheme(localStorage.getItem("theme") ?? "system");
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
@@ -104,6 +115,7 @@ async function boot() {
       await start();
     }
   } else await start();
+  finishLater();
 }
 
 const root = document.getElementById("app");

@@ -31,6 +31,14 @@ export const PAGES = [
     owner: false,
     load: () => import("./browsers.js"),
   },
+  {
+    path: "/notifications",
+    title: "Notifications",
+    icon: "bell",
+    group: "Access",
+    owner: false,
+    load: () => import("./notifications.js"),
+  },
 ];
 
 /** Pages that have been loaded, by path. @type {Map<string, (props: object) => Child>} */
