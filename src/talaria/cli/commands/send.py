@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Queue the message, wait for its delivery if requested, and print the result."""
     networks = services.networks().targets()
-    if not networks:
+    if networks in ([], [WEB]) and not arguments.target.startswith(WEB):
         raise Refused("No chat network is set up. Run `talaria setup chat`.")
     text = _read_text(arguments)
     with services.open_database() as database:
