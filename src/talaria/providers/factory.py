@@ -40,6 +40,7 @@ def open_provider(
     settings = make_settings(
         name=preset.name,
         base_url=preset.base_url,
+        models_url=preset.models_url,
         api_key=api_key,
         headers=preset.headers,
         timeouts=timeouts or Timeouts(),

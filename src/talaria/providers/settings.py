@@ -17,10 +17,14 @@ class Timeouts(Struct, frozen=True):
 
 
 class AccountSettings(Struct, frozen=True, kw_only=True):
-    """One account; ``base_url`` is the part of a URL before the paths of its protocol."""
+    """One account; ``base_url`` is the part of a URL before the paths of its protocol.
+
+    ``models_url`` is the URL of the list of models, if it isn't below the base URL.
+    """
 
     name: str
     base_url: str
+    models_url: str = ""
     api_key: str = ""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
-from talaria.core.aio import LoopTimer
+from talaria.core.aio import LoopTimer, shield_until_done
 from talaria.core.errors import LeaseLost, StoreBusy, StoreError, StoreFull, StoreGone
 from talaria.core.ids import SessionId, is_gone
 
@@ -31,6 +31,16 @@ def is_leased(tx: Transaction, name: str) -> bool:
 def session_lease_name(session_id: SessionId) -> str:
     """Return the name of the lease of a session."""
     return f"session:{session_id}"
+
+
+async def take_lease(store: Store, name: str, duration: timedelta) -> Lease | None:
+    """Acquire a lease as `take` does; if cancelled meanwhile, release what was acquired."""
+
+    async def undo(lease: Lease | None) -> None:
+        if lease is not None:
+            await release_lease(store, lease)
+
+    return await shield_until_done(store.write(lambda tx: take(tx, name, duration)), undo=undo)
 
 
 async def renew_lease(store: Store, lease: Lease, duration: timedelta) -> None:

@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from talaria.app.models import DEFAULT_MODELS, ConfiguredProviders, Models
-from talaria.app.models import ConfiguredProvider as ModelAccount
+from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
+from talaria.app.configured_providers import ConfiguredProviders
+from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.cli.commands.setup.probes import (
     Discovery,
     EmbeddedState,

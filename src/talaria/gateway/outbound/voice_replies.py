@@ -21,7 +21,7 @@ from talaria.core.errors import StoreError, TalariaError
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import File
-from talaria.runtime.leases import release_lease, take
+from talaria.runtime.leases import release_lease, take_lease
 from talaria.runtime.outbox import queue_notice
 from talaria.settings.live import LiveSettings
 
@@ -126,7 +126,7 @@ class VoiceReplies:
         """Speak one reply, unless another worker does, and remove it from the store even if speaking fails."""
         seconds = self._settings.current.voice.seconds
         claim = timedelta(seconds=2 * seconds + 10)
-        lease = await self._store.write(lambda tx: take(tx, f"speak:{pending.turn_id}", claim))
+        lease = await take_lease(self._store, f"speak:{pending.turn_id}", claim)
         if lease is None:
             return
         try:

@@ -156,9 +156,10 @@ def _take_joined(underway: Underway, received: Sequence[bytes]) -> Iterator[Mode
 
 
 def read_models(body: bytes) -> list[str]:
-    """Return the names in a list of models; all three protocols use the same form."""
+    """Return the names in a list of models; GitHub and Together send it without an envelope."""
     try:
-        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
+        found = msgspec.json.decode(body, type=_Models | list[_Model])
+        return [model.id for model in (found if isinstance(found, list) else found.data)]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedReply(f"not a list of models: {error}") from error
 
