@@ -132,7 +132,7 @@ async def test_a_file_that_the_agent_sends_is_shown(
         page = (await owner.get(f"/web/sessions/{session}/messages")).json()
         return page["notices"] if len(page["notices"]) == 2 else None
 
-    caption, sent = await until(find_notice)  # type: ignore[misc] # a list
+    caption, sent = await until(find_notice)
     assert caption["text"] == "The chart"
     (file,) = sent["files"]
     assert (await owner.get(f"/web/files/{file['id']}")).content == picture()

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.agent.key_pool import PooledProvider
+from talaria.app.cloud_accounts import NEEDED, fill_url, has_access, make_authorizer, missing_variables
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import Provider
 from talaria.core.errors import NotFound, Refused
@@ -90,9 +91,15 @@ class ConfiguredProviders:
         account = self._all.get(name)
         if account is None:
             raise NotFound(build_unknown_fault("provider", name, self._all).problem)
+        if missing := missing_variables(account.preset.base_url):
+            raise Refused(f"{account.preset.title} needs the variable {missing[0]}. Set it in the environment.")
         if not account.preset.base_url:
             raise Refused(f"The provider `{name}` has no address. Set providers.{name}.base_url.")
-        if account.lacks_key(self._secrets):
+        preset = account.preset
+        if preset.access != "key":
+            if not (account.keys(self._secrets) or has_access(preset, self._secrets)):
+                raise Refused(f"{preset.title} needs {NEEDED[preset.access]}.")
+        elif account.lacks_key(self._secrets):
             raise Refused(f"{account.preset.title} needs a key: {_explain_key(account.key_names[0])}")
         return account
 
@@ -128,6 +135,9 @@ class ConfiguredProviders:
             preset = msgspec.structs.replace(account.preset, protocol=protocol)
             return open_provider(preset, http, key, timeouts, secret=secret)
 
+        if not key and account.preset.access != "key":
+            authorizer = make_authorizer(account.preset, self._secrets, http)
+            return open_provider(account.preset, http, timeouts=timeouts, authorizer=authorizer)
         if not account.protocols or self._detected is None:
             return open_provider(account.preset, http, key, timeouts, secret=secret)
         url, detected = account.preset.base_url, self._detected
@@ -143,7 +153,7 @@ def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Sec
     other_url = overrides.base_url or _read_url(preset, secrets)
     changed = msgspec.structs.replace(
         preset,
-        base_url=other_url or preset.base_url,
+        base_url=other_url or fill_url(preset.base_url, secrets),
         models_url="" if other_url else preset.models_url,
         protocol=overrides.protocol or preset.protocol,
         headers={**preset.headers, **overrides.headers},

@@ -158,7 +158,7 @@ class Models:
         if not self.is_provider(provider):
             return await self._find_by_name(query)
         chosen = await self.choose(provider, model, "You just chose it.")
-        if provider != embedded.PROVIDER and model:
+        if provider != embedded.PROVIDER and model and self._configured.get(provider).preset.lists_models:
             self._require_offered(chosen, *await self._list_models(self._configured.get(provider)))
         return chosen
 
@@ -187,7 +187,11 @@ class Models:
             found.append(self._make_usable(embedded.PROVIDER, embedded.MODEL, local=True))
         if local_only:
             return ModelListing(tuple(found))
-        remote = (*self._configured.with_keys(), *self._configured.keyless())
+        remote = [
+            account
+            for account in (*self._configured.with_keys(), *self._configured.keyless())
+            if account.preset.lists_models
+        ]
         answers = await asyncio.gather(*(self._list_models(account) for account in remote))
         names = [
             self._make_usable(account.preset.name, name)
@@ -306,7 +310,8 @@ class Models:
 
         Raises `ProviderError` if it does not answer, and `NotFound` if it lists none.
         """
-        names = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models()
+        lists = account.preset.lists_models
+        names = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
         if not names:
             where = f"{account.preset.title} lists no models at {account.preset.base_url}"
             raise NotFound(f"{where}. Choose one with `talaria model {account.preset.name}:NAME`.")

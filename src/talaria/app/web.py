@@ -20,6 +20,7 @@ from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.providers.http.client import HttpPool
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
+from talaria.web.changes import ChangeWatcher
 from talaria.web.conversations import WebConversations
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebFrontDoor
@@ -29,10 +30,13 @@ from talaria.web.platform import WebHandoffTarget, WebPlatform
 from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.files import FileRoutes
+from talaria.web.routes.goals import GoalRoutes
 from talaria.web.routes.push import PushRoutes
+from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 
 if TYPE_CHECKING:  # its library is an extra
@@ -56,6 +60,7 @@ class WebApp:
     ) -> None:
         settings = app.settings.api
         self._app = app
+        self._jobs = jobs
         self._assets = Assets()
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
@@ -63,6 +68,7 @@ class WebApp:
         self._delete_files = delete_files
         self._hub = LiveHub(app.store, jobs)
         self._session_list = SessionListWatcher(app.store, self._hub)
+        self._changes = ChangeWatcher(app.store, self._hub)
         self._files = WebFiles(app.profile.media_folder)
         self._media_models = MediaModels(app)
         self._http = HttpPool()
@@ -111,13 +117,14 @@ class WebApp:
         await asyncio.to_thread(self._files.clean)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
+            group.create_task(self._changes.follow())
             group.create_task(end_revoked_streams(store, self._hub, self._front_door))
             group.create_task(self._delivery.serve())
             group.create_task(self._handoffs.serve())
             await follow_pending_work(store, self._conversations)
 
     def _on_delivered(self, session_id: SessionId) -> None:
-        self._hub.send_changed(session_id)
+        self._hub.send_delivered(session_id)
         self._session_list.check_soon()
 
     async def drain(self) -> None:
@@ -164,6 +171,9 @@ class WebApp:
             *ChatRoutes(store, self._conversations, self._session_list, self._files).routes(),
             *FileRoutes(store, self._files, limit, self._transcribe).routes(),
             *PushRoutes(store, self._push).routes(),
+            *UsageRoutes(store).routes(),
+            *GoalRoutes(store, self._conversations).routes(),
+            *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 from talaria.core.errors import NotFound
 from talaria.providers.settings import AnthropicQuirks, ChatQuirks, ResponsesQuirks
 
+AccessKind = Literal["key", "aws", "entra", "google"]
 ProtocolName = Literal["openai_chat", "openai_responses", "anthropic"]
 Quirks = ChatQuirks | ResponsesQuirks | AnthropicQuirks
 
@@ -15,7 +16,9 @@ class Preset(Struct, frozen=True, kw_only=True):
     """A provider that needs only a key, the secret ``key_name``; a local one has a ``port`` instead.
 
     ``other_key_names`` are further conventional names of the key, ``url_variables`` environment variables with the URL.
-    A provider that is not ``automatic`` is used only if the settings name it: its key is often set for other programs.
+    ``base_url`` may name variables in braces, with alternatives after ``|``. ``access`` is what may stand in for a key.
+    ``lists_models`` is false for a server without a list of the models that can be used. A provider that is not
+    ``automatic`` is used only if the settings name it: its key is often set for other programs.
     """
 
     name: str
@@ -26,6 +29,8 @@ class Preset(Struct, frozen=True, kw_only=True):
     other_key_names: tuple[str, ...] = ()
     url_variables: tuple[str, ...] = ()
     automatic: bool = True
+    access: AccessKind = "key"
+    lists_models: bool = True
     models_url: str = ""
     port: int | None = None
     quirks: Quirks | None = None
@@ -46,6 +51,7 @@ def _hosted(
     quirks: Quirks | None = None,
     automatic: bool = True,
     models_url: str = "",
+    lists_models: bool = True,
 ) -> Preset:
     """Return a provider of Chat Completions whose differences are unknown or few."""
     return Preset(
@@ -57,6 +63,7 @@ def _hosted(
         quirks=quirks or ChatQuirks(effort="unsupported"),
         automatic=automatic,
         models_url=models_url,
+        lists_models=lists_models,
     )
 
 
@@ -125,7 +132,14 @@ PRESETS: tuple[Preset, ...] = (
     _hosted("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     _hosted("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
     _hosted("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", quirks=_NO_IMAGES),
-    _hosted("perplexity", "Perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY", "PPLX_API_KEY"),
+    _hosted(
+        "perplexity",
+        "Perplexity",
+        "https://api.perplexity.ai",
+        "PERPLEXITY_API_KEY",
+        "PPLX_API_KEY",
+        lists_models=False,
+    ),
     _hosted("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "CO_API_KEY"),
     _hosted("nvidia", "NVIDIA", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
     _hosted("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "KIMI_API_KEY"),
@@ -149,6 +163,35 @@ PRESETS: tuple[Preset, ...] = (
         "GITHUB_TOKEN",
         automatic=False,
         models_url="https://models.github.ai/catalog/models",
+    ),
+    Preset(
+        name="azure",
+        title="Azure OpenAI",
+        base_url="{AZURE_OPENAI_ENDPOINT}/openai/v1",
+        key_name="AZURE_OPENAI_API_KEY",
+        access="entra",
+        automatic=False,
+        lists_models=False,
+        quirks=ChatQuirks(max_tokens_field="max_completion_tokens"),
+    ),
+    Preset(
+        name="bedrock",
+        title="Amazon Bedrock",
+        base_url="https://bedrock-runtime.{AWS_REGION|AWS_DEFAULT_REGION}.amazonaws.com/openai/v1",
+        key_name="AWS_BEARER_TOKEN_BEDROCK",
+        access="aws",
+        automatic=False,
+        lists_models=False,
+        quirks=ChatQuirks(effort="unsupported"),
+    ),
+    Preset(
+        name="vertex",
+        title="Google Vertex AI",
+        base_url="https://{GOOGLE_CLOUD_LOCATION}-aiplatform.googleapis.com/v1/projects/{GOOGLE_CLOUD_PROJECT}"
+        "/locations/{GOOGLE_CLOUD_LOCATION}/endpoints/openapi",
+        access="google",
+        automatic=False,
+        lists_models=False,
     ),
     _local("ollama", "Ollama", 11434, "OLLAMA_HOST"),
     _local("lmstudio", "LM Studio", 1234),

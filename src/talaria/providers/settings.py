@@ -1,7 +1,8 @@
 """Settings of provider accounts, and the differences of servers from the protocols' own."""
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -14,6 +15,13 @@ class Timeouts(Struct, frozen=True):
     connect: timedelta = timedelta(seconds=10)
     first_byte: timedelta = timedelta(seconds=120)
     silence: timedelta = timedelta(seconds=60)
+
+
+class RequestAuthorizer(Protocol):
+    """Makes the headers that prove who sends a request, where a key alone doesn't."""
+
+    async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
+        """Return the headers for one request."""
 
 
 class AccountSettings(Struct, frozen=True, kw_only=True):
@@ -29,6 +37,7 @@ class AccountSettings(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
     source: ModelSource | None = None
+    authorizer: RequestAuthorizer | None = None
 
 
 class ChatQuirks(Struct, frozen=True, kw_only=True):

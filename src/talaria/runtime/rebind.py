@@ -5,7 +5,7 @@ from typing import Protocol
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.sessions import SessionChanges
+from talaria.contracts.stores.sessions import SESSION_CHANGES, SessionChanges
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.formatting import platform_label
@@ -32,6 +32,7 @@ def bind_session(
             queue_notice(tx, session_id, binding.address, Content(text=text))
     if address is not None:
         tx.bindings.bind(key, session_id, address)
+        tx.notify(SESSION_CHANGES)
     else:
         tx.sessions.update(session_id, SessionChanges(audience=""))
 

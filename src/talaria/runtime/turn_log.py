@@ -19,7 +19,7 @@ from talaria.contracts.turn_log import ModelStep, StartedCall
 from talaria.core.aio import shield_until_done
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
-from talaria.core.messages import Message, ToolCall, ToolResult, is_same_sender
+from talaria.core.messages import Message, ToolCall, ToolResult, Usage, is_same_sender
 from talaria.runtime.leases import retry_write
 from talaria.runtime.turns import EndedTurn, TurnWork, read_inbox_message, read_message
 
@@ -137,7 +137,7 @@ class TurnRecorder:
         def work(tx: Transaction) -> EndedTurn:
             if not tx.turns.end(self._turn_id, *_state_and_error(end)):
                 return EndedTurn(end)
-            self._append(tx, [reply] if reply else [], step)
+            self._append(tx, [reply] if reply else [], step, turns=1)
             return self._end_transaction(tx, TurnResult(self.session_id, self._turn_id, end, reply))
 
         await self._write(work)
@@ -212,11 +212,13 @@ class TurnRecorder:
                 tx.turns.end_step(self._turn_id, number, record.result, record.at)
         return steps
 
-    def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
+    def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None, *, turns: int = 0) -> None:
         if messages:
             tx.messages.append(self.session_id, messages)
+        if step is not None or turns:
+            usage, model = (step.usage, step.model) if step is not None else (Usage(), "")
+            tx.usage.add(self.session_id, usage, model=model, turns=turns)
         if step is not None:
-            tx.sessions.add_usage(self.session_id, step.usage)
             number = tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}")
             tx.turns.end_step(self._turn_id, number, _encode(step).decode())
 

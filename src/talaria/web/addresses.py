@@ -10,6 +10,7 @@ from talaria.contracts.values import SessionValue
 from talaria.core.addresses import WEB, Address
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import File, Image
+from talaria.runtime.live.location import SessionLocation
 from talaria.sessions.chat_directory import HomeChat, read_home, write_home
 from talaria.sessions.keys import build_session_key
 
@@ -62,3 +63,10 @@ def set_home(tx: Transaction) -> None:
     """Make the owner's chat the home of the web app, unless it has one."""
     if read_home(tx, WEB) is None:
         write_home(tx, HomeChat(web_address()))
+
+
+def answers_elsewhere(location: SessionLocation, *, runs_here: bool) -> bool:
+    """Return whether another process or chat answers what is said in a conversation."""
+    if runs_here:
+        return False
+    return location.is_running or (location.is_served and location.platform != WEB)

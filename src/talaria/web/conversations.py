@@ -14,7 +14,8 @@ from talaria.commands.custom import load_custom_commands
 from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
-from talaria.contracts.store import Transaction
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import Session
 from talaria.contracts.turn_listener import TurnResult
 from talaria.core.addresses import WEB, Address
 from talaria.core.errors import TalariaError
@@ -23,11 +24,12 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
 from talaria.runtime.live.feed import QuestionClosed
+from talaria.runtime.live.location import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.runner import RunnerState
 from talaria.sessions.keys import build_session_key
-from talaria.web.addresses import find_web_binding, new_thread
+from talaria.web.addresses import answers_elsewhere, find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification
@@ -272,6 +274,12 @@ class WebConversations:
             commands=self.commands(caller),
             author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),
         )
+
+
+async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
+    """Return whether another process serves a conversation."""
+    location = await store.read(lambda tx: locate_session(tx, session))
+    return answers_elsewhere(location, runs_here=conversations.runs(session.id))
 
 
 class WebSurface:

@@ -14,7 +14,7 @@ from talaria.http.routing import format_sse
 from talaria.runtime.live.feed import FeedBuffer, FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteWatcher
 from talaria.web.front_door import WebCaller
-from talaria.web.wire import ChangedMessage, SessionMessage, StreamMessage
+from talaria.web.wire import DeliveredMessage, SessionMessage, StreamMessage
 
 _TICK = 0.015  # seconds in which text is joined before it is sent; the first piece is sent at once
 _MOST_QUEUED = 400_000  # bytes; a slower reader gets a snapshot instead
@@ -263,11 +263,11 @@ class LiveHub:
             elif session_id in again:
                 self.channel(session_id).send_snapshot(stream)
 
-    def send_changed(self, session_id: SessionId) -> None:
+    def send_delivered(self, session_id: SessionId) -> None:
         """Let pages that show a conversation read the end of its transcript again."""
         for stream in self.streams:
             if f"session:{session_id}" in stream.topics:
-                stream.send(ChangedMessage(session_id))
+                stream.send(DeliveredMessage(session_id))
 
     def end_streams(self, condition: Callable[[BrowserStream], bool] = lambda _: True) -> None:
         """End the streams that meet a condition; all by default."""

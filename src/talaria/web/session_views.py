@@ -14,10 +14,10 @@ from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
 from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
-from talaria.runtime.live.location import SessionLocation, locate_session
+from talaria.runtime.live.location import locate_session
 from talaria.runtime.turns import list_pending_messages
 from talaria.sessions.branches import list_exchanges
-from talaria.web.addresses import UNREAD, WEB_NOTICE
+from talaria.web.addresses import UNREAD, WEB_NOTICE, answers_elsewhere
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebCaller
 from talaria.web.wire import (
@@ -85,17 +85,10 @@ def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> Sessio
     return SessionDetail(
         **structs.asdict(row),
         location=location.description,
-        elsewhere=is_elsewhere(location, runs_here=runs_here),
+        elsewhere=answers_elsewhere(location, runs_here=runs_here),
         taken_from=platform_label(taken.platform) if taken is not None else "",
         queued=tuple(text for text in texts if text),
     )
-
-
-def is_elsewhere(location: SessionLocation, *, runs_here: bool) -> bool:
-    """Return whether another process or chat answers what is said in a conversation."""
-    if runs_here:
-        return False
-    return location.is_running or (location.is_served and location.platform != WEB)
 
 
 def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, files: WebFiles) -> MessagePage:

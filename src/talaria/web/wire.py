@@ -311,6 +311,12 @@ class SessionMessage(Struct, frozen=True, tag_field="topic", tag="session"):
 
 
 class ChangedMessage(Struct, frozen=True, tag_field="topic", tag="changed"):
+    """Something on a page has changed: load it again."""
+
+    page: str
+
+
+class DeliveredMessage(Struct, frozen=True, tag_field="topic", tag="delivered"):
     """A conversation with something new outside of turns: its transcript is to be read again."""
 
     session: str
@@ -325,4 +331,4 @@ class NoticeMessage(Struct, frozen=True, tag_field="topic", tag="notice"):
     text: str
 
 
-StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | NoticeMessage
+StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | DeliveredMessage | NoticeMessage

@@ -16,7 +16,7 @@ from talaria.providers.base.errors import failure
 from talaria.providers.base.incoming import ReplyMeter
 from talaria.providers.base.outgoing import ConversationEncoder, load_attachments
 from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.settings import Timeouts
+from talaria.providers.settings import RequestAuthorizer, Timeouts
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -46,6 +46,7 @@ class Endpoint(Struct, frozen=True):
     headers: Mapping[str, str]
     timeouts: Timeouts
     source: ModelSource | None = None
+    authorizer: RequestAuthorizer | None = None
 
 
 class WireFormat(Struct, frozen=True):
@@ -77,7 +78,8 @@ class ProviderOverHttp:
         underway, meter = self._wire.begin_reply(self.name, request.model), ReplyMeter()
         endpoint = self._endpoint
         try:
-            async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
+            headers = self._headers if endpoint.authorizer is None else await self._authorized("POST", body)
+            async with self._http.post(endpoint.calls_url, body, headers, endpoint.timeouts) as answer:
                 await self._check(answer)
                 if answer.content_type == JSON:
                     for event in underway.take_whole(await answer.body()):
@@ -102,12 +104,19 @@ class ProviderOverHttp:
         """Return the names of the models available to this account."""
         endpoint = self._endpoint
         try:
-            async with self._http.get(endpoint.models_url, self._headers, endpoint.timeouts) as answer:
+            headers = self._headers if endpoint.authorizer is None else await self._authorized("GET", b"")
+            async with self._http.get(endpoint.models_url, headers, endpoint.timeouts) as answer:
                 await self._check(answer)
                 return read_models(await answer.body())
         except ProviderError as error:
             error.attribute_to(endpoint.source)
             raise
+
+    async def _authorized(self, method: str, body: bytes) -> Mapping[str, str]:
+        endpoint = self._endpoint
+        assert endpoint.authorizer is not None
+        url = endpoint.calls_url if method == "POST" else endpoint.models_url
+        return {**self._headers, **await endpoint.authorizer.headers(method, url, body)}
 
     async def close(self) -> None:
         """Do nothing: connections belong to the pool."""

@@ -12,17 +12,17 @@ from talaria.handoff.service import request_handoff_to, wait_for_handoff
 from talaria.http.errors import Problem, make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.live.control import AnswerQuestion, StopTurn, redirect_running_turn, send_control_message
-from talaria.runtime.live.location import locate_session, quote_in_chat
+from talaria.runtime.live.location import quote_in_chat
 from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.rebind import bind_session
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import new_thread
-from talaria.web.conversations import WebConversations
+from talaria.web.conversations import WebConversations, is_elsewhere
 from talaria.web.files import WebFiles
 from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
-from talaria.web.session_views import TAKEN_FROM, is_elsewhere, read_detail, require_session
+from talaria.web.session_views import TAKEN_FROM, read_detail, require_session
 from talaria.web.wire import (
     AnswerRequest,
     BegunSession,
@@ -235,8 +235,7 @@ class ChatRoutes:
         return await self._store.read(lambda tx: require_session(tx, name, caller))
 
     async def _is_elsewhere(self, session: Session) -> bool:
-        location = await self._store.read(lambda tx: locate_session(tx, session))
-        return is_elsewhere(location, runs_here=self._conversations.runs(session.id))
+        return await is_elsewhere(self._store, self._conversations, session)
 
 
 def _read_said(request: WebRequest) -> SayRequest:

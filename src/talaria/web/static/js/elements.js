@@ -137,7 +137,9 @@ const ICONS = {
   mic: "M12 4a2 2 0 012 2v5a2 2 0 01-4 0V6a2 2 0 012-2zM6 11a6 6 0 0012 0M12 17v3",
   archive: "M4 4h16v4H4zM6 8v12h12V8M10 12h4",
   back: "M15 5l-7 7 7 7",
+  chart: "M4 20h16M7 16v-5M12 16V6M17 16v-8",
   check: "M5 12l5 5 9-10",
+  clock: "M12 4a8 8 0 100 16 8 8 0 000-16zM12 8v4l3 2",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h11v11H9zM5 15V4h11",
   devices: "M3 5h13v9H3zM6 18h7M18 9h3v10h-5v-3",
@@ -147,6 +149,7 @@ const ICONS = {
   search: "M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5",
   send: "M12 19V5M6 11l6-6 6 6",
   stop: "M7 7h10v10H7z",
+  target: "M12 4a8 8 0 100 16 8 8 0 000-16zM12 9a3 3 0 100 6 3 3 0 000-6z",
   tool: "M14 6a4 4 0 015-1l-3 3 2 2 3-3a4 4 0 01-5 5l-7 8-3-3 8-7a4 4 0 010-4z",
 };
 

@@ -32,6 +32,11 @@ export const outdated = signal(false);
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
 
+/** Topics of the page on the screen. */
+export const pageTopics = signal(/** @type {string[]} */ ([]));
+/** The last page that has changed on the server. */
+export const pageChange = signal({ page: "", count: 0 });
+
 /** The list of pages, once one of them is opened. @type {Signal<typeof import("./pages/registry.js") | null>} */
 export const pages = signal(null);
 /** Where the files of this version of the app are. */
@@ -136,12 +141,15 @@ function hear(message) {
     case "sessions":
       mergeRows(message.rows, message.gone);
       break;
+    case "changed":
+      pageChange.value = { page: message.page, count: pageChange.peek().count + 1 };
+      break;
     case "session": {
       const shown = conversation.peek();
       if (shown?.id === message.session) shown.hear(message);
       break;
     }
-    case "changed": {
+    case "delivered": {
       const shown = conversation.peek();
       if (shown?.id === message.session) void shown.refresh().catch(() => null);
       break;
@@ -185,6 +193,7 @@ effect(() => {
 
 effect(() => {
   void conversation.value;
+  void pageTopics.value;
   stream?.watch(topics());
 });
 
@@ -198,7 +207,7 @@ effect(() => {
 function topics() {
   const id = conversation.peek()?.id;
   const seen = document.visibilityState === "visible" ? [`seen:${id ?? "app"}`] : [];
-  return ["sessions", ...(id ? [`session:${id}`] : []), ...seen];
+  return ["sessions", ...(id ? [`session:${id}`] : []), ...pageTopics.peek(), ...seen];
 }
 
 addEventListener("visibilitychange", () => stream?.watch(topics()));

@@ -22,7 +22,13 @@ export type TurnEvent =
   | TurnFailed
   | QuestionClosed;
 
-export type StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | NoticeMessage;
+export type StreamMessage =
+  | HelloMessage
+  | SessionsMessage
+  | SessionMessage
+  | ChangedMessage
+  | DeliveredMessage
+  | NoticeMessage;
 
 /** An address on a network: a chat, optionally a thread in it, optionally one person there. */
 export interface Address {
@@ -63,10 +69,10 @@ export interface BrowserView {
   current: boolean;
 }
 
-/** A conversation with something new outside of turns: its transcript is to be read again. */
+/** Something on a page has changed: load it again. */
 export interface ChangedMessage {
   topic: "changed";
-  session: string;
+  page: string;
 }
 
 /** A completion. */
@@ -100,6 +106,12 @@ export interface CompletionsQuery {
   session: string;
 }
 
+/** A conversation with something new outside of turns: its transcript is to be read again. */
+export interface DeliveredMessage {
+  topic: "delivered";
+  session: string;
+}
+
 /** Nothing more to say. */
 export interface Done {
   done: boolean;
@@ -121,6 +133,44 @@ export interface FileView {
   media_type: string;
 }
 
+/** A limit of a goal and how much of it is used; ``unit`` is turns, tokens, microdollars or seconds. */
+export interface GoalBudget {
+  unit: "microdollars" | "seconds" | "tokens" | "turns";
+  used: number;
+  limit: number;
+}
+
+/** Contract of a goal: conditions for success and limits; ``verify`` is a command that must exit with 0. */
+export interface GoalContract {
+  verify?: string;
+  constraints?: string;
+  scope?: string;
+  stop_when?: string;
+}
+
+/** A goal as it is written in `/goal`, with its conditions and budget as lines. */
+export interface GoalText {
+  text: string;
+}
+
+/** A goal; ``state`` is ``waiting`` while it is active and something else has to end first. */
+export interface GoalView {
+  session_id: string;
+  title: string;
+  source: string;
+  owner: string;
+  goal: string;
+  state: "active" | "done" | "paused" | "waiting";
+  note: string;
+  running: boolean;
+  set_at: string;
+  contract: GoalContract;
+  subgoals: string[];
+  budgets: GoalBudget[];
+  turns_used: number;
+  last: VerdictView | null;
+}
+
 /** The first event of a stream; ``digest`` is that of the app's files. */
 export interface HelloMessage {
   topic: "hello";
@@ -132,6 +182,61 @@ export interface Image {
   type: "image";
   source: string;
   media_type: string;
+}
+
+/** A job to create or change; an omitted value stays, or has its default. */
+export interface JobDraft {
+  id: string;
+  when: string | null;
+  prompt: string | null;
+  name: string | null;
+  zone: string | null;
+  model: string | null;
+  script: string | null;
+  folder: string | null;
+  deliver: string[] | null;
+  times: number | null;
+  dollars: number | null;
+  catch_up: "never" | "once" | null;
+  paused: boolean | null;
+}
+
+/** Schedule and prompt in a text, with the next runs, also as text in the time zone. */
+export interface JobPreview {
+  when: string;
+  prompt: string;
+  schedule: string;
+  zone: string;
+  next: string[];
+  next_told: string[];
+}
+
+/** The latest runs of a job, newest first. */
+export interface JobRuns {
+  runs: RunView[];
+}
+
+/** A job for display; ``remarks`` are for the person who has just changed it. */
+export interface JobView {
+  id: string;
+  name: string;
+  schedule: string;
+  zone: string;
+  state: "over" | "paused" | "waiting";
+  next_at: string | null;
+  next_told: string;
+  prompt: string;
+  script: string;
+  skills: string[];
+  model: string;
+  folder: string;
+  deliver: string[];
+  times_left: number | null;
+  catch_up: "never" | "once";
+  dollars: number;
+  owner: string;
+  made_at: string;
+  remarks: string[];
 }
 
 /** A one-use code. */
@@ -201,6 +306,18 @@ export interface PersonJoined {
   text: string;
 }
 
+/** A text that begins with a time, for example ``every monday 9:00 water the plants``. */
+export interface PreviewQuery {
+  text: string;
+  zone: string;
+}
+
+/** Preview of a text, or the ``problem`` with it, since most texts are not finished yet. */
+export interface PreviewReply {
+  preview: JobPreview | null;
+  problem: string;
+}
+
 /** A push subscription of this browser; quiet hours are local times of ``zone``, empty for none. */
 export interface PushRequest {
   endpoint: string;
@@ -258,12 +375,29 @@ export interface ReplyRoute {
   spoken?: boolean;
 }
 
+/** One run of a job and its outcome. */
+export interface RunView {
+  due_at: string;
+  due_told: string;
+  state: "done" | "failed" | "missed" | "running";
+  started_at: string;
+  ended_at: string | null;
+  session_id: string | null;
+  output: string;
+}
+
 /** A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once. */
 export interface SayRequest {
   text: string;
   id: string;
   steer: boolean;
   files: string[];
+}
+
+/** The jobs, and whether a gateway runs that starts them. */
+export interface SchedulesView {
+  jobs: JobView[];
+  has_gateway: boolean;
 }
 
 /** A message that matches a search. */
@@ -504,4 +638,49 @@ export interface Usage {
   cache_write_tokens?: number;
   reasoning_tokens?: number;
   cost_microdollars?: number;
+}
+
+/** The number of days up to today (UTC), and what to group by. */
+export interface UsageQuery {
+  days: number;
+  by: "model" | "owner" | "surface";
+}
+
+/** Usage of one model, surface or person: its sums, and cost, tokens and turns of each day. */
+export interface UsageSeries {
+  name: string;
+  totals: UsageTotals;
+  cost: number[];
+  tokens: number[];
+  turns: number[];
+}
+
+/** Sums of usage; ``cost_microdollars`` leaves out the ``unpriced_calls``, whose price is unknown. */
+export interface UsageTotals {
+  turns: number;
+  calls: number;
+  unpriced_calls: number;
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  reasoning_tokens: number;
+  cost_microdollars: number;
+}
+
+/** Usage of a period, largest cost first, and of today; numbers of days begin at ``first``. */
+export interface UsageView {
+  first: string;
+  last: string;
+  totals: UsageTotals;
+  today: UsageTotals;
+  series: UsageSeries[];
+}
+
+/** The verdict on a turn; ``exit_code`` is that of the verify command, if it ran. */
+export interface VerdictView {
+  at: string;
+  verdict: string;
+  reason: string;
+  exit_code: number | null;
 }
