@@ -47,8 +47,10 @@ export function Composer({ id, onNotes }) {
     const chosen = [...files];
     withFiles((loaded) => loaded.add(chosen));
   };
+  const voice = useSignal(/** @type {typeof import("./voice.js") | null} */ (null));
   useEffect(() => {
     if (localStorage.getItem(`files:${id || "new"}`)) withFiles(() => {});
+    if (me.peek()?.voice && navigator.mediaDevices) void import("./voice.js").then((loaded) => (voice.value = loaded));
   }, []);
 
   useEffect(() => {
@@ -142,7 +144,7 @@ export function Composer({ id, onNotes }) {
         onKeyDown: press,
         onPaste: (event) => addFiles(event, event.clipboardData?.files),
       }),
-      me.value?.voice && navigator.mediaDevices ? h(VoiceButton, { text }) : null,
+      voice.value ? h(voice.value.VoiceButton, { text }) : null,
       running && shown
         ? button(
           {
@@ -188,37 +190,6 @@ async function deliver(shown, said) {
     if (!(error instanceof RequestFailed) || error.status) throw error;
     (await import("./unsent.js")).keep({ session: shown?.id ?? "", ...said });
   }
-}
-
-/** Speak instead of typing. @type {(props: { text: Signal<string> }) => Child} */
-function VoiceButton({ text }) {
-  const finish = useSignal(/** @type {(() => Promise<string>) | null} */ (null));
-  const busy = useSignal(false);
-  const toggle = async () => {
-    const stop = finish.peek();
-    busy.value = true;
-    await attempt(async () => {
-      if (!stop) finish.value = await (await import("./voice.js")).record();
-      else {
-        finish.value = null;
-        text.value = `${text.peek()} ${await stop()}`.trim();
-      }
-    });
-    busy.value = false;
-  };
-  const name = finish.value ? "Stop recording" : "Speak";
-  return button(
-    {
-      class: finish.value ? "quiet attach recording" : "quiet attach",
-      type: "button",
-      "aria-label": name,
-      title: name,
-      "aria-pressed": finish.value ? "true" : "false",
-      disabled: busy.value,
-      onClick: () => void toggle(),
-    },
-    icon("mic"),
-  );
 }
 
 /** Grow with the text. @param {HTMLTextAreaElement | null} box */

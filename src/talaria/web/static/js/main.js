@@ -5,14 +5,14 @@
 import { effect, h, render, signal } from "../vendor/preact.js";
 import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
-import { a, button, div, icon, p, span } from "./elements.js";
+import { a, button, div, p, span } from "./elements.js";
 import { setTheme, Sidebar } from "./sidebar.js";
-import { connected, drawerOpen, me, navigate, notice, onPage, pages, signIn, start, toast } from "./state.js";
+import { connected, drawerOpen, followLink, me, onPage, pages, signIn, start, toast, unreachable } from "./state.js";
 
-/** @import { NoticeMessage } from "./wire.d.ts" */
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
 const TOAST_MILLISECONDS = 8000;
+const INSTALL_MILLISECONDS = 1000;
 let problem = "";
 /** The page for signing in, once it is loaded. @type {Signal<typeof import("./pages/sign_in.js") | null>} */
 const signInPage = signal(null);
@@ -29,7 +29,12 @@ function SignIn() {
 
 /** @type {(props: object) => Child} */
 function App() {
-  if (me.value === undefined) return div({ class: "boot" }, "Talaria");
+  if (me.value === undefined) {
+    return div(
+      { class: "boot", role: "status" },
+      unreachable.value ? "Talaria can't be reached. Trying again …" : "Talaria",
+    );
+  }
   if (me.value === null) return h(SignIn, {});
   return div(
     { class: "app" },
@@ -44,38 +49,23 @@ function App() {
       })
       : null,
     onPage() ? (pages.value ? h(pages.value.CurrentPage, {}) : null) : h(ChatPage, {}),
-    notice.value ? noticeView(notice.value) : null,
     toast.value
       ? div(
         { class: "toast", role: "alert" },
-        span(null, toast.value),
+        typeof toast.value === "string"
+          ? span(null, toast.value)
+          : a({ href: toast.value.path, onClick: openNews }, toast.value.text),
         button({ class: "quiet", type: "button", onClick: () => (toast.value = "") }, "Close"),
       )
       : null,
   );
 }
 
-/** News of another conversation, which a click opens. @type {(news: NoticeMessage) => Child} */
-function noticeView({ kind, session, title, text }) {
-  const close = () => (notice.value = null);
-  const open = () => {
-    close();
-    navigate(session ? `/c/${session}` : "/");
-  };
-  const names = { asked: "Waiting for you", answered: "New answer", delivered: "New message", pairing: "Pairing" };
-  const name = /** @type {Record<string, string>} */ (names)[kind] ?? "New";
-  return div(
-    { class: "toast news", role: "status" },
-    button({ class: "quiet", type: "button", onClick: open }, `${title || name}: ${text.slice(0, 120)}`),
-    button({ class: "quiet", type: "button", "aria-label": "Close", onClick: close }, icon("close")),
-  );
+/** Show the conversation that a notice is about. @param {MouseEvent} event */
+function openNews(event) {
+  if (typeof toast.value !== "string") followLink(event, toast.value.path);
+  toast.value = "";
 }
-
-effect(() => {
-  if (!notice.value) return;
-  const timer = setTimeout(() => (notice.value = null), TOAST_MILLISECONDS);
-  return () => clearTimeout(timer);
-});
 
 effect(() => {
   if (!toast.value) return;
@@ -90,12 +80,6 @@ addEventListener("keydown", (event) => {
     document.getElementById("search")?.focus();
   }
 });
-
-/** Do what can wait: install the app, send what could not be sent. */
-function finishLater() {
-  const later = globalThis.requestIdleCallback ?? ((/** @type {() => void} */ work) => setTimeout(work, 500));
-  later(() => void import("./installed.js").then(({ install }) => install()).catch(() => null));
-}
 
 effect(() => {
   if (!me.value || !connected.value || !localStorage.getItem("unsent")) return;
@@ -115,7 +99,7 @@ async function boot() {
       await start();
     }
   } else await start();
-  finishLater();
+  setTimeout(() => void import("./installed.js").then(({ install }) => install(), () => null), INSTALL_MILLISECONDS);
 }
 
 const root = document.getElementById("app");

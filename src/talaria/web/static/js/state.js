@@ -3,11 +3,13 @@
  * @module
  */
 import { batch, effect, signal } from "../vendor/preact.js";
-import { describe, get, post, request, signedOut, Stream } from "./server.js";
+import { describe, get, post, request, RequestFailed, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
-/** @import { CommandReply, MeView, NoticeMessage, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+/** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+
+const RETRY_MILLISECONDS = 3000;
 
 /** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
 export const me = signal(undefined);
@@ -21,10 +23,10 @@ export const archivedShown = signal(false);
 /** Where the next page of conversations begins; empty if there is none. */
 export const nextPage = signal("");
 export const connected = signal(true);
-/** A sentence at the bottom of the screen. */
+/** Whether the app was opened without a connection. */
+export const unreachable = signal(false);
+/** A sentence at the bottom of the screen, perhaps with a page to open. @type {Signal<string | { text: string, path: string }>} */
 export const toast = signal("");
-/** News of another conversation. @type {Signal<NoticeMessage | null>} */
-export const notice = signal(null);
 /** Whether the list is open on a small screen. */
 export const drawerOpen = signal(false);
 /** A newer version is served: a reload shows it. */
@@ -99,10 +101,13 @@ export async function start() {
   try {
     me.value = await get("/web/me");
   } catch (error) {
-    me.value = null;
-    if (describe(error) && !navigator.onLine) toast.value = describe(error);
+    if (error instanceof RequestFailed && !error.status) {
+      unreachable.value = true;
+      setTimeout(start, RETRY_MILLISECONDS);
+    } else me.value = null;
     return;
   }
+  unreachable.value = false;
   stream = new Stream({ onMessage: hear, onState: (state) => (connected.value = state), onSignedOut: leave });
   open();
   stream.watch(topics());
@@ -155,7 +160,12 @@ function hear(message) {
       break;
     }
     case "notice":
-      if (message.session !== conversation.peek()?.id) notice.value = message;
+      if (message.session !== conversation.peek()?.id) {
+        toast.value = {
+          text: `${message.title || "News"}: ${message.text.slice(0, 120)}`,
+          path: `/c/${message.session}`,
+        };
+      }
       break;
   }
 }
@@ -250,6 +260,14 @@ export async function deleteSession(id) {
 /** A new id for what this browser sends: sent twice, it counts once. */
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((one) => one.toString(16).padStart(2, "0")).join("");
+}
+
+/** Load a style sheet that few need. @param {string} name */
+export function addStyles(name) {
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.href = `${assetBase}/${name}`;
+  document.head.append(link);
 }
 
 /** Run something, and show its failure. @param {() => Promise<unknown>} action */
