@@ -1,7 +1,6 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,11 +32,12 @@ from talaria.web.routes.files import FileRoutes
 from talaria.web.routes.goals import GoalRoutes
 from talaria.web.routes.push import PushRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
-from talaria.web.routes.sessions import SessionListRoutes
+from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
+from talaria.web.web_commands import WebCommands
 
 if TYPE_CHECKING:  # its library is an extra
     from talaria.web.push import PushSender
@@ -56,7 +56,7 @@ class WebApp:
         jobs: asyncio.TaskGroup,
         folder: Path,
         metrics: RequestMetrics,
-        delete_files: Callable[[SessionId], None],
+        files: SessionFiles,
     ) -> None:
         settings = app.settings.api
         self._app = app
@@ -65,16 +65,17 @@ class WebApp:
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
         self._front_door = WebFrontDoor(app.store)
-        self._delete_files = delete_files
+        self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._session_list = SessionListWatcher(app.store, self._hub)
         self._changes = ChangeWatcher(app.store, self._hub)
-        self._files = WebFiles(app.profile.media_folder)
+        self._web_files = WebFiles(app.profile.media_folder)
         self._media_models = MediaModels(app)
         self._http = HttpPool()
         self._push = self._open_push()
         notifier = Notifier(self._hub, self._push.send if self._push is not None else _push_nothing)
         self._conversations = WebConversations(app, self._hub, notifier, jobs, folder, settings.idle_seconds)
+        self._commands = WebCommands(app, self._conversations)
         platform = WebPlatform(app.store, notifier, self._on_delivered)
         self._delivery = Delivery(app.store, platform, settings=app.settings_admin, files=app.profile.media_folder)
         self._handoffs = HandoffWorker(
@@ -114,7 +115,7 @@ class WebApp:
         store = self._app.store
         with suppress(StoreError):
             await store.write(set_home)
-        await asyncio.to_thread(self._files.clean)
+        await asyncio.to_thread(self._web_files.clean)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
             group.create_task(self._changes.follow())
@@ -158,18 +159,16 @@ class WebApp:
             store,
             self._app.identity.version,
             self._assets.digest,
-            self._conversations.commands,
+            self._commands.commands,
             self._default_model,
             lambda: bool(self._app.settings.voice.transcribe),
         )
         return (
             *self._assets.routes(),
             *sign_in.routes(),
-            *SessionListRoutes(
-                store, self._conversations, self._session_list, self._files, self._delete_files
-            ).routes(),
-            *ChatRoutes(store, self._conversations, self._session_list, self._files).routes(),
-            *FileRoutes(store, self._files, limit, self._transcribe).routes(),
+            *SessionListRoutes(store, self._conversations, self._session_list, self._files, self._web_files).routes(),
+            *ChatRoutes(store, self._conversations, self._commands, self._session_list, self._web_files).routes(),
+            *FileRoutes(store, self._web_files, limit, self._transcribe).routes(),
             *PushRoutes(store, self._push).routes(),
             *UsageRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),

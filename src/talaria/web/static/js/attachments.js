@@ -6,7 +6,8 @@
 import { signal } from "../vendor/preact.js";
 import { button, div, icon, img, span } from "./elements.js";
 import { describe, request, RequestFailed } from "./server.js";
-import { addStyles, toast } from "./state.js";
+import { addStyles } from "./pages/frame.js";
+import { toast } from "./state.js";
 
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 /** @import { UploadView } from "./wire.d.ts" */
@@ -16,7 +17,7 @@ import { addStyles, toast } from "./state.js";
 const MOST = 20;
 let next = 0;
 
-addStyles("attachments.css");
+void addStyles("attachments.css");
 
 /** The place of uploads in this browser, so that they survive a reload. @type {(id: string) => string} */
 const storageKey = (id) => `files:${id || "new"}`;

@@ -7,6 +7,7 @@ import { describe, get, post, request, RequestFailed, signedOut, Stream } from "
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
+/** @typedef {{ kind: "palette" | "branches" | "help" } | { kind: "choose", command: string, title: string }} Overlay */
 /** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
 const RETRY_MILLISECONDS = 3000;
@@ -31,6 +32,12 @@ export const toast = signal("");
 export const drawerOpen = signal(false);
 /** A newer version is served: a reload shows it. */
 export const outdated = signal(false);
+/** Text to put into the line in which people write. */
+export const compose = signal("");
+/** What lies above the page: the palette, a choice, branches, or help. @type {Signal<Overlay | null>} */
+export const overlay = signal(null);
+/** Commands for the next new conversation, by name: its model, effort and personality. @type {Signal<Map<string, string>>} */
+export const choices = signal(new Map());
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
 
@@ -50,19 +57,25 @@ export const onPage = () => path.value !== "/" && !path.value.startsWith("/c/");
 /** @type {Stream | null} */
 let stream = null;
 
+/** The message to show in the conversation that is opened next. */
+let target = 0;
+
 /**
- * Show another page.
+ * Show another page; in a conversation, from the message with the number `seq` on.
  * @param {string} to
- * @param {{ replace?: boolean }} [options]
+ * @param {{ replace?: boolean, seq?: number }} [options]
  */
-export function navigate(to, { replace = false } = {}) {
+export function navigate(to, { replace = false, seq = 0 } = {}) {
   if (to !== location.pathname) {
     if (replace) history.replaceState(null, "", to);
     else history.pushState(null, "", to);
   }
+  target = seq;
+  if (seq && to === path.peek()) void conversation.peek()?.load(seq);
   batch(() => {
     path.value = to;
     drawerOpen.value = false;
+    overlay.value = null;
   });
 }
 
@@ -188,7 +201,8 @@ function open() {
   const id = /^\/c\/([\w-]+)$/.exec(path.peek())?.[1] ?? "";
   if (id === (conversation.peek()?.id ?? "")) return;
   conversation.value = id ? new Conversation(id) : null;
-  void conversation.value?.load();
+  void conversation.value?.load(target);
+  target = 0;
 }
 
 effect(() => {
@@ -225,7 +239,8 @@ addEventListener("visibilitychange", () => stream?.watch(topics()));
 /** Begin a conversation with a first message, and show it. @type {(text: string, id: string, files?: string[]) => Promise<void>} */
 export async function begin(text, id, files = []) {
   /** @type {{ session_id: string }} */
-  const { session_id } = await post("/web/sessions", { text, id, files });
+  const { session_id } = await post("/web/sessions", { text, id, files, commands: [...choices.peek().values()] });
+  choices.value = new Map();
   navigate(`/c/${session_id}`);
 }
 
@@ -260,14 +275,6 @@ export async function deleteSession(id) {
 /** A new id for what this browser sends: sent twice, it counts once. */
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((one) => one.toString(16).padStart(2, "0")).join("");
-}
-
-/** Load a style sheet that few need. @param {string} name */
-export function addStyles(name) {
-  const link = document.createElement("link");
-  link.rel = "stylesheet";
-  link.href = `${assetBase}/${name}`;
-  document.head.append(link);
 }
 
 /** Run something, and show its failure. @param {() => Promise<unknown>} action */

@@ -54,9 +54,35 @@ export interface ApprovalAsked {
   diff: string;
 }
 
+/** The first message of a conversation; slash commands, for example for its model, run before it. */
+export interface BeginRequest {
+  text: string;
+  id: string;
+  steer: boolean;
+  files: string[];
+  commands: string[];
+}
+
 /** A conversation that has begun. */
 export interface BegunSession {
   session_id: string;
+}
+
+/** A branch that begins with ``text`` instead of message ``seq``; without a text, one after its exchange. */
+export interface BranchRequest {
+  seq: number;
+  text: string;
+}
+
+/** A conversation in its tree of branches; it shares the messages of its parent up to ``parent_seq``. */
+export interface BranchView {
+  id: string;
+  title: string;
+  parent_id: string;
+  parent_seq: number;
+  message_count: number;
+  updated_at: string;
+  archived: boolean;
 }
 
 /** A signed-in browser. */
@@ -100,7 +126,7 @@ export interface CommandRequest {
   text: string;
 }
 
-/** The beginning of a command line. */
+/** The beginning of a command line, or of a file name after ``@``; ``session`` is empty for a new conversation. */
 export interface CompletionsQuery {
   text: string;
   session: string;
@@ -115,6 +141,11 @@ export interface DeliveredMessage {
 /** Nothing more to say. */
 export interface Done {
   done: boolean;
+}
+
+/** The format of an export. */
+export interface ExportQuery {
+  format: "json" | "jsonl" | "markdown";
 }
 
 /** A document, a voice note, or any other file that is not an image. */
@@ -300,6 +331,11 @@ export interface Noticed {
   posted: boolean;
 }
 
+/** The whole output of a tool, of which the transcript has only the beginning and the end. */
+export interface OutputView {
+  text: string;
+}
+
 /** A message that a person wrote during the turn has joined it. */
 export interface PersonJoined {
   type: "person_joined";
@@ -350,6 +386,13 @@ export interface QuestionAsked {
 export interface QuestionClosed {
   type: "question_closed";
   id: string;
+}
+
+/** A pending message; ``own`` if the caller may withdraw it. */
+export interface QueuedMessage {
+  id: number;
+  text: string;
+  own: boolean;
 }
 
 /** The model's reasoning; ``signature`` lets its provider accept it again. */
@@ -409,9 +452,12 @@ export interface SearchHitView {
   snippet: string;
 }
 
-/** Everything that to search for in all messages. */
+/** Text to find in all messages; ``owner`` is a person, empty for the owner of the agent. */
 export interface SearchQueryText {
   q: string;
+  source: string;
+  owner: string | null;
+  archived: boolean | null;
 }
 
 /** A conversation on the screen. */
@@ -430,7 +476,13 @@ export interface SessionDetail {
   location: string;
   elsewhere: boolean;
   taken_from: string;
-  queued: string[];
+  queued: QueuedMessage[];
+  context: number;
+  context_limit: number;
+  cost_microdollars: number;
+  effort: string;
+  personality: string;
+  branches: number;
 }
 
 /** Changes to a conversation; an omitted value stays. */
@@ -443,6 +495,8 @@ export interface SessionEdit {
 export interface SessionListQuery {
   after: string;
   archived: boolean;
+  source: string;
+  owner: string | null;
 }
 
 /** Events of a conversation: the running turn so far (``snapshot``), or what has happened since. */
