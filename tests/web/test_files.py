@@ -138,6 +138,21 @@ async def test_a_file_that_the_agent_sends_is_shown(
     assert (await owner.get(f"/web/files/{file['id']}")).content == picture()
 
 
+async def test_files_are_listed_for_those_who_see_their_conversation(
+    owner: httpx.AsyncClient, alice: httpx.AsyncClient, model: ModelServer
+) -> None:
+    model.otherwise(Say("Seen."))
+    session = await _begin_with(owner, "Look", await _upload(owner, "mine.txt", b"one"))
+    await _begin_with(alice, "Look", await _upload(alice, "hers.txt", b"two"))
+    assert [one["name"] for one in (await alice.get("/web/files")).json()] == ["hers.txt"]
+    everything = (await owner.get("/web/files")).json()
+    assert sorted(one["name"] for one in everything) == ["hers.txt", "mine.txt"]
+    (mine,) = (await owner.get("/web/files", params={"session": session})).json()
+    assert (mine["size"], mine["sent"], mine["session_id"]) == (3, False, session)
+    assert (await owner.get(f"/web/files/{mine['id']}")).content == b"one"
+    assert (await alice.get("/web/files", params={"session": session})).json() == []
+
+
 async def test_a_recording_becomes_text(tmp_path: Path, model: ModelServer) -> None:
     settings = '[voice]\ntranscribe = "command"\ncommand = "cat {file}"\n'
     async with hosted(tmp_path, model, settings) as host, web_client(host) as client:

@@ -7,16 +7,20 @@ import mimetypes
 import shutil
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
+from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, is_id, new_id
 from talaria.core.image_types import image_type
 from talaria.core.messages import File, Image, Part
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, make_folder
-from talaria.web.wire import FileView, UploadView
+from talaria.web.wire import FileRow, FileView, UploadView
 
 _UPLOADS = "uploads"
+_SENT_FOLDERS = ("sent", "replies")  # what `send_file` and delivery store
+_MOST_LISTED = 300
 _PICTURE_LIMIT = 5_000_000  # bytes; accepted by the common providers
 _UPLOAD_LIFE = 2 * 86_400.0  # seconds for which an upload waits for its message
 _LONGEST_NAME = 100
@@ -72,6 +76,32 @@ class WebFiles:
         if not path.is_relative_to(folder) or not path.is_file():
             raise NotFound(_GONE)
         return SessionId(session_id), path
+
+    def list_paths(self, session_id: str = "") -> list[Path]:
+        """Return the newest files of a conversation, or of all; their first folder is the conversation."""
+        if session_id and not is_id(session_id):
+            return []
+        folders = [self._media / session_id] if session_id else self._media.glob("*")
+        paths = [path for one in folders if is_id(one.name) for path in one.rglob("*") if path.is_file()]
+        return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)[:_MOST_LISTED]
+
+    def describe(self, path: Path, session: Session) -> FileRow:
+        """Return a file of a conversation for the list."""
+        state = path.stat()
+        return FileRow(
+            id=self._make_id(path),
+            name=path.name,
+            media_type=find_media_type(path),
+            size=state.st_size,
+            at=datetime.fromtimestamp(state.st_mtime, UTC),
+            sent=path.relative_to(self._media).parts[1] in _SENT_FOLDERS,
+            session_id=session.id,
+            session_title=session.title,
+        )
+
+    def session_of(self, path: Path) -> SessionId:
+        """Return the conversation of a listed file."""
+        return SessionId(path.relative_to(self._media).parts[0])
 
     def clean(self) -> None:
         """Delete uploads that were never sent."""

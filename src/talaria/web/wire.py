@@ -130,6 +130,25 @@ class FileView(Struct, frozen=True, tag="file"):
     media_type: str
 
 
+class FileRow(Struct, frozen=True, kw_only=True):
+    """A file of a conversation; ``sent`` means that the agent made or sent it."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+    at: datetime
+    sent: bool
+    session_id: str
+    session_title: str
+
+
+class FilesQuery(Struct, frozen=True):
+    """Whose files to list: of one conversation, or of all."""
+
+    session: Annotated[str, Meta(max_length=64)] = ""
+
+
 class UploadView(Struct, frozen=True):
     """A file that waits for its message."""
 

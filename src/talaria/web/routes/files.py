@@ -12,7 +12,7 @@ from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.web.files import WebFiles
 from talaria.web.front_door import USER, WebRequest
 from talaria.web.session_views import require_session
-from talaria.web.wire import Done, TranscriptionView, UploadQuery, UploadView
+from talaria.web.wire import Done, FileRow, FilesQuery, TranscriptionView, UploadQuery, UploadView
 
 _TAG = "web"
 _ISOLATED = "sandbox; default-src 'none'"
@@ -38,6 +38,8 @@ class FileRoutes:
                   summary="Show a file that isn't sent yet", scope=USER, tag=_TAG),
             Route(method="DELETE", path="/web/uploads/{upload_id}", handler=self._drop,
                   summary="Delete a file that isn't sent yet", scope=USER, reply_type=Done, tag=_TAG),
+            Route(method="GET", path="/web/files", handler=self._list, summary="List files of conversations",
+                  scope=USER, asks=FilesQuery, reply_type=list[FileRow], tag=_TAG),
             Route(method="GET", path="/web/files/{file_id}", handler=self._show, summary="Download a file",
                   scope=USER, tag=_TAG),
             Route(method="POST", path="/web/transcriptions", handler=self._to_text, summary="Transcribe a recording",
@@ -60,6 +62,19 @@ class FileRoutes:
     async def _drop(self, request: WebRequest) -> Reply:
         await asyncio.to_thread(self._files.drop, request.caller.person, request.parts["upload_id"])
         return make_json_reply(Done())
+
+    async def _list(self, request: WebRequest) -> Reply:
+        paths = await asyncio.to_thread(self._files.list_paths, request.asked(FilesQuery).session)
+        owners = {self._files.session_of(path) for path in paths}
+        known = await self._store.read(lambda tx: {one: tx.sessions.get(one) for one in owners})
+        seen = {one: found for one, found in known.items() if found is not None and request.caller.may_see(found)}
+
+        def describe() -> list[FileRow]:
+            return [
+                self._files.describe(path, seen[one]) for path in paths if (one := self._files.session_of(path)) in seen
+            ]
+
+        return make_json_reply(await asyncio.to_thread(describe))
 
     async def _show(self, request: WebRequest) -> Reply:
         session_id, path = await asyncio.to_thread(self._files.find, request.parts["file_id"])

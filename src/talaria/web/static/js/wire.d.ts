@@ -156,12 +156,29 @@ export interface File {
   media_type?: string;
 }
 
+/** A file of a conversation; ``sent`` means that the agent made or sent it. */
+export interface FileRow {
+  id: string;
+  name: string;
+  media_type: string;
+  size: number;
+  at: string;
+  sent: boolean;
+  session_id: string;
+  session_title: string;
+}
+
 /** A file of a message; without an ``id`` it can't be downloaded. */
 export interface FileView {
   type: "file";
   id: string;
   name: string;
   media_type: string;
+}
+
+/** Whose files to list: of one conversation, or of all. */
+export interface FilesQuery {
+  session: string;
 }
 
 /** A limit of a goal and how much of it is used; ``unit`` is turns, tokens, microdollars or seconds. */

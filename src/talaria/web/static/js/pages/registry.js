@@ -48,6 +48,14 @@ export const PAGES = [
     load: () => styled(import("./usage.js")),
   },
   {
+    path: "/files",
+    title: "Files",
+    icon: "file",
+    group: "Look inside",
+    owner: false,
+    load: () => import("./files.js"),
+  },
+  {
     path: "/browsers",
     title: "Browsers",
     icon: "devices",
