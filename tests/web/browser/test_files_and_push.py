@@ -44,7 +44,8 @@ async def test_files_are_attached_shown_and_saved(
         await watched.assert_accessible()
         async with page.expect_download() as saved:
             await page.get_by_role("link", name="report.pdf").click()
-        assert Path(await (await saved.value).path()).read_bytes() == report.read_bytes()
+        await (await saved.value).save_as(tmp_path / "saved.pdf")
+        assert (tmp_path / "saved.pdf").read_bytes() == report.read_bytes()
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         watched.assert_clean()
 
