@@ -98,11 +98,7 @@ def api_owner(key_name: str) -> str:
 
 
 OWNER = "owner"  # the person at this machine: the terminal, a script, Python
-
-
 UNKNOWN = ""
-
-
 _API = "api:"
 
 

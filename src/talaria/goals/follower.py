@@ -64,20 +64,18 @@ class GoalFollower:
         self._emit = emit
         self._key = key
         self._clock = clock or SystemClock()
+        self.has_follow_up = False  # a goal when the last turn ended, or one that is being followed and may be over
         self._has_goal = False
         self._following = 0  # calls of `follow_up` in progress: for a moment two, when one replaces another
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Apply the end of a turn to the goal, in its transaction."""
-        return partial(self._set_has_goal, record_turn_end(tx, ending, self._clock.now()))
+        has_goal = record_turn_end(tx, ending, self._clock.now())
+        return partial(self._set_has_goal, has_goal) if has_goal != self._has_goal else None
 
     def _set_has_goal(self, has_goal: bool) -> None:
         self._has_goal = has_goal
-
-    @property
-    def has_follow_up(self) -> bool:
-        """Return whether there was a goal when the turn ended, or one is being followed, which may be over."""
-        return self._has_goal or self._following > 0
+        self.has_follow_up = has_goal or self._following > 0
 
     async def follow_up(self) -> bool:
         """Judge, wait and continue until nothing is left to do; return whether a step is queued.
@@ -85,10 +83,12 @@ class GoalFollower:
         While the store cannot be reached this retries with growing pauses: nothing else would continue the goal.
         """
         self._following += 1
+        self.has_follow_up = True
         try:
             return await self._follow()
         finally:
             self._following -= 1
+            self.has_follow_up = self._has_goal or self._following > 0
 
     async def _follow(self) -> bool:
         pause = _FIRST_PAUSE

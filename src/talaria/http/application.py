@@ -92,11 +92,7 @@ class RequestMetrics:
 
 
 _HEARTBEAT = b": still here\n\n"
-
-
 _TOO_LONG = "The first answer was too long to store."
-
-
 log = logging.getLogger(__name__)
 
 

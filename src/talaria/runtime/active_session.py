@@ -152,10 +152,10 @@ class ActiveSession:
             await old_stack.aclose()
             return await self._activate(chat)
 
-    async def settled(self) -> None:
-        """Wait until no session switch is in progress."""
+    async def settled(self) -> SessionId:
+        """Wait until no session switch is in progress, and return the id of the open session."""
         async with self._switch_lock:
-            return
+            return self.chat.conversation.session_id
 
     async def put(self, *parts: Part, sender: str = UNKNOWN, steering: bool = False) -> None:
         """Queue a person's message; with ``steering``, it may join the running turn of the same sender."""

@@ -27,14 +27,8 @@ _APPROVALS = (
     ("always", "Yes, always"),
     ("no", "No"),
 )
-
-
 _OTHER_CHOICE = "Something else (type it)"
-
-
 _TERMINAL_TOOL = "terminal"
-
-
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
@@ -110,8 +104,6 @@ async def ask_question(event: QuestionAsked, prompter: Prompter) -> str:
 
 
 _ANSWER_TIMEOUT = 300.0
-
-
 AskedEvent = ApprovalAsked | QuestionAsked
 
 
@@ -209,14 +201,8 @@ class DelegatedQuestions(Questions):
 
 
 SESSION_GRANTS = SessionValue("grants", list[Grant])
-
-
 STANDING_GRANTS = NamedValue("standing_grants", list[Grant])
-
-
 _ID_LENGTH = 8
-
-
 encode_grants = msgspec.json.Encoder().encode
 
 

@@ -78,11 +78,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
 
 GATEWAY_WORKER = NamedValue("gateway_worker", WorkerStatus)
-
-
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(WorkerStatus).decode
 
 

@@ -89,11 +89,7 @@ class Tables:
 
 
 T = TypeVar("T")
-
-
 Work = Callable[[Transaction], Any]
-
-
 _MAX_ATTEMPTS = 5
 
 

@@ -41,11 +41,7 @@ _SECRET_NAME = re.compile(
     r"|APIKEY|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)PASS$|(?:TOKEN|SECRET)$",
     re.IGNORECASE,
 )
-
-
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@]*:[^\s/@]+@")
-
-
 _OF_THE_SHELL = {"_", "SHLVL"}
 
 

@@ -1,7 +1,7 @@
 """Builder of open sessions: store, model, tools, prompt and runner for one surface."""
 
 from asyncio import TaskGroup
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,14 +19,15 @@ from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
 from talaria.app.session.agent_spec import (
+    StoredSession,
     apply_preferences,
     explain_model,
-    find_session,
     make_prefix,
     make_prefix_writer,
     make_signature,
+    read_stored_session,
 )
-from talaria.app.session.delegation_proxy import CloseDelegatedCalls, LazyDelegator, end_background
+from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
 from talaria.app.session.goals import build_goal_follower
 from talaria.app.session.toolsets import (
     ToolContext,
@@ -44,7 +45,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import Tool
-from talaria.contracts.turn_listener import TurnListener, TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
@@ -55,9 +56,8 @@ from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest,
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents
-from talaria.sessions.branches import list_ancestors, session_account
-from talaria.sessions.model_context import Prefix, StoredHistory, read_prefix
-from talaria.sessions.preferences import Preferences
+from talaria.sessions.branches import session_account
+from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
@@ -77,7 +77,8 @@ async def open_session(
 ) -> OpenSession:
     """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it, except for a kept workspace."""
     store = application.store
-    found = _StoredSession(request.begins) if request.begins else await store.read(lambda tx: _read_stored(tx, request))
+    read = partial(read_stored_session, request=request)
+    found = StoredSession(request.begins) if request.begins else await store.read(read)
     settings = apply_preferences(application.settings, found.preferences, request.model)
     models = await _choose_models(application, settings)
     session = found.session or await _create_session(store, request, models.chosen.model)
@@ -119,29 +120,6 @@ async def open_session(
         delegator=delegator,
         is_same_person=options.is_same_person,
         notes=(*models.notes, *tool_notes, *_sandbox_note(settings), *_trust_note(application, request)),
-    )
-
-
-class _StoredSession(Struct, frozen=True):
-    """Stored data of the session to resume; empty for a new one."""
-
-    session: Session | None = None
-    preferences: Preferences = Preferences()
-    past: tuple[SessionId, ...] = ()
-    workspace: str = ""
-    prefix: Prefix | None = None
-
-
-def _read_stored(tx: Transaction, request: OpenRequest) -> _StoredSession:
-    session, preferences = find_session(tx, request)
-    if session is None:
-        return _StoredSession()
-    return _StoredSession(
-        session,
-        preferences,
-        list_ancestors(tx, session),
-        WORKSPACE.get(tx, session.id) or "",
-        read_prefix(tx, session.id),
     )
 
 
@@ -430,6 +408,7 @@ async def _build_options(
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
         waits_for_store=request.waits_for_store,
+        queues_replies=request.queues_replies,
         is_same_person=partial(is_same_person, lambda: application.settings),
         titled=request.titled and not session.title,
     )
@@ -445,21 +424,36 @@ def session_listeners(
     """
     return (
         *request.listeners,
-        _WorkspaceListener(workspace),
-        CloseDelegatedCalls(application.end_workspace),
+        _ToolListener(workspace, application.end_workspace),
         CompletionListener(request.context.session_key) if request.lasting else GoalRecorder(),
         *exports,
     )
 
 
-class _WorkspaceListener:
-    """Turn listener that stores the folder and variables of the workspace; implements `TurnListener`."""
+class _ToolListener:
+    """Turn listener for the traces of tools; implements `TurnListener`.
 
-    def __init__(self, workspace: LocalWorkspace) -> None:
+    Stores the folder and variables of the workspace after the first turn and after turns with tools, as nothing else
+    changes them, and ends the delegated calls of the turn. ``end`` ends what a delegated session has started.
+    """
+
+    def __init__(self, workspace: LocalWorkspace, end: Callable[[SessionId], object]) -> None:
         self._workspace = workspace
+        self._is_stored = False
+        self._end = end
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
+        """Store the workspace, and end delegated calls, in the transaction that ends the turn."""
+        if self._is_stored and not ending.used_tools:
+            return None
         WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
+        interrupted = end_open_calls(tx, ending.session_id) if ending.used_tools else ()
+        return partial(self._after_commit, interrupted)
+
+    def _after_commit(self, interrupted: Sequence[SessionId]) -> None:
+        self._is_stored = True
+        for session_id in interrupted:
+            self._end(session_id)
 
 
 async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnListener]:

@@ -365,8 +365,6 @@ TOOLSETS: Mapping[str, Toolset] = {
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
     "delegation": Toolset((ToolFactory(DelegateTask, _construct_delegate_task, _may_delegate),)),
 }
-
-
 _OWNER_ONLY = 0o700
 
 

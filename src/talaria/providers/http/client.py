@@ -1,16 +1,80 @@
-"""HTTP to model providers: a connection pool with time-outs and our error types, and server-sent events."""
+"""HTTP/1.1: addresses, the bytes of a request, and a connection that parses responses as they arrive."""
 
 import asyncio
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
-from talaria.providers.base.incoming import MAX_BODY, MAX_EVENT
-from talaria.providers.http.connection import Address, Connection, NotHttp, Reply, Route, SilenceWatch, read_url
+from talaria.providers.http.connection import Address, Connection, NotHttp, Reply, Route, read_url
 from talaria.providers.http.dial import Resolve, dial, find_route
 from talaria.providers.settings import Timeouts
+
+MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
+MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed
+
+
+class Body(Protocol):
+    """A source of bytes."""
+
+    async def readany(self) -> bytes:
+        """Return new data, at least a byte, or nothing at the end."""
+
+
+class SilenceWatch:
+    """Reads a body, and ends a read that takes too long with `TimeoutError`.
+
+    Only data that the caller reports with `heard` counts: keep-alive comments are silence. One timer serves all reads:
+    `asyncio.timeout` around each would cost more than decoding.
+    """
+
+    def __init__(self, body: Body, first_byte_by: float, limit: float) -> None:
+        self._body = body
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._until = first_byte_by
+        self._is_news = False
+        self._is_late = False
+        self._reader: asyncio.Task[object] | None = None
+        self._timer = self._loop.call_at(first_byte_by, self._look)
+
+    async def read(self) -> bytes:
+        """Return new data, or nothing at the end."""
+        if self._is_news:
+            self._until = self._loop.time() + self._limit
+            self._is_news = False
+        reader = self._reader = asyncio.current_task()
+        assert reader is not None
+        cancelled_before = reader.cancelling()
+        try:
+            return await self._body.readany()
+        except asyncio.CancelledError:
+            if self._is_late and reader.uncancel() <= cancelled_before:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._reader = None
+
+    def heard(self) -> None:
+        """Count the last read: the next silence starts with the next read."""
+        self._is_news = True
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if self._reader is None:
+            self._timer = self._loop.call_at(now + self._limit, self._look)
+        elif now < self._until:
+            self._timer = self._loop.call_at(self._until, self._look)
+        else:
+            self._is_late = True
+            self._reader.cancel()
+
 
 DRAIN_SECONDS = 0.2
 KEPT_SECONDS = 60
@@ -225,8 +289,7 @@ class HttpPool:
 
     async def _ask_on(self, connection: Connection, request: bytes) -> tuple[Reply, Connection]:
         try:
-            connection.ask(request)
-            return await connection.head(), connection
+            return await connection.ask(request), connection
         except BaseException:
             connection.abort()
             raise

@@ -5,7 +5,7 @@ import base64
 import ssl
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -199,15 +199,15 @@ class Connection(asyncio.Protocol):
         """Return whether anything came back for the last request."""
         return self._reply.has_begun
 
-    def ask(self, request: bytes) -> None:
-        """Send a whole request; the previous response is dropped."""
+    async def ask(self, request: bytes) -> Reply:
+        """Send a whole request, and return the response once its headers are here; the previous one is dropped.
+
+        Raises `OSError` or `NotHttp`.
+        """
         assert self._transport is not None
         self._reply = Reply()
         self._transport.resume_reading()
         self._transport.write(request)
-
-    async def head(self) -> Reply:
-        """Return the response once its headers are here, or raise `OSError` or `NotHttp`."""
         while not self._reply.has_head:
             await self._more()
         return self._reply
@@ -282,63 +282,3 @@ class Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-class Body(Protocol):
-    """A source of bytes."""
-
-    async def readany(self) -> bytes:
-        """Return new data, at least a byte, or nothing at the end."""
-
-
-class SilenceWatch:
-    """Reads a body, and ends a read that takes too long with `TimeoutError`.
-
-    Only data that the caller reports with `heard` counts: keep-alive comments are silence. One timer serves all reads:
-    `asyncio.timeout` around each would cost more than decoding.
-    """
-
-    def __init__(self, body: Body, first_byte_by: float, limit: float) -> None:
-        self._body = body
-        self._limit = limit
-        self._loop = asyncio.get_running_loop()
-        self._until = first_byte_by
-        self._is_news = False
-        self._is_late = False
-        self._reader: asyncio.Task[object] | None = None
-        self._timer = self._loop.call_at(first_byte_by, self._look)
-
-    async def read(self) -> bytes:
-        """Return new data, or nothing at the end."""
-        if self._is_news:
-            self._until = self._loop.time() + self._limit
-            self._is_news = False
-        reader = self._reader = asyncio.current_task()
-        assert reader is not None
-        cancelled_before = reader.cancelling()
-        try:
-            return await self._body.readany()
-        except asyncio.CancelledError:
-            if self._is_late and reader.uncancel() <= cancelled_before:
-                raise TimeoutError from None
-            raise
-        finally:
-            self._reader = None
-
-    def heard(self) -> None:
-        """Count the last read: the next silence starts with the next read."""
-        self._is_news = True
-
-    def close(self) -> None:
-        """Stop the timer."""
-        self._timer.cancel()
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        if self._reader is None:
-            self._timer = self._loop.call_at(now + self._limit, self._look)
-        elif now < self._until:
-            self._timer = self._loop.call_at(self._until, self._look)
-        else:
-            self._is_late = True
-            self._reader.cancel()

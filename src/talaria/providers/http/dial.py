@@ -59,8 +59,7 @@ async def dial(route: Route, tls: Callable[[], ssl.SSLContext], resolve: Resolve
 
 async def _tunnel(connection: Connection, to: Address, proxy: Address) -> None:
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
-    connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
-    reply = await connection.head()
+    reply = await connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
     if reply.status != 200:
         raise ConnectionRefusedError(f"the proxy {proxy.authority} answered {reply.status}")
 

@@ -157,11 +157,7 @@ def _to_inbox_item(row: Row) -> InboxItem:
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(Address).decode
-
-
 _OUTBOX = "id, key, session_id, address, payload, turn_id, state, attempts, created_at, error, reference"
 
 
