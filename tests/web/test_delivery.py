@@ -1,6 +1,7 @@
 """The web app as an address: handoffs both ways, job results and messages of scripts, and a server that is killed."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import httpx
 import pytest
 from tests.api.server_process import PATIENCE, Server, serving
 from tests.app.program import Program
-from tests.app.program_with_model import talk
+from tests.app.program_with_model import scripted_program, talk
 from tests.system.gateway_workers import worker, workplace
 from tests.system.handoff_fixture import GREETING, OWNED, answer
 from tests.web.web_client import OWN_HEADERS, stream
@@ -150,3 +151,18 @@ async def test_a_killed_server_loses_and_repeats_nothing(
         assert await _texts(http, delivered["id"]) == ["While you were away"]
         assert delivered["unread"] == 1
         assert (await _texts(http, session)).count(GREETING) == 1
+
+
+async def test_a_terminal_hands_its_conversation_over_without_a_gateway(tmp_path: Path, model: ModelServer) -> None:
+    model.answering(answer)
+    program = scripted_program(tmp_path, model)
+    assert (await talk(program, "chat", "-q", "Hello")).code == 0
+    (listed,) = json.loads((await talk(program, "sessions", "list", "--json")).out)
+    session = listed["id"]
+    refused = await talk(program, "sessions", "move", session, "web")
+    assert "The web app isn't running. Start it with `talaria web`." in refused.err
+    async with serving(program) as server, _browser(program, server) as http:
+        moved = await talk(program, "sessions", "move", session, "web")
+        assert moved.code == 0, moved.err
+        assert "has moved to the web app." in moved.out
+        await until(_has(http, session, GREETING))
