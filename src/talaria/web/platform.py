@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
@@ -138,21 +140,23 @@ def _record(tx: Transaction, session_id: SessionId, content: Content, key: str) 
     own_key = key.rpartition(":")[0]
     if any(turn.id == own_key for turn in tx.turns.find(session_id, limit=_RECENT_TURNS)):
         return "answered"
+    for item, known in WEB_NOTICE.items(tx, session_id).items():
+        if item.endswith(f" {own_key}"):  # another piece of it, or the same one again
+            more = tuple(file for file in content.files if file not in known.files)
+            WEB_NOTICE.write(tx, session_id, structs.replace(known, files=(*known.files, *more)), item)
+            return "delivered"
     if not _is_mirrored(tx, session_id, own_key) or content.files:
         now = datetime.now(UTC)
         session = tx.sessions.get(session_id)
         after = session.message_count if session is not None else 0
         notice = WebNotice(at=now, after=after, text=content.text, files=content.files)
-        if not any(item.endswith(f" {key}") for item in WEB_NOTICE.items(tx, session_id)):
-            WEB_NOTICE.write(tx, session_id, notice, f"{now:%Y%m%d%H%M%S%f} {key}")
+        WEB_NOTICE.write(tx, session_id, notice, f"{now:%Y%m%d%H%M%S%f} {own_key}")
     return "delivered"
 
 
 def _is_mirrored(tx: Transaction, session_id: SessionId, own_key: str) -> bool:
     """Return whether a message is a cross-post, whose text is in the transcript."""
-    if any(f" {own_key}:" in item for item in WEB_NOTICE.items(tx, session_id)):
-        return False  # another piece of it has become a notice
-    # The mirror of a cross-post has this id, so adding it once more tells whether there is one.
+    # Its mirror has this id, so adding it once more tells whether there is one.
     mirror = Message(role="assistant", parts=(), at=datetime.now(UTC))
     added = tx.inbox.add(make_arrival(session_id, MIRROR, f"{own_key}:{session_id}", mirror, kind=MIRROR))
     if added is not None:
