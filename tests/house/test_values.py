@@ -63,6 +63,7 @@ NAMED_VALUES = {
     "telegram_album_part": "str",
     "user_ids": "tuple[str, ...]",
     "web_browser": "Browser",
+    "web_browser_waiting": "WaitingBrowser",
     "web_push": "PushSubscription",
     "web_server": "WebServer",
     "web_sign_in_code": "SignInCode",

@@ -41,7 +41,7 @@ from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
-from talaria.tools.output import masking
+from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
 
 if TYPE_CHECKING:  # imported with the first session that others may watch
@@ -65,7 +65,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     given: Mapping[str, str]
     store: Store
     models: Models
-    mask: Callable[[str], str]
+    mask: SecretMask
     shell: LocalShell
     workspaces: WorkspaceRegistry
     processes: BackgroundProcesses
@@ -184,7 +184,7 @@ def open_application(
 ) -> TalariaApplication:
     """Open the shared application context; leaving ``stack`` closes it."""
     profile.prepare()
-    mask = masking(iterate_secret_values(settings, secrets))
+    mask = SecretMask(iterate_secret_values(settings, secrets))
     stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
     store, notes = open_store(settings, profile)
     for note in notes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from talaria.app.application import TalariaApplication
 from talaria.app.gateway.media import MediaModels
+from talaria.app.web_management import build_management_routes
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.outbound.delivery import Delivery
@@ -173,6 +174,7 @@ class WebApp:
             *UsageRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
+            *build_management_routes(self._app),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 

@@ -4,7 +4,7 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -21,10 +21,20 @@ from talaria.core.aio import StopSignal
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.active_session import SessionOpener
+from talaria.settings.model import Settings
 
 
 class ModelCatalog(Protocol):
     """Models that can be used."""
+
+    async def chosen(self) -> ChosenModel:
+        """Return the default model; raises an error with the next step if none can be used."""
+
+    async def choose(self, provider: str, model: str, why: str) -> ChosenModel:
+        """Return a model of a usable provider, without asking whether it has it."""
+
+    async def check(self, chosen: ChosenModel, *, request: bool = False) -> None:
+        """Check that a model answers, with a small ``request`` if asked to; raises `ProviderError` if it does not."""
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""
@@ -51,6 +61,10 @@ class Setting(Struct, frozen=True):
 class SettingsAdmin(Protocol):
     """Settings of the profile."""
 
+    @property
+    def current(self) -> Settings:
+        """Settings in force."""
+
     def list(self) -> Sequence[Setting]:
         """Return all settings."""
 
@@ -71,6 +85,37 @@ class Skill(Struct, frozen=True):
     about: str
 
 
+MemoryKind = Literal["memory", "user"]
+
+
+class MemoryBook(Struct, frozen=True, kw_only=True):
+    """Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters."""
+
+    kind: MemoryKind
+    entries: tuple[str, ...]
+    size: int
+    limit: int
+
+
+class AgentMemory(Protocol):
+    """Memory of the agent, separate for each person."""
+
+    def show(self, viewer: Viewer) -> str:
+        """Return the memory that a viewer may see, as text."""
+
+    def books(self, viewer: Viewer) -> Sequence[MemoryBook]:
+        """Return the memory files of a viewer."""
+
+    def people(self) -> Sequence[str]:
+        """Return the people other than the owner about whom something is remembered."""
+
+    def edit(self, viewer: Viewer, kind: MemoryKind, old: str, new: str) -> None:
+        """Replace an entry; without ``old`` add one, without ``new`` remove it. Raises `Refused` if that is refused."""
+
+    def forget(self, text: str, viewer: Viewer) -> str:
+        """Remove and return the memory entry that contains a text; raises unless exactly one does."""
+
+
 class AgentKnowledge(Protocol):
     """Tools, skills, memory and personalities of the agent."""
 
@@ -83,11 +128,9 @@ class AgentKnowledge(Protocol):
     def skill(self, name: str) -> str:
         """Return the text of a skill; raises `NotFound`."""
 
-    def memory(self, viewer: Viewer) -> str:
-        """Return the memory that a viewer may see, as text."""
-
-    def forget(self, text: str, viewer: Viewer) -> str:
-        """Remove and return the memory entry that contains a text; raises unless exactly one does."""
+    @property
+    def memory(self) -> AgentMemory:
+        """Memory of the agent."""
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality by name."""

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -34,19 +34,26 @@ def join_cut(head: str, tail: str, *, missing: int, rest: str = "") -> str:
     return f"{head}\n[… {missing:,} bytes omitted{how} …]\n{tail}"
 
 
-def masking(values: Iterable[str] = ()) -> Callable[[str], str]:
-    """Return a function that replaces these secrets, and anything that looks like a known kind of key, by `MASK`.
+class SecretMask:
+    """Replaces known secrets, and anything that looks like a known kind of key, by `MASK`.
 
     It hides accidental output. It doesn't stop code that encodes a secret before printing it.
     """
-    secrets = sorted({value for value in values if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
-    def mask(text: str) -> str:
-        for secret in secrets:
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = {value for value in values if len(value) >= _SHORTEST_SECRET}
+        self._secrets = sorted(known, key=len, reverse=True)
+
+    def add(self, values: Iterable[str]) -> None:
+        """Mask these secrets from now on, too."""
+        known = {*self._secrets, *(value for value in values if len(value) >= _SHORTEST_SECRET)}
+        self._secrets = sorted(known, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """Return a text without secrets."""
+        for secret in self._secrets:
             text = text.replace(secret, MASK)
         return _keys().sub(_masked, text)
-
-    return mask
 
 
 def readable(raw: bytes) -> str:

@@ -5,6 +5,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from talaria.access.pairing import PAIRING_TOPIC
+from talaria.contracts.store import Store
+from talaria.contracts.stores.pairing import PairedPerson
+from talaria.core.errors import StoreError
+from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId
 from talaria.web.hub import LiveHub
 from talaria.web.wire import NoticeMessage
@@ -20,6 +25,11 @@ class WebNotification(Struct, frozen=True):
     session: str = ""
     title: str = ""
     text: str = ""
+
+    @property
+    def path(self) -> str:
+        """The page to open."""
+        return f"/c/{self.session}" if self.session else "/people" if self.kind == "pairing" else "/"
 
 
 PushNotification = Callable[[str, WebNotification], Awaitable[None]]
@@ -42,8 +52,26 @@ class Notifier:
             return
         streams = [one for one in self._hub.streams if one.caller.person == person]
         text = notification.text[:_LONGEST_TEXT]
-        message = NoticeMessage(notification.kind, notification.session, notification.title, text)
+        message = NoticeMessage(notification.kind, notification.session, notification.title, text, notification.path)
         for stream in streams:
             stream.send(message)
         if not any(one.is_visible for one in streams):
             await self._push(person, notification)
+
+
+async def follow_pairing(store: Store, notifier: Notifier) -> None:
+    """Notify the owner of new pairing requests until cancelled."""
+    known: frozenset[PairedPerson] | None = None
+    async with store.subscribe(PAIRING_TOPIC) as subscription:
+        while True:
+            is_notified = await subscription.wait()
+            if known is not None and not is_notified:
+                continue
+            try:
+                waiting = frozenset(await store.read(lambda tx: tx.pairing.waiting()))
+            except StoreError:
+                continue
+            for person in waiting - (waiting if known is None else known):
+                name = f"{person.name or person.user_id} on {platform_label(person.platform)}"
+                await notifier.notify("", WebNotification("pairing", "", name, "asks for access."))
+            known = waiting

@@ -144,8 +144,8 @@ def make_payload(notification: WebNotification, *, shows_content: bool) -> bytes
     kind = _TITLES[notification.kind]
     title = notification.title if shows_content and notification.title else kind
     body = notification.text[:_LONGEST_TEXT] if shows_content else ""
-    path = f"/c/{notification.session}" if notification.session else "/"
-    return msgspec.json.encode(PushPayload(title, body or (kind if title != kind else ""), path, path))
+    text = body or (kind if title != kind else "")
+    return msgspec.json.encode(PushPayload(title, text, notification.path, notification.path))
 
 
 def encrypt(

@@ -401,12 +401,13 @@ class DeliveredMessage(Struct, frozen=True, tag_field="topic", tag="delivered"):
 
 
 class NoticeMessage(Struct, frozen=True, tag_field="topic", tag="notice"):
-    """A notification: ``kind`` is ``asked``, ``answered``, ``delivered`` or ``pairing``."""
+    """A notification: ``kind`` is ``asked``, ``answered``, ``delivered`` or ``pairing``, ``path`` the page to open."""
 
     kind: str
     session: str
     title: str
     text: str
+    path: str
 
 
 StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | DeliveredMessage | NoticeMessage

@@ -10,7 +10,7 @@ from talaria.app.cloud_accounts import missing_variables
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.app.models import DEFAULT_MODELS, Models
-from talaria.cli.commands.setup.probes import (
+from talaria.contracts.setup import (
     Discovery,
     EmbeddedState,
     FoundKey,
