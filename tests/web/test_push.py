@@ -12,7 +12,9 @@ from tests.api.in_process_server import Hosted, hosted
 from tests.web.push_service import PushService, decode, encode, push_service
 from tests.web.web_client import begin, stream, web_client
 
+from talaria.access.pairing import offer_code
 from talaria.access.push_subscriptions import PushSubscription, find_subscriptions
+from talaria.contracts.stores.pairing import PairedPerson
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
 from talaria.web.push import encrypt
@@ -99,6 +101,16 @@ async def test_an_approval_is_pushed(browser: httpx.AsyncClient, service: PushSe
     await begin(browser, "Clean up")
     await _arrived(service)
     assert "rm -rf" in service.messages[0]["body"]
+
+
+async def test_a_pairing_request_is_pushed_to_the_owner(
+    browser: httpx.AsyncClient, pushing: Hosted, service: PushService
+) -> None:
+    await _subscribe(browser, service, shows_content=True)
+    person = PairedPerson("telegram", "42", "Ann")
+    await pushing.application.store.write(lambda tx: offer_code(tx, person))
+    await _arrived(service)
+    assert (service.messages[0]["title"], service.messages[0]["path"]) == ("Ann on Telegram", "/people")
 
 
 async def test_nothing_is_pushed_while_a_page_is_visible(

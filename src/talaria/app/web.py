@@ -25,7 +25,7 @@ from talaria.web.conversations import WebConversations
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
-from talaria.web.notifications import Notifier, WebNotification
+from talaria.web.notifications import Notifier, WebNotification, follow_pairing
 from talaria.web.platform import WebHandoffTarget, WebPlatform
 from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.chat import ChatRoutes
@@ -74,7 +74,7 @@ class WebApp:
         self._media_models = MediaModels(app)
         self._http = HttpPool()
         self._push = self._open_push()
-        notifier = Notifier(self._hub, self._push.send if self._push is not None else _push_nothing)
+        self._notifier = notifier = Notifier(self._hub, self._push.send if self._push is not None else _push_nothing)
         self._conversations = WebConversations(app, self._hub, notifier, jobs, folder, settings.idle_seconds)
         self._commands = WebCommands(app, self._conversations)
         platform = WebPlatform(app.store, notifier, self._on_delivered)
@@ -123,6 +123,7 @@ class WebApp:
             group.create_task(end_revoked_streams(store, self._hub, self._front_door))
             group.create_task(self._delivery.serve())
             group.create_task(self._handoffs.serve())
+            group.create_task(follow_pairing(store, self._notifier))
             await follow_pending_work(store, self._conversations)
 
     def _on_delivered(self, session_id: SessionId) -> None:

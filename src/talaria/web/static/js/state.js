@@ -173,10 +173,10 @@ function hear(message) {
       break;
     }
     case "notice":
-      if (message.session !== conversation.peek()?.id) {
+      if (!message.session || message.session !== conversation.peek()?.id) {
         toast.value = {
           text: `${message.title || "News"}: ${message.text.slice(0, 120)}`,
-          path: `/c/${message.session}`,
+          path: message.path,
         };
       }
       break;
