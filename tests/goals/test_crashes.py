@@ -25,7 +25,7 @@ from talaria.core.messages import Usage
 from talaria.goals.follower import GoalFollower
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.judge import Judge, JudgeModel
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
 from talaria.testing.wait import LIMIT

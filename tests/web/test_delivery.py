@@ -42,7 +42,7 @@ async def _rows(http: httpx.AsyncClient) -> list[Any]:
 
 async def _moved(http: httpx.AsyncClient) -> str:
     """Return the conversation that is in the web app; the chat that it left has begun another one."""
-    (session,) = [one["id"] for one in await _rows(http) if not one["place"]]
+    (session,) = [one["id"] for one in await _rows(http) if not one["network"]]
     return str(session)
 
 
@@ -73,7 +73,7 @@ async def test_a_chat_moves_to_the_web_app_and_back(
         session = await _moved(http)
         await until(_has(http, session, GREETING))
         detail = (await http.get(f"/web/sessions/{session}")).json()
-        assert (detail["place"], detail["elsewhere"]) == ("", False)
+        assert (detail["network"], detail["elsewhere"]) == ("", False)
         assert GREETING not in network.shown("chat-1")
 
         async def is_unread() -> bool:
@@ -89,7 +89,7 @@ async def test_a_chat_moves_to_the_web_app_and_back(
 
         await until(moves_back)  # refused while the turn has not quite ended
         await network.until(lambda: any(one.text == GREETING for one in network.records))
-        assert (await http.get(f"/web/sessions/{session}")).json()["place"] == "loopback"
+        assert (await http.get(f"/web/sessions/{session}")).json()["network"] == "loopback"
 
 
 async def test_a_job_delivers_to_the_web_app(tmp_path: Path, model: ModelServer, network: LoopbackNetwork) -> None:

@@ -19,12 +19,11 @@ from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
 from talaria.app.session.build import build_caps, open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
-from talaria.app.session.goals import build_goal_allowance
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.user_shell import LocalShell
 from talaria.app.session.workspaces import BackgroundProcesses, WorkspaceRegistry
 from talaria.app.store import open_store
-from talaria.commands.application import Identity
+from talaria.commands.views import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.jobs import JobService
 from talaria.contracts.platform import KnownPlatforms
@@ -114,6 +113,8 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def goal_budgets(self) -> Allowance:
         """The default budget of a goal."""
+        from talaria.app.session.goals import build_goal_allowance  # noqa: PLC0415 (loaded when a goal is set)
+
         return build_goal_allowance(self.settings.goals)
 
     @property

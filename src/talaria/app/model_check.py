@@ -7,8 +7,8 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ModelRequest, Provider
 from talaria.core.errors import MalformedReply, ModelUnknown
 from talaria.core.messages import Message, Text
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.presets import is_preset
-from talaria.providers.settings import Timeouts
 
 CHECK_TIMEOUTS = Timeouts(connect=timedelta(seconds=5), first_byte=timedelta(seconds=8), silence=timedelta(seconds=8))
 

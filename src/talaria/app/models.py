@@ -14,10 +14,10 @@ from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model, 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing, Provider, UsableModel
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
+from talaria.http_client.client import HttpPool
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
-from talaria.providers.http.client import HttpPool
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.presets import Preset, is_preset
 from talaria.settings.errors import build_unknown_fault, nearest

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from talaria.app.session.personalities import personalities
 from talaria.app.session.toolsets import list_toolsets, skill_folders
-from talaria.commands.application import MemoryBook, MemoryKind, Setting, Skill
+from talaria.commands.views import MemoryBook, MemoryKind, Setting, Skill
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed

@@ -4,10 +4,9 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from msgspec import Struct
-
+from talaria.commands.views import Identity, MemoryBook, MemoryKind, Setting, Skill
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.jobs import JobService
@@ -49,15 +48,6 @@ class ModelCatalog(Protocol):
         """Return the result of a recent `listing`."""
 
 
-class Setting(Struct, frozen=True):
-    """Setting with its value; secrets in the value are masked."""
-
-    key: str
-    value: str
-    about: str
-    is_default: bool
-
-
 class SettingsAdmin(Protocol):
     """Settings of the profile."""
 
@@ -76,25 +66,6 @@ class SettingsAdmin(Protocol):
 
     def switch_tools(self, names: Sequence[str], *, on: bool) -> tuple[Sequence[str], Sequence[str]]:
         """Switch tools or toolsets; return the names that changed and notices about them."""
-
-
-class Skill(Struct, frozen=True):
-    """Skill of the agent, with its description."""
-
-    name: str
-    about: str
-
-
-MemoryKind = Literal["memory", "user"]
-
-
-class MemoryBook(Struct, frozen=True, kw_only=True):
-    """Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters."""
-
-    kind: MemoryKind
-    entries: tuple[str, ...]
-    size: int
-    limit: int
 
 
 class AgentMemory(Protocol):
@@ -134,16 +105,6 @@ class AgentKnowledge(Protocol):
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality by name."""
-
-
-class Identity(Struct, frozen=True, kw_only=True):
-    """Version, profile and files of the running program."""
-
-    version: str
-    profile: str
-    folder: Path
-    store: str
-    log_file: Path
 
 
 class BackgroundServices(Protocol):

@@ -205,7 +205,7 @@ def _withdraw_late(tx: Transaction, session_id: SessionId, seconds: float) -> Ha
 
 def _resolve_target(tx: Transaction, request: HandoffRequest, networks: Mapping[str, bool]) -> Address:
     platform, chat = request.platform, request.target.partition(":")[2].strip()
-    if not networks:
+    if platform != WEB and not any(name != WEB for name in networks):
         raise _refuse(RefusalCode.NO_NETWORK)
     if not networks.get(platform, True):
         raise _refuse(RefusalCode.NOT_CONFIGURED, platform)

@@ -1,7 +1,6 @@
 """Tool output for the model: readable, bounded, and without secrets."""
 
 import re
-import shutil
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -58,10 +57,10 @@ class SecretMask:
 
 def readable(raw: bytes) -> str:
     """Return the text a terminal would finally show: no colours, no overwritten progress bars, no raw binary."""
-    text = _ESCAPES.sub("", raw.decode("utf-8", "replace"))
+    text = re.sub(_ESCAPES, "", raw.decode("utf-8", "replace"))
     if "\r" in text:
         text = "\n".join(map(_last_written, text.replace("\r\n", "\n").split("\n")))
-    return _CONTROLS.sub("\ufffd", text)
+    return re.sub(_CONTROLS, "\ufffd", text)
 
 
 def _last_written(line: str) -> str:
@@ -84,6 +83,8 @@ class FullOutputs:
 
     def forget(self, session: SessionId) -> None:
         """Delete all outputs of a closed session."""
+        import shutil  # noqa: PLC0415 (loaded when a session is deleted)
+
         shutil.rmtree(self.place(session), ignore_errors=True)
 
     def place(self, session: SessionId) -> Path:
@@ -91,8 +92,8 @@ class FullOutputs:
         return self._folder / (re.sub(r"[^\w-]", "_", session) or "_")
 
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f]"
 
 
 @cache

@@ -71,10 +71,10 @@ def read_rows(
     )
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
     running = {turn.session_id for turn in tx.turns.find(running=True)}
-    places = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
+    networks = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
     unread = {session_id: count for session_id, _, count in UNREAD.of_all(tx)}
     return [
-        _to_row(one, places.get(one.id, ""), is_running=one.id in running, unread=unread.get(one.id, 0))
+        _to_row(one, networks.get(one.id, ""), is_running=one.id in running, unread=unread.get(one.id, 0))
         for one in sessions
     ]
 
@@ -93,9 +93,9 @@ def read_page(tx: Transaction, caller: WebCaller, wanted: SessionListQuery) -> S
 def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
-    place = bindings[0].address.platform if bindings else ""
+    network = bindings[0].address.platform if bindings else ""
     is_running = bool(tx.turns.find(session.id, running=True, limit=1))
-    return _to_row(session, place, is_running=is_running, unread=UNREAD.get(tx, session.id) or 0)
+    return _to_row(session, network, is_running=is_running, unread=UNREAD.get(tx, session.id) or 0)
 
 
 def read_detail(
@@ -103,7 +103,7 @@ def read_detail(
 ) -> SessionDetail:
     """Return a conversation with its location; ``runs_here`` if a turn of the web app is running in this process."""
     row, location, preferences = read_row(tx, session), locate_session(tx, session), read_preferences(tx, session.id)
-    taken = None if row.place else TAKEN_FROM.get(tx, session.id)
+    taken = None if row.network else TAKEN_FROM.get(tx, session.id)
     return SessionDetail(
         **structs.asdict(row),
         location=location.description,
@@ -199,12 +199,12 @@ def _to_branch(session: Session) -> BranchView:
     )
 
 
-def _to_row(session: Session, place: str, *, is_running: bool, unread: int) -> SessionRow:
+def _to_row(session: Session, network: str, *, is_running: bool, unread: int) -> SessionRow:
     return SessionRow(
         id=session.id,
         title=session.title,
         source=session.source,
-        place="" if place == WEB else place,
+        network="" if network == WEB else network,
         owner=session.owner,
         model=session.model,
         updated_at=session.updated_at,

@@ -31,10 +31,10 @@ from talaria.core.errors import (
     ProviderUnreachable,
     TalariaError,
 )
+from talaria.http_client.client import HttpPool
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded.weights import is_installed
 from talaria.providers.factory import open_provider
-from talaria.providers.http.client import HttpPool
 from talaria.providers.presets import PRESETS
 from talaria.settings.load import load_settings
 from talaria.settings.model import Settings

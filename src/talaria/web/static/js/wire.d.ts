@@ -740,7 +740,7 @@ export interface SessionDetail {
   id: string;
   title: string;
   source: string;
-  place: string;
+  network: string;
   owner: string;
   model: string;
   updated_at: string;
@@ -788,12 +788,12 @@ export interface SessionPage {
   next: string;
 }
 
-/** A conversation in the list; ``place`` is the network of its chat, empty if it has none. */
+/** A conversation in the list; ``network`` is that of its chat, empty if it has none. */
 export interface SessionRow {
   id: string;
   title: string;
   source: string;
-  place: string;
+  network: string;
   owner: string;
   model: string;
   updated_at: string;
@@ -1023,12 +1023,12 @@ export interface TurnAnswered {
   text: string;
 }
 
-/** A turn starts or resumes, for the message ``said``. */
+/** A turn starts or resumes, for the message ``text``. */
 export interface TurnBegan {
   type: "began";
   turn_id: string;
   route: ReplyRoute | null;
-  said: string;
+  text: string;
   items: number[];
 }
 
