@@ -17,7 +17,7 @@ from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import ChangeWatcher
