@@ -55,7 +55,7 @@ export function Composer({ id, onNotes }) {
     if (me.peek()?.voice && navigator.mediaDevices) void import("./voice.js").then((loaded) => (voice.value = loaded));
   }, []);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (editing) return;
     if (text.value) localStorage.setItem(draftKey(id), text.value);
     else localStorage.removeItem(draftKey(id));
