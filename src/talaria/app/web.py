@@ -28,14 +28,19 @@ from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification, follow_pairing
 from talaria.web.platform import WebHandoffTarget, WebPlatform
 from talaria.web.recovery import follow_pending_work
+from talaria.web.routes.background import BackgroundRoutes
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.files import FileRoutes
+from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
+from talaria.web.routes.home import HomeRoutes
+from talaria.web.routes.logs import CheckView, InsideRoutes
 from talaria.web.routes.push import PushRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.trace import TraceRoutes
 from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.web_commands import WebCommands
@@ -69,7 +74,7 @@ class WebApp:
         self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._session_list = SessionListWatcher(app.store, self._hub)
-        self._changes = ChangeWatcher(app.store, self._hub)
+        self._changes = ChangeWatcher(app.store, self._hub, app.identity.log_file)
         self._web_files = WebFiles(app.profile.media_folder)
         self._media_models = MediaModels(app)
         self._http = HttpPool()
@@ -155,6 +160,11 @@ class WebApp:
         except TalariaError:
             return ""
 
+    def _examine(self) -> list[CheckView]:
+        from talaria.app.doctor import examine_profile  # noqa: PLC0415 (loaded when the checks of the doctor are run)
+
+        return examine_profile(self._app)
+
     def _routes(self) -> tuple[Route, ...]:
         store, limit = self._app.store, round(self._app.settings.media.file_megabytes * _MEGABYTE)
         sign_in = SignInRoutes(
@@ -172,7 +182,12 @@ class WebApp:
             *ChatRoutes(store, self._conversations, self._commands, self._session_list, self._web_files).routes(),
             *FileRoutes(store, self._web_files, limit, self._transcribe).routes(),
             *PushRoutes(store, self._push).routes(),
+            *HomeRoutes(store, lambda: self._app.schedules).routes(),
             *UsageRoutes(store).routes(),
+            *BackgroundRoutes(store).routes(),
+            *GatewayRoutes(store).routes(),
+            *InsideRoutes(self._app.identity.log_file, self._examine).routes(),
+            *TraceRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *build_management_routes(self._app),

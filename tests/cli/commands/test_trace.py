@@ -12,13 +12,13 @@ from tests.runtime.recorded_turns import Diary
 
 from talaria.cli.commands.trace.command import add_arguments
 from talaria.cli.commands.trace.format import format_seconds, format_tokens
-from talaria.cli.commands.trace.prefix_breaks import estimate_cost
 from talaria.cli.commands.trace.svg import ticks
 from talaria.cli.parser import Parser
 from talaria.cli.parser_tree import read_parser
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.events import TurnFailed, TurnStopped
 from talaria.core.messages import Usage
+from talaria.observability.prefix_breaks import estimate_cost
 from talaria.settings.profiles import Profiles
 
 SVG = "{http://www.w3.org/2000/svg}"
