@@ -37,7 +37,7 @@ async def test_a_flood_ends_after_its_time(client: Client, chat: Chat) -> None:
     assert [message.text for message in chat.messages] == ["one", "two"]
 
 
-async def test_a_method_fails_as_often_as_told(client: Client, chat: Chat) -> None:
+async def test_a_method_fails_the_configured_number_of_times(client: Client, chat: Chat) -> None:
     client.server.fail("sendMessage", 502, 2)
     for _ in range(2):
         assert (await client.ask("sendMessage", chat_id=chat.id, text="x"))["error_code"] == 502

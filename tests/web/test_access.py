@@ -3,6 +3,7 @@
 import httpx
 import pytest
 from tests.api.in_process_server import Hosted
+from tests.http.loopback_client import loopback_client
 from tests.web.web_client import OWN_HEADERS, begin, stream, web_client
 
 from talaria.access.browsers import create_code, read_browsers, revoke_browser
@@ -71,7 +72,7 @@ async def _ask(client: httpx.AsyncClient, route: Asked, session: str = "0" * 16,
 
 
 async def test_nobody_gets_in_without_a_cookie(host: Hosted) -> None:
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS) as stranger:
+    async with loopback_client(host.url, headers=OWN_HEADERS) as stranger:
         for route in ROUTES:
             assert (await _ask(stranger, route)).status_code == 401, route
 
@@ -170,7 +171,7 @@ async def test_signing_out_closes_the_stream(host: Hosted, owner: httpx.AsyncCli
 
 async def test_a_code_works_once(host: Hosted) -> None:
     code = await host.application.store.write(create_code)
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS) as client:
+    async with loopback_client(host.url, headers=OWN_HEADERS) as client:
         first = await client.post("/web/login", json={"code": code.lower().replace("-", " ")})
         second = await client.post("/web/login", json={"code": code})
     assert (first.status_code, second.status_code) == (200, 403)
@@ -182,14 +183,14 @@ async def test_a_code_works_once(host: Hosted) -> None:
 async def test_a_cookie_from_an_encrypted_page_is_for_encrypted_pages_only(host: Hosted) -> None:
     code = await host.application.store.write(create_code)
     headers = {**OWN_HEADERS, "origin": host.url.replace("http://", "https://")}
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=headers) as client:
+    async with loopback_client(host.url, headers=headers) as client:
         cookie = (await client.post("/web/login", json={"code": code})).headers["set-cookie"]
     assert cookie.startswith("__Host-talaria-")
     assert "; Secure" in cookie
 
 
 async def test_codes_can_not_be_guessed(host: Hosted) -> None:
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS) as client:
+    async with loopback_client(host.url, headers=OWN_HEADERS) as client:
         answers = [(await client.post("/web/login", json={"code": f"WRONG{n}"})).status_code for n in range(7)]
         code = await host.application.store.write(create_code)
         late = await client.post("/web/login", json={"code": code})

@@ -222,7 +222,8 @@ class CombinedApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope.get("path", "/").split("/", 2)[1] in self._web_parts:
+        before, _, part = scope.get("path", "/").partition("/")
+        if not before and part.partition("/")[0] in self._web_parts:  # the path of `OPTIONS *` has no slash
             await self._web(scope, receive, _with_security_headers(send))
         else:
             await self._api(scope, receive, send)

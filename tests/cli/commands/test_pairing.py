@@ -22,7 +22,7 @@ def offered(program: Program, person: PairedPerson) -> str:
     return code
 
 
-def test_nobody_waits_and_nobody_was_let_in(program: Program) -> None:
+def test_lists_without_entries_are_empty(program: Program) -> None:
     for action in ("list", "people"):
         assert program.run("pairing", action) == Outcome(0, "")
         assert program.run("pairing", action, "--json") == Outcome(0, "[]\n")
@@ -30,7 +30,7 @@ def test_nobody_waits_and_nobody_was_let_in(program: Program) -> None:
     assert "Nobody has been approved" in program.run_on_terminal("pairing", "people").out
 
 
-def test_who_waits_is_let_in_with_the_code_and_shut_out_again(program: Program) -> None:
+def test_a_pending_sender_is_approved_by_code_and_revoked(program: Program) -> None:
     code = offered(program, ANN)
     offered(program, BEN)
     assert program.run("pairing", "list").out == (
@@ -49,14 +49,14 @@ def test_who_waits_is_let_in_with_the_code_and_shut_out_again(program: Program) 
     assert read(program, lambda tx: tx.pairing.people()) == []
 
 
-def test_a_script_reads_who_was_let_in_and_shut_out(program: Program) -> None:
+def test_a_script_reads_approved_and_revoked_senders(program: Program) -> None:
     code = offered(program, BEN)
     approved = json.loads(program.run("pairing", "approve", "matrix", code, "--json").out)
     assert (approved["user_id"], approved["platform"]) == ("@ben:example.org", "matrix")
     assert json.loads(program.run("pairing", "revoke", "matrix", "@ben:example.org", "--json").out) == approved
 
 
-def test_the_owner_is_not_told_how_to_become_one(program: Program) -> None:
+def test_approving_with_a_configured_owner_gives_no_hint(program: Program) -> None:
     code = offered(program, BEN)
     owned = program.run("pairing", "approve", "matrix", code, env={"TALARIA__ACCESS__OWNERS": "telegram:1"})
     assert (owned.code, owned.err) == (0, "")
@@ -97,7 +97,7 @@ def test_a_name_cannot_disturb_the_screen(program: Program) -> None:
     assert "Eve" in shown
 
 
-def test_the_doctor_warns_of_open_doors_and_of_names_that_are_nobodys(program: Program) -> None:
+def test_the_doctor_warns_about_open_access_and_unknown_names(program: Program) -> None:
     folder = program.home / "profiles" / "default"
     folder.mkdir(parents=True, mode=0o700)
     file = folder / "config.toml"

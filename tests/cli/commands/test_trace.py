@@ -263,7 +263,7 @@ def test_the_price_of_a_break_is_a_part_of_what_the_call_cost() -> None:
 # the picture
 
 
-async def test_the_picture_has_a_bar_for_every_step_with_its_figures(program: Program) -> None:
+async def test_the_chart_has_a_bar_and_numbers_for_every_step(program: Program) -> None:
     await write_a_trip(program)
     root = fromstring(trace(program, "--svg", "-").out)
     assert root.tag == f"{SVG}svg"
@@ -373,7 +373,7 @@ def test_numbers_of_tokens_are_short(tokens: int, shown: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.9, 1, 7.75, 12.55, 100, 3600, 99_999])
-def test_an_axis_has_a_few_round_figures(seconds: float) -> None:
+def test_an_axis_has_a_few_round_numbers(seconds: float) -> None:
     marks = list(ticks(seconds))
     assert marks[0][0] == 0
     assert 2 <= len(marks) <= 9

@@ -143,7 +143,7 @@ def test_a_narrow_table_is_drawn() -> None:
     assert marked(formatted) == [("pre", formatted.text, "")]
 
 
-def test_a_wide_table_is_told_row_by_row() -> None:
+def test_a_wide_table_is_written_row_by_row() -> None:
     long = "a value that is much too long for a telephone"
     formatted = format_text(f"| City | Size | Note |\n|---|---|---|\n| [Rome](https://a.example) | 2 | {long} |")
     assert formatted.text == f"• Rome: Size: 2; Note: {long}"

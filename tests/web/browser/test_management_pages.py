@@ -126,7 +126,7 @@ async def test_a_code_is_approved_in_a_terminal(host: Hosted) -> None:
         await context.close()
 
 
-async def test_settings_are_changed_with_faults_beside_the_field(host: Hosted) -> None:
+async def test_settings_are_changed_with_faults_next_to_the_field(host: Hosted) -> None:
     async with chromium() as browser, signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/settings")
