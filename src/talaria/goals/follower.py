@@ -15,6 +15,7 @@ from talaria.core.ids import SessionId
 from talaria.goals.goal import Waiting, resolve_process, wait_until_over
 from talaria.goals.goal_store import GoalNotice, conclude_turn, end_wait, find_next_action, record_turn_end, take_notice
 from talaria.goals.judge import Judge
+from talaria.goals.stored_goal import read_goal
 from talaria.goals.transitions import Idle, JudgeTurn, Notify, SessionBusy, WaitUntil
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
@@ -58,7 +59,9 @@ class GoalFollower:
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Apply the end of a turn to the goal, in its transaction."""
-        has_goal = record_turn_end(tx, ending, self._clock.now())
+        has_goal = read_goal(tx, ending.session_id).state is not None
+        if has_goal:
+            record_turn_end(tx, ending, self._clock.now())
         return partial(self._set_has_goal, has_goal) if has_goal != self._has_goal else None
 
     def _set_has_goal(self, has_goal: bool) -> None:
