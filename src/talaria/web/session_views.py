@@ -17,6 +17,7 @@ from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
 from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
+from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.location import locate_session
 from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
 from talaria.sessions.branches import list_exchanges
@@ -70,7 +71,7 @@ def read_rows(
         seen_by=caller.viewer,
     )
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
-    running = {turn.session_id for turn in tx.turns.find(running=True)}
+    running = {turn.session_id for turn in tx.turns.find(running=True) if _is_owned(tx, turn.session_id)}
     networks = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
     unread = {session_id: count for session_id, _, count in UNREAD.of_all(tx)}
     return [
@@ -94,8 +95,8 @@ def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
     network = bindings[0].address.platform if bindings else ""
-    is_running = bool(tx.turns.find(session.id, running=True, limit=1))
-    return _to_row(session, network, is_running=is_running, unread=UNREAD.get(tx, session.id) or 0)
+    unread = UNREAD.get(tx, session.id) or 0
+    return _to_row(session, network, is_running=_is_running(tx, session.id), unread=unread)
 
 
 def read_detail(
@@ -181,10 +182,19 @@ def _to_message(stored: StoredMessage, files: WebFiles) -> TranscriptMessage:
 
 def _find_turn_start(tx: Transaction, session: Session) -> int | None:
     """Return the number of the message that began the running turn."""
-    if not tx.turns.find(session.id, running=True, limit=1):
+    if not _is_running(tx, session.id):
         return None
     starts = list_exchanges(tx.messages.last(session.id, _RECENT))
     return starts[-1].seq if starts else None
+
+
+def _is_running(tx: Transaction, session_id: SessionId) -> bool:
+    return bool(tx.turns.find(session_id, running=True, limit=1)) and _is_owned(tx, session_id)
+
+
+def _is_owned(tx: Transaction, session_id: SessionId) -> bool:
+    """Return whether a process runs a session; the turn of one that has died waits to be resumed."""
+    return is_leased(tx, session_lease_name(session_id))
 
 
 def _to_branch(session: Session) -> BranchView:
