@@ -4,6 +4,7 @@ import httpx
 import pytest
 from tests.api.in_process_server import Hosted
 from tests.http.loopback_client import loopback_client
+from tests.web.management_routes import EVERYBODYS, OWNERS, Asked
 from tests.web.web_client import OWN_HEADERS, begin, stream, web_client
 
 from talaria.access.browsers import create_code, read_browsers, revoke_browser
@@ -11,7 +12,6 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 SESSION = "{session}"
-Asked = tuple[str, str, object]
 ROUTES: list[Asked] = [
     ("POST", "/web/logout", {}),
     ("GET", "/web/me", None),
@@ -61,6 +61,8 @@ ROUTES: list[Asked] = [
     ("GET", "/web/schedules/none/runs", None),
     ("GET", "/web/stream?id=x", None),
     ("PUT", "/web/stream/x", {"topics": []}),
+    *OWNERS,
+    *EVERYBODYS,
 ]
 CHANGING = [route for route in ROUTES if route[0] != "GET"]
 OF_A_SESSION = [route for route in ROUTES if SESSION in route[1]]
@@ -112,7 +114,7 @@ async def test_a_browser_that_is_signed_out_is_a_stranger(host: Hosted, owner: h
     ids=str,
 )
 async def test_a_foreign_page_changes_nothing(owner: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
-    for route in [*CHANGING, ("POST", "/web/login", {"code": "x"})]:
+    for route in [*CHANGING, ("POST", "/web/login", {"code": "x"}), ("POST", "/web/pairing", {})]:
         assert (await _ask(owner, route, **headers)).status_code == status, route
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 
+from talaria.access.browsers import BROWSERS_TOPIC
+from talaria.access.pairing import PAIRING_TOPIC
 from talaria.contracts.background_processes import PROCESS_STATES, PROCESSES
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import SESSION_CHANGES
@@ -24,13 +26,15 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "schedules": (SCHEDULES,),
     "background": (PROCESS_STATES, PROCESSES, DELEGATIONS),
     "usage": (SESSION_CHANGES,),
+    "people": (PAIRING_TOPIC,),
+    "browsers": (BROWSERS_TOPIC,),
     "gateway": (HANDOFFS, GATEWAY_RESTARTS),
     "logs": (),
 }
 """Pages by the name of their topic, each with the topics of the store that concern it."""
 _CHECKS = {"gateway": 3.0, "background": 2.0}  # of what changes without a notification
 
-_OF_OWNERS = frozenset({"gateway", "logs"})
+_OF_OWNERS = frozenset({"gateway", "logs", "people"})
 _LOG_SECONDS = 0.5  # between two looks at the size of the log, while it is shown
 _PAUSE = 0.25  # seconds between two messages about a page
 _CHECK_SECONDS = 20.0  # a notification of another process may be lost

@@ -5,7 +5,8 @@ import pytest
 from tests.app.program import Outcome, Program
 from tests.cli.stored_sessions import read, write
 
-from talaria.access.pairing import RULES, offer_code
+from talaria.access.browsers import read_browsers
+from talaria.access.pairing import RULES, offer_browser_code, offer_code
 from talaria.contracts.stores.pairing import PairedPerson
 
 ANN, BEN = PairedPerson("telegram", "12345", "Ann"), PairedPerson("matrix", "@ben:example.org")
@@ -118,3 +119,23 @@ def test_the_doctor_warns_about_open_access_and_unknown_names(program: Program) 
         ("fault", "`access.owners` names an unknown person, `anna`; the nearest is `ann`."),
         ("fault", "`access.slash_access.model` names an unknown person, `bem`; the nearest is `ben`."),
     ]
+
+
+def test_a_browser_is_signed_in_for_a_person(program: Program) -> None:
+    assert program.run("config", "set", "people.alice.ids", "telegram:7").code == 0
+    offer = write(program, lambda tx: offer_browser_code(tx, "Firefox on Linux"))
+    assert offer is not None
+    refused = program.run("pairing", "approve", "web", offer[0], "--person", "eve")
+    assert (refused.code, "has no `eve`" in refused.err) == (1, True)
+    approved = program.run("pairing", "approve", "web", offer[0], "--person", "alice")
+    assert (approved.code, approved.out) == (0, "Firefox on Linux is now signed in as alice.\n")
+    (browser,) = read(program, read_browsers).values()
+    assert browser.person == "alice"
+    assert program.run("pairing", "approve", "telegram", "ABCDEFGH", "--person", "alice").code == 1
+
+
+def test_a_request_is_refused(program: Program) -> None:
+    code = offered(program, ANN)
+    assert "no longer works" in program.run("pairing", "refuse", "telegram", "12345").out
+    assert program.run("pairing", "approve", "telegram", code).code == 1
+    assert program.run("pairing", "refuse", "telegram", "12345", "--json").code == 1
