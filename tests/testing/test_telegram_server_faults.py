@@ -24,6 +24,7 @@ def chat(client: Client) -> Chat:
     return client.server.private(client.server.user("Ada"))
 
 
+@pytest.mark.slow
 async def test_a_flood_ends_after_its_time(client: Client, chat: Chat) -> None:
     client.server.flood(after=1, retry_after=1)
     await client.get("sendMessage", chat_id=chat.id, text="one")

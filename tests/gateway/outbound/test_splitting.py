@@ -90,6 +90,7 @@ def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
             rest = rest.removeprefix(first)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text("ab ", min_size=1, max_size=25), min_size=1, max_size=20), st.integers(60, 120))
 @settings(max_examples=200)
 def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:

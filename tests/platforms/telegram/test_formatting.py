@@ -77,6 +77,7 @@ def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
                 assert one.offset + one.length <= other.offset or other.offset + other.length <= one.offset
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(MARKDOWN, st.integers(1, 80))
 def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> None:
