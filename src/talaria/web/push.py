@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class PushPayload(msgspec.Struct, frozen=True):
-    """What the service worker of the page gets."""
+    """Payload of a push message, read by the service worker of the page."""
 
     title: str
     body: str

@@ -144,7 +144,7 @@ class FileRow(Struct, frozen=True, kw_only=True):
 
 
 class FilesQuery(Struct, frozen=True):
-    """Whose files to list: of one conversation, or of all."""
+    """Query for files: of one conversation, or of all."""
 
     session: Annotated[str, Meta(max_length=64)] = ""
 

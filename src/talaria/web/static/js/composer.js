@@ -3,9 +3,9 @@
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
-import { get, RequestFailed } from "./server.js";
+import { get } from "./server.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
-import { attempt, begin, compose, conversation, me, navigate, newId, runCommand } from "./state.js";
+import { attempt, compose, conversation, deliver, me, navigate, newId, runCommand } from "./state.js";
 
 /** @import { Attachments } from "./attachments.js" */
 /** @import { Conversation } from "./conversation.js" */
@@ -214,17 +214,6 @@ export function Composer({ id, onNotes }) {
       ),
     ),
   );
-}
-
-/** Send a message, or store it if the server can't be reached. @type {(shown: Conversation | null, said: { text: string, id: string, steer: boolean, files: string[] }) => Promise<void>} */
-async function deliver(shown, said) {
-  try {
-    if (shown) await shown.send(said.text, said.id, said.steer, said.files);
-    else await begin(said.text, said.id, said.files);
-  } catch (error) {
-    if (!(error instanceof RequestFailed) || error.status) throw error;
-    (await import("./unsent.js")).keep({ session: shown?.id ?? "", ...said });
-  }
 }
 
 /** Send an edited message, which begins a branch. @type {(shown: Conversation, seq: number, text: string) => Promise<void>} */

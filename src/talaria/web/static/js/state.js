@@ -244,6 +244,17 @@ export async function begin(text, id, files = []) {
   navigate(`/c/${session_id}`);
 }
 
+/** Send a message, or store it if the server can't be reached. @type {(shown: Conversation | null, said: { text: string, id: string, steer: boolean, files: string[] }) => Promise<void>} */
+export async function deliver(shown, said) {
+  try {
+    if (shown) await shown.send(said.text, said.id, said.steer, said.files);
+    else await begin(said.text, said.id, said.files);
+  } catch (error) {
+    if (!(error instanceof RequestFailed) || error.status) throw error;
+    (await import("./unsent.js")).keep({ session: shown?.id ?? "", ...said });
+  }
+}
+
 /**
  * Run a slash command, in the conversation on the screen or in a new one.
  * @param {string} text

@@ -306,7 +306,7 @@ export interface FileView {
   media_type: string;
 }
 
-/** Whose files to list: of one conversation, or of all. */
+/** Query for files: of one conversation, or of all. */
 export interface FilesQuery {
   session: string;
 }
