@@ -218,7 +218,9 @@ class _Turn:
         if answered is None:
             raise MalformedReply("the model's reply ended early")
         self._partial = ""
-        return answered, self._record_usage(answered, time.monotonic() - began, first)
+        step = self._record_usage(answered, time.monotonic() - began, first)
+        self._environment.publish(ModelCalled(step.model, step.usage, step.context, self._agent.window.limit))
+        return answered, step
 
     def _record_usage(self, answered: ModelAnswer, seconds: float, first: float | None) -> ModelStep:
         info = answered.choice.info or self._agent.info
@@ -227,7 +229,6 @@ class _Turn:
         self._tokens += context
         self._cost += usage.cost_microdollars
         self._agent.window.measured(context)
-        self._environment.publish(ModelCalled(answered.choice.model, usage, context, self._agent.window.limit))
         return ModelStep(
             model=answered.choice.model, usage=usage, seconds=seconds, first_text_seconds=first, context=context
         )

@@ -33,7 +33,7 @@ from talaria.http.idempotency import IdempotencyStore
 from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
 from talaria.http.routing import Route, Router
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
-from talaria.settings.folder_trust import FolderTrust
+from talaria.settings.profiles import FolderTrust
 from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient
 

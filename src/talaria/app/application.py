@@ -37,9 +37,8 @@ from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.agent_cache import AgentSpec
 from talaria.runtime.open_session import OpenRequest, OpenSession
-from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
+from talaria.settings.profiles import FolderTrust, Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.output import masking
 from talaria.tools.workspace import for_commands

@@ -176,22 +176,23 @@ _NOTICE_AFTER = 5.0
 
 
 async def retry_write(
-    write: Callable[[], Awaitable[T]],
+    write: Callable[[], Coroutine[Any, Any, T]],
     on_store_wait: Callable[[], None] = lambda: None,
     *,
     patience: float = _NOTICE_AFTER,
+    shielded: bool = False,
 ) -> T:
     """Call ``write`` until the store accepts it, and return its result.
 
     ``on_store_wait`` is called once if that takes longer than ``patience`` seconds. Raises errors that waiting does not
-    fix, and those that leave in doubt whether something was written.
+    fix, and those that leave in doubt whether something was written. A ``shielded`` write that is cancelled completes.
     """
     logged = ""
     warning = LoopTimer(patience, on_store_wait)
     try:
         while True:
             try:
-                return await write()
+                return await (shield_until_done(write()) if shielded else write())
             except RETRYABLE_ERRORS as error:
                 if logged != str(error):
                     logged = str(error)

@@ -9,8 +9,7 @@ from functools import partial
 from msgspec import structs
 
 from talaria.access.policy import Access
-from talaria.commands.command import Author, Command
-from talaria.commands.dispatch import is_command
+from talaria.commands.command import Author, Command, is_command
 from talaria.contracts.hooks import SESSION_END, SESSION_RESET, SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Store, Transaction

@@ -177,7 +177,8 @@ class CompletionListener(Struct, frozen=True):
 
     def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
         """Queue pending reports in the transaction that ends the turn."""
-        if is_delivery_target(tx, result.session_id, self.key):
+        is_waiting = result.session_id in tx.completions.waiting()
+        if is_waiting and is_delivery_target(tx, result.session_id, self.key):
             queue_reports(tx, result.session_id)
 
 

@@ -9,6 +9,8 @@ from talaria.contracts.stores.leases import Lease
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, is_gone
 
+SESSION_LEASE = "session:"  # followed by the id of the session
+
 log = logging.getLogger(__name__)
 
 
@@ -27,7 +29,7 @@ def is_leased(tx: Transaction, name: str) -> bool:
 
 def session_lease_name(session_id: SessionId) -> str:
     """Return the name of the lease of a session."""
-    return f"session:{session_id}"
+    return f"{SESSION_LEASE}{session_id}"
 
 
 async def renew_lease(store: Store, lease: Lease, duration: timedelta) -> None:

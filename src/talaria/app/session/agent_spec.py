@@ -211,7 +211,7 @@ def read_stored_session(tx: Transaction, request: OpenRequest) -> StoredSession:
     return StoredSession(
         session,
         preferences,
-        list_ancestors(tx, session),
+        list_ancestors(tx, session) if session.parent_id else (),
         WORKSPACE.get(tx, session.id) or "",
         read_prefix(tx, session.id),
     )

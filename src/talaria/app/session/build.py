@@ -28,7 +28,7 @@ from talaria.app.session.agent_spec import (
     read_stored_session,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
-from talaria.app.session.goals import build_goal_follower
+from talaria.app.session.goals import make_judge
 from talaria.app.session.toolsets import (
     ToolContext,
     build_approval_policy,
@@ -49,7 +49,7 @@ from talaria.contracts.turn_listener import AfterCommit, TurnListener, TurnResul
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
-from talaria.goals.follower import GoalRecorder
+from talaria.goals.follower import GoalFollower, GoalRecorder
 from talaria.goals.goal_store import goal_caps
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
@@ -58,10 +58,9 @@ from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents
 from talaria.sessions.branches import session_account
 from talaria.sessions.model_context import Prefix, StoredHistory
-from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
-from talaria.settings.profiles import find_home
+from talaria.settings.profiles import FolderTrust, find_home
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.workspace import LocalWorkspace
 
@@ -237,7 +236,7 @@ def _build_tool_context(
         closing=stack,
         model=models.info,
         vision_model=models.vision,
-        processes=workplace.processes,
+        processes=workplace.open_processes,
         background=application.processes,
         guest=bool(session.owner),
         networks=tuple(enabled_platforms(application.settings, application.secrets)),
@@ -402,11 +401,7 @@ async def _build_options(
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.follow_ups,
-            *(
-                [build_goal_follower(tool_context, environment, auxiliary, request.context.session_key)]
-                if request.lasting
-                else []
-            ),
+            *([_make_goal_follower(tool_context, environment, auxiliary, request)] if request.lasting else []),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
@@ -414,6 +409,19 @@ async def _build_options(
         queues_replies=request.queues_replies,
         is_same_person=partial(is_same_person, lambda: application.settings),
         titled=request.titled and not session.title,
+    )
+
+
+def _make_goal_follower(
+    tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary, request: OpenRequest
+) -> GoalFollower:
+    """Return the follow-up that continues the goal of a session."""
+    return GoalFollower(
+        tool_context.session_id,
+        store=tool_context.store,
+        make_judge=partial(make_judge, tool_context, environment, auxiliary),
+        emit=environment.publish,
+        key=request.context.session_key,
     )
 
 

@@ -18,11 +18,10 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.chats.chat import AgentVersion, Chat
 from talaria.goals.goal_store import resumable_goals
-from talaria.runtime.agent_cache import AgentCache, AgentSpec
+from talaria.runtime.agent_cache import AgentCache, AgentSpec, SessionVersion, read_session_version
 from talaria.runtime.completions import BATCH_WINDOW, WAKE, queue_reports_if_idle
 from talaria.runtime.turns import PENDING_SESSIONS, list_pending_sessions
 from talaria.runtime.workers import can_claim_chat, claim_chat, is_assigned
-from talaria.sessions.preferences import SessionVersion, read_session_version
 from talaria.settings.live import LiveSettings
 
 _LONGEST_PAUSE = 60.0

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from talaria.core.messages import Part
 from talaria.contracts.stores.search import Hit, SearchQuery
 from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
 from talaria.storage.tables.search_terms import ParsedQuery, add_separators, has_phrases, parse_query
@@ -22,14 +23,14 @@ class SqliteArrivals:
         self._sql = sql
         self._last_number = last_number
 
-    def note(self, message_id: int, text: str) -> int:
+    def note(self, message_id: int, parts: tuple[Part, ...]) -> int:
         """Add a message and return its arrival number."""
         self._sql.run("INSERT INTO arrivals (message_id) VALUES (?)", (message_id,))
         return self._last_number()
 
     def add_copy(self, message_id: int, copy_id: int) -> int:
         """Add a copy of a stored message and return the arrival number of the copy."""
-        return self.note(copy_id, "")
+        return self.note(copy_id, ())
 
     def forget(self, first_id: int, last_id: int) -> None:
         """Remove the messages in a range of ids; call before they are deleted."""

@@ -11,7 +11,7 @@ from talaria.contracts.stores.sessions import NewSession, Session, SessionChange
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message, Part, Usage, text_of
-from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_optional_stamp, from_stamp, to_stamp
+from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_stamp, to_stamp
 
 SEQ_BITS = 24
 _MESSAGE = "id, at, role, body, platform_message_id"
@@ -33,7 +33,7 @@ _decode_body = msgspec.json.Decoder(MessageBody).decode
 class ArrivalLog(Protocol):
     """Engine-specific log of messages in the order in which they were stored; the source of the search index."""
 
-    def note(self, message_id: int, text: str) -> int:
+    def note(self, message_id: int, parts: tuple[Part, ...]) -> int:
         """Add a message and return its arrival number."""
 
     def add_copy(self, message_id: int, copy_id: int) -> int:
@@ -65,7 +65,7 @@ class MessagesTable:
             [
                 (
                     message_id,
-                    self._arrivals.note(message_id, message.text),
+                    self._arrivals.note(message_id, message.parts),
                     to_stamp(message.at),
                     message.role,
                     _encode_body(MessageBody(message.parts, message.author, message.model, message.tokens)).decode(),
@@ -388,6 +388,6 @@ def _to_session(row: Row) -> Session:
         parent_id=parent_id,
         parent_seq=parent_seq,
         message_count=last_seq,
-        archived_at=from_optional_stamp(archived),
+        archived_at=None if archived is None else from_stamp(archived),
         usage=Usage(*usage),
     )
