@@ -127,7 +127,7 @@ TIMED = {
     ("gateway/outbound/delivery.py", "Delivery._watch_outbox"),
     ("handoff/service.py", "wait_for_handoff"),
     ("handoff/worker.py", "HandoffWorker.start_pending"),
-    ("runtime/leases.py", "renew_lease"),
+    ("runtime/workers.py", "renew_lease"),
     ("runtime/live/control.py", "WatchedTurns.look"),
     ("schedule/scheduler.py", "Scheduler._poll_if_needed"),
     ("tools/process/supervisor.py", "Supervisor.look"),

@@ -27,8 +27,8 @@ from talaria.runtime.turn_log import STEERING
 from talaria.runtime.turns import InboxMessage, make_inbox_arrival
 from talaria.runtime.workers import ForwardedUpdate, assign_worker, forward_update
 from talaria.sessions.chat_directory import record_channel
-from talaria.sessions.preferences import PREFERENCES
 from talaria.sessions.keys import identify_session, is_shared, list_user_ids
+from talaria.sessions.preferences import PREFERENCES
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings
 

@@ -20,12 +20,11 @@ from talaria.gateway.chats.chat import Chat
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.outbound.message_writer import call_with_timeout
 from talaria.handoff.service import NO_HOME_CHAT, HandoffDestination
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.control import InboxChanged, StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteAnswers, RemoteWatcher
 from talaria.runtime.turns import find_redirect, list_redirected_turns
-from talaria.runtime.workers import claim_chat
+from talaria.runtime.workers import claim_chat, is_leased, session_lease_name
 from talaria.sessions.keys import build_session_key
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings

@@ -26,7 +26,6 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import OWNER, Message, is_same_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.follow_ups import FollowUpTasks, generate_title
-from talaria.runtime.leases import release_lease, renew_lease
 from talaria.runtime.turn_log import STEERING, TurnRecorder
 from talaria.runtime.turns import (
     LEASE,
@@ -45,6 +44,7 @@ from talaria.runtime.turns import (
     turn_context,
     without_files,
 )
+from talaria.runtime.workers import release_lease, renew_lease
 
 T = TypeVar("T")
 

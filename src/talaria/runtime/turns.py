@@ -31,8 +31,8 @@ from talaria.core.messages import (
     user_id_of,
 )
 from talaria.core.session_context import SessionContext
-from talaria.runtime.leases import is_leased, session_lease_name, take
 from talaria.runtime.outbox import queue_turn_result
+from talaria.runtime.workers import is_leased, session_lease_name, take
 
 
 class InboxMessage(Message, frozen=True, kw_only=True):

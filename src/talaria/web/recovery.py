@@ -6,8 +6,8 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.turns import list_pending_sessions
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.session_views import TAKEN_FROM

@@ -5,8 +5,8 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from functools import partial
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -41,12 +41,12 @@ from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.gateway.receiver import OutageNotices
 from talaria.runtime.active_session import ActiveSession
 from talaria.runtime.agent_cache import SessionVersion
-from talaria.runtime.leases import STORE_UNREACHABLE
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.outbox import queue_notice, queue_turn_result
 from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_log import model_steps
+from talaria.runtime.workers import STORE_UNREACHABLE
 from talaria.settings.live import LiveSettings
 from talaria.settings.sections.chats import ChatNetworkSettings
 

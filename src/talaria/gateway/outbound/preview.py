@@ -13,7 +13,6 @@ from talaria.contracts.platform import Content, MessageRef, Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import ReplyRoute
-from talaria.core.aio import run_with
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, WorkerId

@@ -7,10 +7,9 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.ids import SessionId, TurnId, WorkerId, is_gone
 from talaria.runtime.active_session import bind_session
-from talaria.runtime.leases import session_lease_name
 from talaria.runtime.live.control import redirect_running_turn
 from talaria.runtime.outbox import queue_notice
-from talaria.runtime.workers import is_gateway_alive
+from talaria.runtime.workers import is_gateway_alive, session_lease_name
 
 
 class SessionLocation(Struct, frozen=True, kw_only=True):

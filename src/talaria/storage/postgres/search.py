@@ -2,8 +2,8 @@
 
 from functools import cached_property
 
-from talaria.core.messages import Part, text_of
 from talaria.contracts.stores.search import Hit, SearchQuery
+from talaria.core.messages import Part, text_of
 from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
 from talaria.storage.tables.search_terms import ParsedQuery, SearchTerm, parse_query, plain_words
 from talaria.storage.tables.snippets import SnippetMaker

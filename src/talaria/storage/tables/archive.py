@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from talaria.core.messages import Text
 from talaria.contracts.stores.archive import Cell
+from talaria.core.messages import Text
 from talaria.storage.migrations import list_state_moves
 from talaria.storage.tables.sessions import ArrivalLog, searchable_text
 from talaria.storage.tables.sql import Row, Sql

@@ -8,7 +8,7 @@ from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.ids import SessionId
 from talaria.http.errors import make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.leases import is_leased, session_lease_name
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
