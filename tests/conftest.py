@@ -1,5 +1,6 @@
 """Stores to test with: each on SQLite and on a real PostgreSQL, empty for every test."""
 
+import gc
 import os
 import signal
 import sys
@@ -39,6 +40,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out slow files in a quick run, before they are imported."""
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
     return True if is_test and config.getoption("quick") and is_slow(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without looking for garbage: all that is imported lives until the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

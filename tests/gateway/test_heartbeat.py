@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.storage.engines import Place
+from tests.storage.slow_store import SlowStore
 
 from talaria.contracts.store import Store
 from talaria.contracts.stores.leases import Lease
@@ -92,3 +93,15 @@ async def test_a_worker_alongside_it_becomes_the_gateway_when_it_ends(
         clock.advance(2 * LEASE)
         await until(is_taken_over)
         serving.cancel()
+
+
+async def test_a_worker_that_is_stopped_while_it_takes_over_the_role_gives_it_up(stores: list[Store]) -> None:
+    slow = SlowStore(stores[0])
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(presence(slow, "worker-1").serve())
+        await slow.committed.wait()
+        assert await owner(stores[1]) == "worker-1"
+        serving.cancel()
+        slow.resumed.set()
+    assert await owner(stores[1]) is None
+    assert await stores[1].read(read_workers) == []

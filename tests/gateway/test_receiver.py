@@ -5,6 +5,7 @@ import subprocess
 from datetime import timedelta
 
 from tests.storage.engines import Place
+from tests.storage.slow_store import SlowStore
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import Incoming, PlatformCapabilities
@@ -67,4 +68,20 @@ async def test_people_who_write_at_the_same_moment_are_heard_side_by_side_each_i
         serving.cancel()
     assert heard == {f"chat-{number}": [str(place) for place in range(10)] for number in range(20)}
     assert most > 1
+    await store.close()
+
+
+async def test_a_worker_that_is_stopped_while_it_acquires_a_network_releases_it(place: Place) -> None:
+    store = place.open_store(SystemClock(), new_worker_id())
+    slow = SlowStore(store)
+
+    async def take(incoming: Incoming) -> str:
+        raise AssertionError("it was stopped before it received anything")
+
+    async with LoopbackNetwork(EXCLUSIVE) as far, asyncio.TaskGroup() as group:
+        serving = group.create_task(Receiver(far.platform(), slow, take, lease=LONG).serve())
+        await slow.committed.wait()
+        serving.cancel()
+        slow.resumed.set()
+    assert await store.read(lambda tx: tx.leases.get("platform:loopback")) is None
     await store.close()

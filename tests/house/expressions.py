@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from talaria.core.lazy import load_module
 
 SOURCE = Path(__file__).parents[2] / "src"
-LENGTH = 20_000
+LENGTH = 10_000
 SECONDS = 4.0  # of processor time for all texts of one expression; many quadratic ones take minutes
 NOTICEABLE = 0.02  # seconds of processor time for one text; a linear expression takes a few milliseconds
 GROWTH = 8.0  # for a text four times as long: a linear expression takes 4 times as long, a quadratic one 16 times

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.house.tree import ROOT, all_files, files, name, nodes
 
@@ -66,5 +67,11 @@ def test_modules_are_named_after_nouns_of_ours() -> None:
 
 
 def test_every_module_opens_with_a_sentence() -> None:
-    openings = {name(path): ast.get_docstring(ast.parse(path.read_text())) or "" for path in files("src", suffix=".py")}
+    openings = {name(path): _docstring(path) for path in files("src", suffix=".py")}
     assert [path for path, text in openings.items() if not text.partition("\n")[0].endswith((".", ":"))] == []
+
+
+def _docstring(path: Path) -> str:
+    module = nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    return ast.get_docstring(module) or ""

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.house.tree import ROOT, files
+from tests.house.tree import ROOT, files, nodes
 
 SOURCE = ROOT / "src"
 MOST_SMALL_LINES = 40
@@ -100,10 +100,10 @@ def modules() -> Mapping[str, Path]:
 @cache
 def imports() -> Mapping[str, Imports]:
     """Return the imports of all modules."""
-    return {module: _read_imports(ast.parse(path.read_text())) for module, path in modules().items()}
+    return {module: _read_imports(nodes(path)[0]) for module, path in modules().items()}
 
 
-def _read_imports(tree: ast.Module) -> Imports:
+def _read_imports(tree: ast.AST) -> Imports:
     found = Imports(set(), set(), set())
     for node, is_for_types in _import_nodes(tree, is_for_types=False):
         targets = found.for_types if is_for_types else found.modules

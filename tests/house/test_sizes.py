@@ -109,7 +109,7 @@ def test_no_attribute_is_assigned_from_another_module() -> None:
 
 def _outside_assignments(path: Path) -> Iterator[tuple[int, str]]:
     """Yield assignments to attributes that no class of this module declares, of objects other than ``self``."""
-    tree = list(nodes(path))
+    tree = nodes(path)
     own = {
         node.attr
         for node in tree

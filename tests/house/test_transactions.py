@@ -1,7 +1,7 @@
 """Pure transactions: a function that runs in a transaction may run again, so it changes nothing but the store."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.house.tree import files, name, nodes
@@ -11,9 +11,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 def test_transactions_change_nothing_but_the_store() -> None:
     found = [
-        f"{name(path)}:{line}: {what}"
-        for path in files("src", suffix=".py")
-        for line, what in _effects(list(nodes(path)))
+        f"{name(path)}:{line}: {what}" for path in files("src", suffix=".py") for line, what in _effects(nodes(path))
     ]
     assert found == []
 
@@ -44,7 +42,7 @@ def test_a_function_is_recognised_by_the_type_of_its_parameter() -> None:
     assert list(_effects(list(ast.walk(ast.parse(source)))))
 
 
-def _effects(tree: list[ast.AST]) -> Iterator[tuple[int, str]]:
+def _effects(tree: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield the assignments in transactions that reach outside: attributes, items of outer values, outer names."""
     passed = set(_passed_to_write(tree))
     for node in tree:
@@ -70,7 +68,7 @@ def _takes_transaction(function: Function) -> bool:
     return any(one.strip('"') == "Transaction" for one in types)
 
 
-def _passed_to_write(tree: list[ast.AST]) -> Iterator[ast.AST | str]:
+def _passed_to_write(tree: Sequence[ast.AST]) -> Iterator[ast.AST | str]:
     """Yield the functions, or their names, that are passed to ``write`` of a store."""
     calls = [node for node in tree if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     for call in calls:

@@ -1,7 +1,9 @@
 """The files of this repository, as the rules of the house see them."""
 
 import ast
-from collections.abc import Iterator
+import gc
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -27,6 +29,12 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def nodes(path: Path) -> Iterator[ast.AST]:
-    """Yield every node of a Python file."""
-    yield from ast.walk(ast.parse(path.read_text()))
+@cache
+def nodes(path: Path) -> Sequence[ast.AST]:
+    """Return every node of a Python file, the module first; each file is parsed once per process."""
+    gc.disable()  # nothing of a tree is garbage: looking for some takes longer than parsing
+    try:
+        return tuple(ast.walk(ast.parse(path.read_text())))
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -23,7 +23,7 @@ def local(name: str, port: int | str) -> Preset:
 
 
 def test_names_and_ports_are_unique() -> None:
-    assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 12
+    assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 31
     ports = sorted(preset.port for preset in PRESETS if preset.port is not None)
     assert all(one != other for one, other in pairwise(ports))
 
@@ -31,8 +31,9 @@ def test_names_and_ports_are_unique() -> None:
 def test_every_preset_has_a_key_that_settings_know_or_a_port() -> None:
     known = {secret.name for secret in KNOWN_SECRETS}
     for preset in PRESETS:
-        assert (preset.key_name in known) != (preset.port is not None)
-        assert preset.base_url.startswith("http://127.0.0.1:" if preset.port else "https://")
+        assert (preset.key_name in known or preset.access == "google") != (preset.port is not None)
+        assert {*preset.other_key_names} <= known
+        assert preset.base_url.startswith("http://127.0.0.1:" if preset.port else ("https://", "{AZURE"))
 
 
 def test_a_name_nobody_has_is_reported_with_those_there_are() -> None:

@@ -1,6 +1,6 @@
 """Rows of the old key-value table `state` are found in their new places, by migration, restore and repair."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -200,6 +200,49 @@ def test_unknown_keys_stay_and_no_known_one_does(migrated: Transaction) -> None:
     assert [row[0] for row in migrated.archive.rows("state")] == ["of:a:plug-in"]
 
 
+READ_AS_JSON = (
+    f"goal:{S}",
+    "speak:t2",
+    "process:p2",
+    f"background:{S}:bg-2",
+    f"letter:{WORKER}:{new_id()}",
+    "api-key:odd",
+)
+BROKEN = (
+    "",
+    "{}",
+    "null",
+    "[1",
+    "{broken}",
+    '{"session_id":}',
+    '{"digest":"d2"}',
+    '{"digest":"d2","scopes":"chat","created_at":"yesterday"}',
+    '{"digest":"d2","scopes":[],"created_at":7}',
+)
+
+
+@pytest.mark.parametrize("value", BROKEN)
+def test_broken_values_do_not_keep_a_store_from_opening(place: Place, value: str) -> None:
+    kept = {key: row for key, row in OLD_ROWS.items() if not key.startswith("goal:")}
+    _write_old(place, 9, kept | dict.fromkeys(READ_AS_JSON, (value, 1)))
+    database = place.open(SystemClock())
+    opened = one_by_one(database)
+    test_values_with_items_keep_their_items(opened)
+    test_named_values_keep_their_keys(opened)
+    test_rows_with_a_table_of_their_own_are_found_there(opened)
+    test_unknown_keys_stay_and_no_known_one_does(opened)
+    database.close()
+
+
+def test_a_value_with_a_null_character_is_moved(place: Place) -> None:
+    text = r'"a\u0000\u0000b\\u0000c"'
+    value = OLD_ROWS["speak:t1"][0].replace('"hi"', text)
+    _write_old(place, 9, OLD_ROWS | {"speak:t1": (value, 1)})
+    database = place.open(SystemClock())
+    assert [reply.text for _, _, reply in VOICE_REPLY.of_all(one_by_one(database))] == ["a\0\0b\\u0000c"]
+    database.close()
+
+
 def test_an_older_backup_is_restored_into_the_new_places(place: Place, tmp_path: Path) -> None:
     """The backup has a table `state` and none of the new ones."""
     _write_old(place, 9)
@@ -245,9 +288,9 @@ def test_a_repaired_older_file_has_its_values(sqlite_place: Place) -> None:
     database.close()
 
 
-def _write_old(place: Place, version: int) -> None:
+def _write_old(place: Place, version: int, rows: Mapping[str, tuple[str, int]] = OLD_ROWS) -> None:
     run = older_store(place, version)
     run(f"INSERT INTO sessions (id, source, title, created_at, updated_at) VALUES ('{S}', 'cli', 'Old', 5, 5)")
     run(f"INSERT INTO turns (id, session_id, worker, state, started_at) VALUES ('t1', '{S}', 'w', 'running', 5)")
-    values = ", ".join(f"('{key}', '{value}', {number}, 5)" for key, (value, number) in OLD_ROWS.items())
+    values = ", ".join(f"('{key}', '{value}', {number}, 5)" for key, (value, number) in rows.items())
     run(f"INSERT INTO state (key, value, version, updated_at) VALUES {values}")

@@ -12,7 +12,7 @@ from talaria.providers.settings import Timeouts
 
 CHECK_TIMEOUTS = Timeouts(connect=timedelta(seconds=5), first_byte=timedelta(seconds=8), silence=timedelta(seconds=8))
 
-_PUBLIC_LISTS = ("openrouter",)
+_PUBLIC_LISTS = ("openrouter", "azure")  # a list without the account's own models
 _MIN_TOKENS = 16  # the minimum that OpenAI accepts
 
 

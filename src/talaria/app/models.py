@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 
-from talaria.agent.key_pool import PooledProvider
 from talaria.agent.model_calls import ModelChoice, ModelHealth
+from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
 from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing, Provider, UsableModel
@@ -18,15 +17,13 @@ from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, Tal
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
-from talaria.providers.factory import open_provider
 from talaria.providers.http.client import HttpPool
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
-from talaria.providers.presets import PRESETS, Preset
-from talaria.providers.settings import Timeouts
+from talaria.providers.presets import Preset, is_preset
 from talaria.settings.errors import build_unknown_fault, nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
-from talaria.settings.sections.providers import ModelFacts, ModelSettings, ProviderAccount
+from talaria.settings.sections.providers import ModelFacts, ModelSettings
 
 DEFAULT_MODELS = {
     "openai": "gpt-6.1-terra",
@@ -37,13 +34,25 @@ DEFAULT_MODELS = {
     "mistral": "mistral-medium-latest",
     "deepseek": "deepseek-v4-pro",
     "xai": "grok-4.7",
-}
+    "together": "openai/gpt-oss-120b",
+    "fireworks": "accounts/fireworks/models/gpt-oss-120b",
+    "cerebras": "gpt-oss-120b",
+    "perplexity": "sonar-pro",
+    "cohere": "command-a-03-2025",
+    "nvidia": "openai/gpt-oss-120b",
+    "moonshot": "kimi-k2.6",
+    "zhipu": "glm-4.6",
+    "minimax": "MiniMax-M3",
+    "qwen": "qwen3-max",
+    "sambanova": "gpt-oss-120b",
+    "huggingface": "openai/gpt-oss-120b",
+}  # of other providers, the first model that they list
 
 T = TypeVar("T")
 
 _OLLAMA = "ollama"
 _CHECK_FILE = "embedded-model.checked"
-_NO_OVERRIDES = ProviderAccount()
+_PROTOCOLS_FILE = "provider-protocols.json"
 _LIST_SECONDS = 8.0
 _LISTING_MAX_AGE = timedelta(minutes=1)
 _MILLION = 1_000_000
@@ -73,7 +82,7 @@ class Models:
     ) -> None:
         self._current = current or (lambda: settings)
         self._secrets = secrets
-        self._configured = ConfiguredProviders(settings, secrets)
+        self._configured = ConfiguredProviders(settings, secrets, cache / _PROTOCOLS_FILE)
         self._cache = cache
         self._probe_limit = probe_limit
         self._catalogue = Catalogue()
@@ -100,8 +109,8 @@ class Models:
                 model_setting.provider, model_setting.name, "Chosen by the setting `model.provider`."
             )
         for account in self._configured.with_keys():
-            name, key = account.preset.name, account.key_names[0]
-            if model_setting.name or name in DEFAULT_MODELS:
+            name, key = account.preset.name, next(iter(account.named_keys(self._secrets)))
+            if account.preset.automatic and (model_setting.name or is_preset(name)):
                 why = f"Chosen because {key} is set and `model.provider` is not."
                 return await self.choose(name, model_setting.name, why)
         for server in await self._local_servers():
@@ -149,7 +158,7 @@ class Models:
         if not self.is_provider(provider):
             return await self._find_by_name(query)
         chosen = await self.choose(provider, model, "You just chose it.")
-        if provider != embedded.PROVIDER and model:
+        if provider != embedded.PROVIDER and model and self._configured.get(provider).preset.lists_models:
             self._require_offered(chosen, *await self._list_models(self._configured.get(provider)))
         return chosen
 
@@ -178,7 +187,11 @@ class Models:
             found.append(self._make_usable(embedded.PROVIDER, embedded.MODEL, local=True))
         if local_only:
             return ModelListing(tuple(found))
-        remote = (*self._configured.with_keys(), *self._configured.keyless())
+        remote = [
+            account
+            for account in (*self._configured.with_keys(), *self._configured.keyless())
+            if account.preset.lists_models
+        ]
         answers = await asyncio.gather(*(self._list_models(account) for account in remote))
         names = [
             self._make_usable(account.preset.name, name)
@@ -292,18 +305,19 @@ class Models:
             self._local = await probe_local(self._http, presets, self._probe_limit)
         return self._local
 
-    async def _first_model(self, account: "ConfiguredProvider") -> str:
+    async def _first_model(self, account: ConfiguredProvider) -> str:
         """Return the first model that a provider lists.
 
         Raises `ProviderError` if it does not answer, and `NotFound` if it lists none.
         """
-        names = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models()
+        lists = account.preset.lists_models
+        names = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
         if not names:
             where = f"{account.preset.title} lists no models at {account.preset.base_url}"
             raise NotFound(f"{where}. Choose one with `talaria model {account.preset.name}:NAME`.")
         return names[0]
 
-    async def _list_models(self, account: "ConfiguredProvider") -> tuple[list[str], str]:
+    async def _list_models(self, account: ConfiguredProvider) -> tuple[list[str], str]:
         """Return the models of a provider, or an empty list and the reason."""
         try:
             async with asyncio.timeout(_LIST_SECONDS):
@@ -371,122 +385,7 @@ class ProfileModels:
         return asyncio.run(answer())
 
 
-class ConfiguredProvider(Struct, frozen=True):
-    """Provider with the names of the secrets that hold its keys."""
-
-    preset: Preset
-    key_names: tuple[str, ...] = ()
-    timeouts: Timeouts = Timeouts()
-
-    @property
-    def local(self) -> bool:
-        """Return whether it is a server on this machine, found by its port."""
-        return self.preset.port is not None
-
-    def keys(self, secrets: Secrets) -> tuple[str, ...]:
-        """Return the keys that are set."""
-        return tuple(self.named_keys(secrets).values())
-
-    def named_keys(self, secrets: Secrets) -> dict[str, str]:
-        """Return the keys that are set, each under the name of its secret."""
-        return {name: key for name in self.key_names if (key := secrets.get(name))}
-
-    def lacks_key(self, secrets: Secrets) -> bool:
-        """Return whether it needs a key and has none."""
-        return bool(self.key_names) and not self.keys(secrets)
-
-
-class ConfiguredProviders:
-    """Registry of all providers, presets first, in the order in which they are tried."""
-
-    def __init__(self, settings: Settings, secrets: Secrets) -> None:
-        self._secrets = secrets
-        configured = settings.providers
-        known = {
-            preset.name: _configure_provider(preset, configured.get(preset.name, _NO_OVERRIDES)) for preset in PRESETS
-        }
-        others = {
-            name: _configure_provider(_build_preset(name, overrides), overrides)
-            for name, overrides in configured.items()
-            if name not in known
-        }
-        self._all = known | others
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of all providers."""
-        return tuple(self._all)
-
-    def all(self) -> tuple[ConfiguredProvider, ...]:
-        """Return all providers, usable or not."""
-        return tuple(self._all.values())
-
-    def get(self, name: str) -> ConfiguredProvider:
-        """Return a provider; raises `NotFound` with the nearest name, `Refused` without an address or key."""
-        account = self._all.get(name)
-        if account is None:
-            raise NotFound(build_unknown_fault("provider", name, self._all).problem)
-        if not account.preset.base_url:
-            raise Refused(f"The provider `{name}` has no address. Set providers.{name}.base_url.")
-        if account.lacks_key(self._secrets):
-            raise Refused(f"{account.preset.title} needs a key: {_explain_key(account.key_names[0])}")
-        return account
-
-    def is_local(self, name: str) -> bool:
-        """Return whether this is a server on this machine."""
-        account = self._all.get(name)
-        return account is not None and account.local
-
-    def with_keys(self) -> tuple[ConfiguredProvider, ...]:
-        """Return the providers that have a key."""
-        return tuple(account for account in self._all.values() if account.keys(self._secrets))
-
-    def local_servers(self) -> tuple[ConfiguredProvider, ...]:
-        """Return the local servers, running or not."""
-        return tuple(account for account in self._all.values() if account.local)
-
-    def keyless(self) -> tuple[ConfiguredProvider, ...]:
-        """Return the providers with an address that need no key, except local servers."""
-        others = (account for account in self._all.values() if not account.local and not account.key_names)
-        return tuple(account for account in others if account.preset.base_url)
-
-    def open(self, account: ConfiguredProvider, http: HttpPool, timeouts: Timeouts | None = None) -> Provider:
-        """Return the provider, with all its keys pooled; ``timeouts`` override those of the account."""
-        effective_timeouts = timeouts or account.timeouts
-        keys = account.named_keys(self._secrets) or {"": ""}
-        opened = [
-            open_provider(account.preset, http, key, effective_timeouts, secret=name) for name, key in keys.items()
-        ]
-        return opened[0] if len(opened) == 1 else PooledProvider(opened, SystemClock())
-
-
 def _apply_facts(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     overrides = {name: value for name in ModelFacts.__struct_fields__ if (value := getattr(facts, name)) is not None}
     prices = {name: round(value * _MILLION) for name, value in overrides.items() if name in _PRICES}
     return msgspec.structs.replace(info, **(overrides | prices), known=True)
-
-
-def _configure_provider(preset: Preset, overrides: ProviderAccount) -> ConfiguredProvider:
-    changed = msgspec.structs.replace(
-        preset,
-        base_url=overrides.base_url or preset.base_url,
-        protocol=overrides.protocol or preset.protocol,
-        headers={**preset.headers, **overrides.headers},
-    )
-    first = overrides.key or preset.key_name
-    return ConfiguredProvider(
-        preset=changed,
-        key_names=tuple(dict.fromkeys(name for name in (first, *overrides.keys) if name)),
-        timeouts=Timeouts(
-            connect=timedelta(seconds=overrides.connect_timeout_seconds),
-            first_byte=timedelta(seconds=overrides.first_timeout_seconds),
-            silence=timedelta(seconds=overrides.silence_timeout_seconds),
-        ),
-    )
-
-
-def _build_preset(name: str, overrides: ProviderAccount) -> Preset:
-    return Preset(name=name, title=name, base_url=overrides.base_url)
-
-
-def _explain_key(secret: str) -> str:
-    return f"`talaria config set {secret} -` stores it; `talaria model` chooses another model."

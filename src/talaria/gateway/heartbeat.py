@@ -10,6 +10,7 @@ from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
+from talaria.core.aio import shield_until_done
 from talaria.core.errors import LeaseLost, Refused, StoreError
 from talaria.core.ids import WorkerId
 from talaria.runtime.workers import WorkerStatus, forget_worker, take, write_worker
@@ -72,7 +73,7 @@ class WorkerHeartbeat:
             while True:
                 try:
                     self._write_started = time.monotonic()
-                    self._gateway_lease = await self._store.write(self._write_status)
+                    await shield_until_done(self._beat())
                     self._log_recovery()
                     before, last_written = last_written, time.monotonic()
                     if last_written - before > self._lease.total_seconds():
@@ -90,6 +91,10 @@ class WorkerHeartbeat:
         if self._error:
             log.info("the store is available again")
         self._error = ""
+
+    async def _beat(self) -> None:
+        """Write the status; a lease acquired with it is known even if the worker is stopped meanwhile."""
+        self._gateway_lease = await self._store.write(self._write_status)
 
     def _acquire(self, tx: Transaction) -> Lease | None:
         return take(tx, GATEWAY, self._lease)

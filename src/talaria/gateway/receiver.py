@@ -7,13 +7,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from talaria.contracts.platform import BatchedUpdates, Content, Incoming, Platform
-from talaria.contracts.store import Store, Transaction
+from talaria.contracts.store import Store
 from talaria.contracts.stores.leases import Lease
 from talaria.core.addresses import Address
 from talaria.core.aio import run_with, sleep_while_running
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
 from talaria.core.ids import new_id
-from talaria.runtime.workers import STORE_UNREACHABLE, NetworkState, NetworkStatus, release_lease, renew_lease, take
+from talaria.runtime.workers import (
+    STORE_UNREACHABLE,
+    NetworkState,
+    NetworkStatus,
+    release_lease,
+    renew_lease,
+    take_lease,
+)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _STABLE_SECONDS = 60.0
@@ -124,14 +131,12 @@ class Receiver:
             await asyncio.shield(release_lease(self._store, lease))
 
     async def _acquire(self) -> Lease:
-        while (lease := await self._store.write(self._claim)) is None:
+        """Wait until the lease is free or its owner was killed."""
+        name = f"platform:{self.platform.name}"
+        while (lease := await take_lease(self._store, name, self._lease)) is None:
             self._set_state("elsewhere", "")
             await asyncio.sleep(self._lease.total_seconds() / 4)
         return lease
-
-    def _claim(self, tx: Transaction) -> Lease | None:
-        """Acquire the lease if it is free or its owner was killed."""
-        return take(tx, f"platform:{self.platform.name}", self._lease)
 
     async def _receive(self) -> None:
         self._set_state("connecting", "")

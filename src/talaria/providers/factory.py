@@ -16,6 +16,7 @@ from talaria.providers.settings import (
     ChatQuirks,
     OpenAIChatSettings,
     OpenAIResponsesSettings,
+    RequestAuthorizer,
     ResponsesQuirks,
     Timeouts,
 )
@@ -33,17 +34,28 @@ _SETTINGS: Mapping[ProtocolName, tuple[Callable[..., AccountSettings], type[Quir
 
 
 def open_provider(
-    preset: Preset, http: HttpPool, api_key: str = "", timeouts: Timeouts | None = None, *, secret: str = ""
+    preset: Preset,
+    http: HttpPool,
+    api_key: str = "",
+    timeouts: Timeouts | None = None,
+    *,
+    secret: str = "",
+    authorizer: RequestAuthorizer | None = None,
 ) -> Provider:
-    """Return the provider described by a preset, for one key; ``secret`` is the name of that key, for errors."""
+    """Return the provider described by a preset, for one key; ``secret`` is the name of that key, for errors.
+
+    ``authorizer`` proves who sends a request, in place of a key.
+    """
     make_settings, quirks = _SETTINGS[preset.protocol]
     settings = make_settings(
         name=preset.name,
         base_url=preset.base_url,
+        models_url=preset.models_url,
         api_key=api_key,
         headers=preset.headers,
         timeouts=timeouts or Timeouts(),
         source=_source(preset, secret if api_key else ""),
+        authorizer=authorizer,
         quirks=preset.quirks if isinstance(preset.quirks, quirks) else quirks(),
     )
     return _load_adapter(preset.protocol)(settings, http)

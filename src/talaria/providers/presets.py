@@ -7,26 +7,67 @@ from msgspec import Struct
 from talaria.core.errors import NotFound
 from talaria.providers.settings import AnthropicQuirks, ChatQuirks, ResponsesQuirks
 
+AccessKind = Literal["key", "aws", "entra", "google"]
 ProtocolName = Literal["openai_chat", "openai_responses", "anthropic"]
 Quirks = ChatQuirks | ResponsesQuirks | AnthropicQuirks
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """A provider that needs only a key, the secret ``key_name``; a local one has a ``port`` instead."""
+    """A provider that needs only a key, the secret ``key_name``; a local one has a ``port`` instead.
+
+    ``other_key_names`` are further conventional names of the key, ``url_variables`` environment variables with the URL.
+    ``base_url`` may name variables in braces, with alternatives after ``|``. ``access`` is what may stand in for a key.
+    ``lists_models`` is false for a server without a list of the models that can be used. A provider that is not
+    ``automatic`` is used only if the settings name it: its key is often set for other programs.
+    """
 
     name: str
     title: str
     base_url: str
     protocol: ProtocolName = "openai_chat"
     key_name: str = ""
+    other_key_names: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
+    automatic: bool = True
+    access: AccessKind = "key"
+    lists_models: bool = True
+    models_url: str = ""
     port: int | None = None
     quirks: Quirks | None = None
     headers: dict[str, str] = {}
 
 
-def _local(name: str, title: str, port: int) -> Preset:
+def _local(name: str, title: str, port: int, *url_variables: str) -> Preset:
     quirks = ChatQuirks(alternating_roles=True, effort="unsupported")
-    return Preset(name=name, title=title, base_url=f"http://127.0.0.1:{port}/v1", port=port, quirks=quirks)
+    url = f"http://127.0.0.1:{port}/v1"
+    return Preset(name=name, title=title, base_url=url, port=port, quirks=quirks, url_variables=url_variables)
+
+
+def _hosted(
+    name: str,
+    title: str,
+    base_url: str,
+    *key_names: str,
+    quirks: Quirks | None = None,
+    automatic: bool = True,
+    models_url: str = "",
+    lists_models: bool = True,
+) -> Preset:
+    """Return a provider of Chat Completions whose differences are unknown or few."""
+    return Preset(
+        name=name,
+        title=title,
+        base_url=base_url,
+        key_name=key_names[0],
+        other_key_names=key_names[1:],
+        quirks=quirks or ChatQuirks(effort="unsupported"),
+        automatic=automatic,
+        models_url=models_url,
+        lists_models=lists_models,
+    )
+
+
+_NO_IMAGES = ChatQuirks(effort="unsupported", images=False)
 
 
 PRESETS: tuple[Preset, ...] = (
@@ -36,6 +77,7 @@ PRESETS: tuple[Preset, ...] = (
         base_url="https://api.openai.com/v1",
         protocol="openai_responses",
         key_name="OPENAI_API_KEY",
+        url_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     ),
     Preset(
         name="anthropic",
@@ -43,6 +85,7 @@ PRESETS: tuple[Preset, ...] = (
         base_url="https://api.anthropic.com/v1",
         protocol="anthropic",
         key_name="ANTHROPIC_API_KEY",
+        url_variables=("ANTHROPIC_BASE_URL",),
     ),
     Preset(
         name="openrouter",
@@ -56,6 +99,7 @@ PRESETS: tuple[Preset, ...] = (
         title="Google Gemini",
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         key_name="GEMINI_API_KEY",
+        other_key_names=("GOOGLE_API_KEY",),
     ),
     Preset(
         name="groq",
@@ -85,10 +129,76 @@ PRESETS: tuple[Preset, ...] = (
         key_name="XAI_API_KEY",
         quirks=ChatQuirks(max_tokens_field="max_completion_tokens"),
     ),
-    _local("ollama", "Ollama", 11434),
+    _hosted("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    _hosted("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    _hosted("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", quirks=_NO_IMAGES),
+    _hosted(
+        "perplexity",
+        "Perplexity",
+        "https://api.perplexity.ai",
+        "PERPLEXITY_API_KEY",
+        "PPLX_API_KEY",
+        lists_models=False,
+    ),
+    _hosted("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "CO_API_KEY"),
+    _hosted("nvidia", "NVIDIA", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    _hosted("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "KIMI_API_KEY"),
+    _hosted("zhipu", "Zhipu AI", "https://api.z.ai/api/paas/v4", "ZHIPU_API_KEY", "ZAI_API_KEY"),
+    _hosted("minimax", "MiniMax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    _hosted("qwen", "Qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    _hosted("sambanova", "SambaNova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+    _hosted("nous", "Nous Research", "https://inference-api.nousresearch.com/v1", "NOUS_API_KEY"),
+    _hosted(
+        "huggingface",
+        "Hugging Face",
+        "https://router.huggingface.co/v1",
+        "HF_TOKEN",
+        "HUGGINGFACE_API_KEY",
+        automatic=False,
+    ),
+    _hosted(
+        "github",
+        "GitHub Models",
+        "https://models.github.ai/inference",
+        "GITHUB_TOKEN",
+        automatic=False,
+        models_url="https://models.github.ai/catalog/models",
+    ),
+    Preset(
+        name="azure",
+        title="Azure OpenAI",
+        base_url="{AZURE_OPENAI_ENDPOINT}/openai/v1",
+        key_name="AZURE_OPENAI_API_KEY",
+        access="entra",
+        automatic=False,
+        lists_models=False,
+        quirks=ChatQuirks(max_tokens_field="max_completion_tokens"),
+    ),
+    Preset(
+        name="bedrock",
+        title="Amazon Bedrock",
+        base_url="https://bedrock-runtime.{AWS_REGION|AWS_DEFAULT_REGION}.amazonaws.com/openai/v1",
+        key_name="AWS_BEARER_TOKEN_BEDROCK",
+        access="aws",
+        automatic=False,
+        lists_models=False,
+        quirks=ChatQuirks(effort="unsupported"),
+    ),
+    Preset(
+        name="vertex",
+        title="Google Vertex AI",
+        base_url="https://{GOOGLE_CLOUD_LOCATION}-aiplatform.googleapis.com/v1/projects/{GOOGLE_CLOUD_PROJECT}"
+        "/locations/{GOOGLE_CLOUD_LOCATION}/endpoints/openapi",
+        access="google",
+        automatic=False,
+        lists_models=False,
+    ),
+    _local("ollama", "Ollama", 11434, "OLLAMA_HOST"),
     _local("lmstudio", "LM Studio", 1234),
     _local("llamacpp", "llama.cpp", 8080),
     _local("vllm", "vLLM", 8000),
+    _local("sglang", "SGLang", 30000),
+    _local("litellm", "LiteLLM", 4000),
 )
 
 

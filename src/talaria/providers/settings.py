@@ -1,7 +1,8 @@
 """Settings of provider accounts, and the differences of servers from the protocols' own."""
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -16,15 +17,27 @@ class Timeouts(Struct, frozen=True):
     silence: timedelta = timedelta(seconds=60)
 
 
+class RequestAuthorizer(Protocol):
+    """Makes the headers that prove who sends a request, where a key alone doesn't."""
+
+    async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
+        """Return the headers for one request."""
+
+
 class AccountSettings(Struct, frozen=True, kw_only=True):
-    """One account; ``base_url`` is the part of a URL before the paths of its protocol."""
+    """One account; ``base_url`` is the part of a URL before the paths of its protocol.
+
+    ``models_url`` is the URL of the list of models, if it isn't below the base URL.
+    """
 
     name: str
     base_url: str
+    models_url: str = ""
     api_key: str = ""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
     source: ModelSource | None = None
+    authorizer: RequestAuthorizer | None = None
 
 
 class ChatQuirks(Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from talaria.core.messages import (
 )
 from talaria.core.session_context import SessionContext
 from talaria.runtime.outbox import queue_turn_result
-from talaria.runtime.workers import is_leased, session_lease_name, take
+from talaria.runtime.workers import SESSION_LEASE, is_leased, session_lease_name, take
 
 
 class InboxMessage(Message, frozen=True, kw_only=True):

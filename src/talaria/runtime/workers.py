@@ -1,4 +1,4 @@
-"""Gateway workers: the status that each reports, the chats assigned to it, and updates forwarded to it."""
+"""Ownership: leases of sessions and jobs, gateway workers, the chats and updates assigned to each worker."""
 
 import asyncio
 import hashlib
@@ -14,6 +14,7 @@ from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
 from talaria.contracts.values import NamedValue
+from talaria.core.aio import shield_until_done
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.sessions.chat_directory import GATEWAY
@@ -38,6 +39,16 @@ def is_leased(tx: Transaction, name: str) -> bool:
 def session_lease_name(session_id: SessionId) -> str:
     """Return the name of the lease of a session."""
     return f"{SESSION_LEASE}{session_id}"
+
+
+async def take_lease(store: Store, name: str, duration: timedelta) -> Lease | None:
+    """Acquire a lease as `take` does; if cancelled meanwhile, release what was acquired."""
+
+    async def undo(lease: Lease | None) -> None:
+        if lease is not None:
+            await release_lease(store, lease)
+
+    return await shield_until_done(store.write(lambda tx: take(tx, name, duration)), undo=undo)
 
 
 async def renew_lease(store: Store, lease: Lease, duration: timedelta) -> None:

@@ -119,7 +119,7 @@ async def test_links_in_circles_do_not_keep_the_chat_from_starting(program: Prog
     for name in ("one", "two"):
         (program.home / "work" / ".talaria" / "commands" / name).symlink_to(".")
     async with opened(program, columns=80, rows=24) as screen:
-        await screen.wait_for(re.compile("commands and skills are\\s+ignored"))
+        await screen.wait_for(re.compile(r"commands\s+and\s+skills\s+are\s+ignored"))
         await ready(screen)
         await say(screen, "hello")
         await screen.wait_for(re.compile("^ok", re.MULTILINE))

@@ -1,20 +1,19 @@
 """Background tasks: started once, run by one process, reported once."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from msgspec import structs
 from tests.commands.command_fixture import Desk, open_desk
 from tests.runtime.delegation.delegating_model import Company, hand_on, result, until_stored, woken
+from tests.storage.slow_store import SlowStore
 from tests.tools.tool_calls import call_from
 
 from talaria.contracts.delegation import ChildTask, DelegatedTask, DelegationResult
-from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call
 from talaria.core.events import TurnAnswered
@@ -25,7 +24,6 @@ from talaria.runtime.delegation.task_store import Delegation, ask_to_stop, list_
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
-T = TypeVar("T")
 DONE = "This message is automatic, not from the person. Your background work reports:"
 
 
@@ -176,30 +174,6 @@ async def test_a_task_that_is_stopped_while_its_lease_is_acquired_is_removed_at_
         slow.resumed.set()
         await until(background.look)
     assert await store.read(list_background) == []
-
-
-class SlowStore:
-    """A store whose first write returns only after ``resumed`` is set; it has ``committed`` before."""
-
-    def __init__(self, inner: Store) -> None:
-        self.committed = asyncio.Event()
-        self.resumed = asyncio.Event()
-        self._inner = inner
-
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        result = await self._inner.write(work)
-        self.committed.set()
-        await self.resumed.wait()
-        return result
-
-    async def read(self, work: Callable[[Transaction], T]) -> T:
-        return await self._inner.read(work)
-
-    async def close(self) -> None:
-        raise AssertionError("the store belongs to the test")
-
-    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
-        return self._inner.subscribe(*topics)
 
 
 class StoppedHost:

@@ -21,9 +21,10 @@ from talaria.runtime.live.control import (
     StopTurn,
     list_watchers,
     live_stream,
+    renew_watch,
     send_control_message,
 )
-from talaria.runtime.live.feed import FeedEvent, QuestionClosed
+from talaria.runtime.live.feed import SNAPSHOT, FeedEvent, QuestionClosed, decode_chunk
 from talaria.runtime.live.remote import RemoteWatcher
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -125,6 +126,23 @@ async def test_who_comes_late_sees_all_of_it_once(tmp_path: Path, server: ModelS
                 await viewer.until(ended)
                 assert viewer.text == SLOW.text
                 assert len([one for one in viewer.seen if isinstance(one, TurnBegan)]) == 1
+
+
+async def test_who_comes_just_before_the_end_sees_all_of_it(server: ModelServer, desk: Desk) -> None:
+    """The notification of the new watcher is late, so the process learns of it after the turn has ended."""
+    is_watched = asyncio.Event()
+    session_id, store = desk.active_session.session_id, desk.application.store
+    server.script(Say(SLOW.text, hold=(4, is_watched)))
+    await desk.active_session.put(Text("Count."))
+    await heard(desk, "three")
+    await store.write(lambda tx: renew_watch(tx, session_id, "late"))
+    is_watched.set()
+    await desk.active_session.chat.conversation.settled()
+    (row,) = await until(lambda: store.read(lambda tx: tx.events.after(live_stream(session_id), 0)))
+    chunk = decode_chunk(row.payload)
+    assert row.kind == SNAPSHOT
+    assert isinstance(chunk.events[0], TurnBegan)
+    assert chunk.events[-1] == TurnAnswered(SLOW.text)
 
 
 async def heard(desk: Desk, word: str) -> None:

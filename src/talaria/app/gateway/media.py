@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from talaria.agent.auxiliary import VisionModel
-from talaria.app.models import ConfiguredProviders
+from talaria.app.configured_providers import ConfiguredProviders
 from talaria.contracts.platform import Platform
 from talaria.contracts.voice import Speaker, Transcriber
 from talaria.core.errors import Refused, TalariaError

@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from talaria.app.models import DEFAULT_MODELS, ConfiguredProviders, Models
-from talaria.app.models import ConfiguredProvider as ModelAccount
+from talaria.app.cloud_accounts import missing_variables
+from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
+from talaria.app.configured_providers import ConfiguredProviders
+from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.cli.commands.setup.probes import (
     Discovery,
     EmbeddedState,
@@ -74,6 +76,7 @@ class ProfileSetup:
                 own=account.preset.name not in _PRESETS,
             )
             for account in ConfiguredProviders(*self._load()).all()
+            if not missing_variables(account.preset.base_url)
         )
 
     def try_account(self, account: TrialAccount) -> ProbeResult:

@@ -22,7 +22,7 @@ from talaria.core.events import TurnAnswered
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import File
 from talaria.runtime.outbox import queue_notice
-from talaria.runtime.workers import release_lease, take
+from talaria.runtime.workers import release_lease, take_lease
 from talaria.settings.live import LiveSettings
 
 _MAX_AGE = timedelta(minutes=15)
@@ -126,7 +126,7 @@ class VoiceReplies:
         """Speak one reply, unless another worker does, and remove it from the store even if speaking fails."""
         seconds = self._settings.current.voice.seconds
         claim = timedelta(seconds=2 * seconds + 10)
-        lease = await self._store.write(lambda tx: take(tx, f"speak:{pending.turn_id}", claim))
+        lease = await take_lease(self._store, f"speak:{pending.turn_id}", claim)
         if lease is None:
             return
         try:

@@ -19,6 +19,8 @@ class Anthropic(ProviderOverHttp):
         base = settings.base_url.rstrip("/")
         headers = {"x-api-key": settings.api_key, "anthropic-version": VERSION, **settings.headers}
         calls, models = f"{base}/messages", f"{base}/models?limit=1000"
-        endpoint = Endpoint(settings.name, calls, models, headers, settings.timeouts, settings.source)
+        endpoint = Endpoint(
+            settings.name, calls, models, headers, settings.timeouts, settings.source, settings.authorizer
+        )
         wire = WireFormat(partial(is_shown, quirks=settings.quirks), partial(AnthropicEncoder, settings), ReplyUnderway)
         super().__init__(endpoint, wire, http, clock)

@@ -16,7 +16,7 @@ from talaria.core.messages import File, Image, Message, Text, Usage
 from talaria.providers.base.errors import failure
 from talaria.providers.base.outgoing import ConversationEncoder
 from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.settings import Timeouts
+from talaria.providers.settings import RequestAuthorizer, Timeouts
 
 MAX_TEXT = 1_000_000  # characters of text and reasoning
 MAX_ARGUMENTS = 1_000_000  # characters of the arguments of all tool calls
@@ -132,6 +132,7 @@ class Endpoint(Struct, frozen=True):
     headers: Mapping[str, str]
     timeouts: Timeouts
     source: ModelSource | None = None
+    authorizer: RequestAuthorizer | None = None
 
 
 class WireFormat(Struct, frozen=True):
@@ -163,7 +164,8 @@ class ProviderOverHttp:
         underway, meter = self._wire.begin_reply(self.name, request.model), ReplyMeter()
         endpoint = self._endpoint
         try:
-            async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
+            headers = self._headers if endpoint.authorizer is None else await self._authorized("POST", body)
+            async with self._http.post(endpoint.calls_url, body, headers, endpoint.timeouts) as answer:
                 await self._check(answer)
                 if answer.content_type == JSON:
                     for event in underway.take_whole(await answer.body()):
@@ -188,12 +190,19 @@ class ProviderOverHttp:
         """Return the names of the models available to this account."""
         endpoint = self._endpoint
         try:
-            async with self._http.get(endpoint.models_url, self._headers, endpoint.timeouts) as answer:
+            headers = self._headers if endpoint.authorizer is None else await self._authorized("GET", b"")
+            async with self._http.get(endpoint.models_url, headers, endpoint.timeouts) as answer:
                 await self._check(answer)
                 return read_models(await answer.body())
         except ProviderError as error:
             error.attribute_to(endpoint.source)
             raise
+
+    async def _authorized(self, method: str, body: bytes) -> Mapping[str, str]:
+        endpoint = self._endpoint
+        assert endpoint.authorizer is not None
+        url = endpoint.calls_url if method == "POST" else endpoint.models_url
+        return {**self._headers, **await endpoint.authorizer.headers(method, url, body)}
 
     async def close(self) -> None:
         """Do nothing: connections belong to the pool."""
@@ -239,9 +248,10 @@ def _take_joined(underway: Underway, received: Sequence[bytes]) -> Iterator[Mode
 
 
 def read_models(body: bytes) -> list[str]:
-    """Return the names in a list of models; all three protocols use the same form."""
+    """Return the names in a list of models; GitHub and Together send it without an envelope."""
     try:
-        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
+        found = msgspec.json.decode(body, type=_Models | list[_Model])
+        return [model.id for model in (found if isinstance(found, list) else found.data)]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedReply(f"not a list of models: {error}") from error
 

@@ -17,7 +17,9 @@ class OpenAIChat(ProviderOverHttp):
         base = settings.base_url.rstrip("/")
         key = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         headers = {**key, **settings.headers}
-        calls, models = f"{base}/chat/completions", f"{base}/models"
-        endpoint = Endpoint(settings.name, calls, models, headers, settings.timeouts, settings.source)
+        calls, models = f"{base}/chat/completions", settings.models_url or f"{base}/models"
+        endpoint = Endpoint(
+            settings.name, calls, models, headers, settings.timeouts, settings.source, settings.authorizer
+        )
         wire = WireFormat(partial(is_shown, quirks=settings.quirks), partial(ChatEncoder, settings), ReplyUnderway)
         super().__init__(endpoint, wire, http, clock)

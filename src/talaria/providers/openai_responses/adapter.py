@@ -18,6 +18,8 @@ class OpenAIResponses(ProviderOverHttp):
         key = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         headers = {**key, **settings.headers}
         calls, models = f"{base}/responses", f"{base}/models"
-        endpoint = Endpoint(settings.name, calls, models, headers, settings.timeouts, settings.source)
+        endpoint = Endpoint(
+            settings.name, calls, models, headers, settings.timeouts, settings.source, settings.authorizer
+        )
         wire = WireFormat(partial(is_shown, quirks=settings.quirks), partial(ResponsesEncoder, settings), ReplyUnderway)
         super().__init__(endpoint, wire, http, clock)

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from talaria.contracts.delegation import ChildTask
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.leases import Lease
-from talaria.core.aio import run_with, shield_until_done
+from talaria.core.aio import run_with
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.core.messages import Message, Text
@@ -27,7 +27,7 @@ from talaria.runtime.delegation.task_store import (
     remove_delegation,
 )
 from talaria.runtime.turns import LEASE, MIRROR, make_arrival, record_mirrored
-from talaria.runtime.workers import is_leased, release_lease, renew_lease, take
+from talaria.runtime.workers import is_leased, release_lease, renew_lease, take_lease
 from talaria.sessions.transcript_export import PROGRAM
 
 _STOPPED = "This message is automatic: the person stopped {}, so it won't be reported."
@@ -149,8 +149,7 @@ class Background:
     async def _run_with_lease(self, key: str) -> bool:
         """Run a delegation under its lease; return ``True`` if it has to be looked at again at once."""
         try:
-            taking = self._store.write(lambda tx: take(tx, key, self._lease))
-            lease = await shield_until_done(taking, undo=self._release)
+            lease = await take_lease(self._store, key, self._lease)
             if lease is None:
                 return False
             try:
@@ -163,11 +162,6 @@ class Background:
             self._failed[key] = datetime.now(UTC)
             log.warning("%s resumes later: %s", key, error)
         return False
-
-    async def _release(self, lease: Lease | None) -> None:
-        """Release the lease of a delegation that was stopped while it was acquired."""
-        if lease is not None:
-            await release_lease(self._store, lease)
 
     async def _finish(self, key: str, lease: Lease) -> bool:
         """Run and report a delegation, or end a stopped one; ``True`` if it was stopped meanwhile."""

@@ -182,8 +182,8 @@ class WatchedTurns:
         session = WatchableSession(self, chat, jobs, on_moved)
         stack.push_async_callback(session.close)
 
-    def begin(self, run: "RunningTurn", session: "WatchableSession") -> None:
-        """Add a turn that has started."""
+    def check(self, run: "RunningTurn", session: "WatchableSession") -> None:
+        """Read the watchers of a turn that has started or ended, so that none is missed."""
         self._runs[run] = session
         if self._leader is None:
             self._choose_leader()
@@ -206,27 +206,33 @@ class WatchedTurns:
 
     async def look(self) -> None:
         """Update the watchers of the turns in this process, and apply control messages sent to them."""
-        checked = tuple(self._runs.items())
+        checked = [(run, session, run.is_over) for run, session in self._runs.items()]
         watcher_ids, addressed = await self.store.read(lambda tx: (list_watchers(tx), list_addressed_sessions(tx)))
         if self._update_watchers(checked, watcher_ids):
             await self.store.write(remove_lapsed_watches)
         ours = addressed & {session.session_id for session in self._runs.values()}
         if ours:
             for session_id, message in await self.store.write(lambda tx: take_control_messages(tx, ours)):
-                for session in [one for one in self._runs.values() if one.session_id == session_id]:
+                for session in [one for one in set(self._runs.values()) if one.session_id == session_id]:
                     if session.turn_id == message.turn_id:  # ignore messages for an earlier turn
                         apply_control_message(message.word, session.chat, session.on_moved)
 
     def _update_watchers(
         self,
-        checked: Sequence[tuple["RunningTurn", "WatchableSession"]],
+        checked: Sequence[tuple["RunningTurn", "WatchableSession", bool]],
         watcher_ids: Mapping[SessionId, Collection[str]],
     ) -> bool:
-        """Set the watchers of these turns and remove finished ones; return whether a watcher has left."""
+        """Set the watchers of these turns, each with whether it was over when the watchers were read.
+
+        Removes those that were, and returns whether a watcher has left.
+        """
         has_left = False
-        for run, session in checked:
+        for run, session, was_over in checked:
             has_left |= session.set_watchers(run, watcher_ids.get(session.session_id, ()))
-            if run.is_over or not session.chat.conversation.turn:  # interrupted, or taken over by another process
+            if was_over:
+                session.finish(run)
+                self.end(run)
+            elif not run.is_over and not session.chat.conversation.turn:  # interrupted, or run by another process now
                 self.end(run)
         return has_left
 
@@ -251,16 +257,15 @@ class WatchedTurns:
 
 
 class RunningTurn:
-    """A turn, while this process runs it; ``events`` are those published so far.
+    """A turn that this process runs; ``events`` are those published so far.
 
-    ``is_checked`` is set once its watchers have been read from the store. A turn that ends before that is kept until
-    then.
+    A turn that ``is_over`` is kept until its watchers have been read from the store once more.
     """
 
     def __init__(self, turn_id: TurnId, events: Sequence[TurnEvent]) -> None:
         self.turn_id = turn_id
         self.events = events
-        self.is_checked = self.is_over = False
+        self.is_over = False
 
 
 class WatchableSession:
@@ -289,7 +294,6 @@ class WatchableSession:
 
     def set_watchers(self, run: RunningTurn, watcher_ids: Collection[str]) -> bool:
         """Publish a turn to its watchers, and return whether one of them has left."""
-        run.is_checked = True
         if self._feed is None:
             if not watcher_ids:
                 return False
@@ -297,6 +301,11 @@ class WatchableSession:
 
             self._feed = LiveFeed(self._watched_turns.store, self.chat, self.jobs)
         return self._feed.set_watchers(run, watcher_ids)
+
+    def finish(self, run: RunningTurn) -> None:
+        """Finish publishing a turn that is over."""
+        if self._feed is not None:
+            self._feed.end(run)
 
     async def close(self) -> None:
         """End the current turn for its watchers, and publish the rest within a second."""
@@ -310,7 +319,7 @@ class WatchableSession:
         if isinstance(event, TurnBegan):
             self._end_run()
             self._run = RunningTurn(event.turn_id, self.chat.events.turn)
-            self._watched_turns.begin(self._run, self)
+            self._watched_turns.check(self._run, self)
         elif self._run is not None:
             if self._feed is not None:
                 self._feed.add(self._run, event)
@@ -321,10 +330,7 @@ class WatchableSession:
         run, self._run = self._run, None
         if run is not None:
             run.is_over = True
-            if self._feed is not None:
-                self._feed.end(run)
-            if run.is_checked:
-                self._watched_turns.end(run)
+            self._watched_turns.check(run, self)
 
 
 def start_task(jobs: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:

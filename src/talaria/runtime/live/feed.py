@@ -17,6 +17,7 @@ from talaria.core.events import (
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
+    TurnEnd,
     TurnEvent,
 )
 from talaria.core.ids import SessionId, new_id
@@ -135,10 +136,7 @@ class LiveFeed:
             if not watcher_ids:
                 return False
             run = self._begin(turn)
-        has_left = run.set_watchers(watcher_ids)
-        if turn.is_over:
-            self.end(turn)
-        return has_left
+        return run.set_watchers(watcher_ids)
 
     def add(self, turn: RunningTurn, event: TurnEvent) -> None:
         """Add an event to a turn that has watchers."""
@@ -152,6 +150,8 @@ class LiveFeed:
 
     async def close(self) -> None:
         """Publish the remaining events, waiting at most ``_CLOSE_TIMEOUT`` seconds."""
+        for turn in tuple(self._runs):
+            self.end(turn)
         if self._publish_task is not None and not self._publish_task.done():
             await asyncio.wait([self._publish_task], timeout=_CLOSE_TIMEOUT)
             self._publish_task.cancel()
@@ -171,7 +171,7 @@ class LiveFeed:
         while not run.is_over or run.has_updates or run.has_new_watchers:
             await run.changed.wait()
             run.changed.clear()
-            if not run.is_over and not run.has_new_watchers:
+            if not run.is_complete and not run.has_new_watchers:
                 await asyncio.sleep(_BATCH_WINDOW)
             rows = run.take(self._questions.waiting)
             if rows and await self._write(rows, begins=first):
@@ -201,12 +201,15 @@ class LiveFeed:
 
 
 class _FeedRun:
-    """A turn with watchers, while one process runs it."""
+    """A turn with watchers, while one process runs it.
+
+    It ``is_complete`` with its last event, and ``is_over`` when no more watchers are added.
+    """
 
     def __init__(self) -> None:
         self.id = new_id()
         self.changed = asyncio.Event()
-        self.has_updates = self.has_new_watchers = self.is_over = False
+        self.has_updates = self.has_new_watchers = self.is_complete = self.is_over = False
         self._watcher_ids: Collection[str] = ()
         self._snapshot = FeedBuffer()
         self._updates = FeedBuffer()
@@ -226,6 +229,7 @@ class _FeedRun:
             self._snapshot.add(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._open_questions.add(event.id)
+        self.is_complete |= isinstance(event, TurnEnd)
         if self._watcher_ids:
             self._updates.add(event)
             self.has_updates = True
@@ -233,7 +237,7 @@ class _FeedRun:
 
     def end(self) -> None:
         """Let the publishing task finish."""
-        self.is_over = True
+        self.is_complete = self.is_over = True
         self.changed.set()
 
     def take(self, waiting: Collection[str]) -> list[tuple[str, str]]:

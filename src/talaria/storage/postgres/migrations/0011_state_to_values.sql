@@ -1,6 +1,16 @@
 -- Moves the rows of the key-value table `state` to the typed values and tables of 0010. Runs again after a backup of an
--- older version is restored and after a repair, so it replaces nothing that is there. Values of deleted sessions are
--- dropped. Unknown keys stay in `state`, which nothing else uses.
+-- older version is restored and after a repair, so it replaces nothing that is there. Values of deleted sessions and
+-- broken values that name a session or a key are dropped. Unknown keys stay in `state`, which nothing else uses.
+
+-- PostgreSQL 15 can't check whether a text is JSON, and jsonb takes no null characters. Bodies are one line each, because
+-- a restore splits this file at the semicolons at the ends of lines.
+CREATE OR REPLACE FUNCTION json_or_null(value text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+    BEGIN RETURN replace(replace(replace(value, '\\', chr(1)), '\u0000', ''), chr(1), '\\')::jsonb; EXCEPTION WHEN others THEN RETURN NULL; END
+$$;
+
+CREATE OR REPLACE FUNCTION microseconds_or_null(value text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+    BEGIN RETURN (extract(epoch FROM value::timestamptz) * 1000000)::bigint; EXCEPTION WHEN others THEN RETURN NULL; END
+$$;
 
 WITH moved(prefix, name, is_flag) AS (VALUES
     ('summary:', 'summary', 0),
@@ -76,7 +86,7 @@ WHERE true
 ON CONFLICT (session_id, name, item) DO NOTHING;
 
 WITH replies(turn_id, session_id, value, version) AS (
-    SELECT substr(key, 7), CASE WHEN value LIKE '{%}' THEN value::jsonb ->> 'session_id' END, value, version
+    SELECT substr(key, 7), json_or_null(value) ->> 'session_id', value, version
     FROM state WHERE substr(key, 1, 6) = 'speak:'
 )
 INSERT INTO session_values (session_id, name, item, value, version)
@@ -100,8 +110,8 @@ ON CONFLICT (session_id, name, item) DO NOTHING;
 -- Goals of versions without an index of those that need a follower.
 INSERT INTO session_values (session_id, name, item, value, version)
 SELECT session_id, 'active_goal', '', 'true', 1 FROM session_values
-WHERE name = 'goal' AND CASE WHEN value <> 'null' AND value LIKE '{%}'
-    THEN coalesce(value::jsonb ->> 'status', 'active') = 'active' OR coalesce(value::jsonb ->> 'untold', '') <> '' ELSE false END
+WHERE name = 'goal' AND jsonb_typeof(json_or_null(value)) = 'object'
+    AND (coalesce(json_or_null(value) ->> 'status', 'active') = 'active' OR coalesce(json_or_null(value) ->> 'untold', '') <> '')
 ON CONFLICT (session_id, name, item) DO NOTHING;
 
 WITH moved(prefix, space, is_flag) AS (VALUES
@@ -148,8 +158,8 @@ SELECT 'job_run', key, value, version FROM state WHERE substr(key, 1, 8) = 'job-
 ON CONFLICT (space, key) DO NOTHING;
 
 WITH processes(id, session_id, state, body, version) AS (
-    SELECT substr(key, 9), CASE WHEN value LIKE '{%}' THEN value::jsonb ->> 'session_id' END,
-        CASE WHEN value LIKE '{%}' THEN coalesce(value::jsonb ->> 'state', 'starting') END, value, version
+    SELECT substr(key, 9), json_or_null(value) ->> 'session_id',
+        coalesce(json_or_null(value) ->> 'state', 'starting'), value, version
     FROM state WHERE substr(key, 1, 8) = 'process:'
 )
 INSERT INTO background_processes (id, session_id, alive, body, version)
@@ -159,7 +169,7 @@ ON CONFLICT (id) DO NOTHING;
 
 -- Tasks in the background outlive their session, those that a turn waits for do not.
 WITH tasks(key, session_id, background, body) AS (
-    SELECT key, CASE WHEN value LIKE '{%}' THEN value::jsonb ->> 'session_id' END,
+    SELECT key, json_or_null(value) ->> 'session_id',
         CASE WHEN substr(key, 1, 11) = 'background:' THEN 1 ELSE 0 END, value
     FROM state WHERE substr(key, 1, 11) IN ('background:', 'delegation:')
 )
@@ -172,7 +182,7 @@ ON CONFLICT (key) DO NOTHING;
 -- Keys were letter:<worker>:<id>, with ids of 16 characters.
 WITH updates(id, worker, session_id, body) AS (
     SELECT substr(key, length(key) - 15), substr(key, 8, greatest(0, length(key) - 24)),
-        CASE WHEN value LIKE '{%}' THEN value::jsonb ->> 'session_id' END, value
+        json_or_null(value) ->> 'session_id', value
     FROM state WHERE substr(key, 1, 7) = 'letter:'
 )
 INSERT INTO forwarded_updates (id, worker, session_id, body)
@@ -181,13 +191,16 @@ WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 WITH keys(name, value) AS (
-    SELECT substr(key, 9), CASE WHEN value LIKE '{%}' THEN value ELSE '{}' END
-    FROM state WHERE substr(key, 1, 8) = 'api-key:'
+    SELECT substr(key, 9), json_or_null(value) FROM state WHERE substr(key, 1, 8) = 'api-key:'
+), fields(name, scopes, digest, created_at) AS (
+    SELECT name, (SELECT string_agg(scope, ' ') FROM jsonb_array_elements_text(
+        CASE WHEN jsonb_typeof(value -> 'scopes') = 'array' THEN value -> 'scopes' ELSE '[]' END) AS scope),
+        value ->> 'digest', microseconds_or_null(value ->> 'created_at')
+    FROM keys
 )
 INSERT INTO api_keys (name, scopes, digest, created_at)
-SELECT name, (SELECT string_agg(scope, ' ') FROM jsonb_array_elements_text(value::jsonb -> 'scopes') AS scope),
-    value::jsonb ->> 'digest', (extract(epoch FROM (value::jsonb ->> 'created_at')::timestamptz) * 1000000)::bigint
-FROM keys WHERE value::jsonb ->> 'digest' IS NOT NULL
+SELECT name, scopes, digest, created_at FROM fields
+WHERE scopes IS NOT NULL AND digest IS NOT NULL AND created_at IS NOT NULL
 ON CONFLICT (name) DO NOTHING;
 
 INSERT INTO conversation_names (name, session_id)
@@ -206,3 +219,6 @@ DELETE FROM state WHERE key IN ('pairing:salt', 'heartbeat', 'schedules', 'grant
         ('delegation:'), ('background:'), ('letter:'), ('api-key:'), ('api-conversation:'))
     SELECT 1 FROM moved WHERE substr(state.key, 1, length(moved.prefix)) = moved.prefix
 );
+
+DROP FUNCTION json_or_null(text);
+DROP FUNCTION microseconds_or_null(text);

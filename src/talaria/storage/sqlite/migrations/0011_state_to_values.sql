@@ -1,6 +1,6 @@
 -- Moves the rows of the key-value table `state` to the typed values and tables of 0010. Runs again after a backup of an
--- older version is restored and after a repair, so it replaces nothing that is there. Values of deleted sessions are
--- dropped. Unknown keys stay in `state`, which nothing else uses.
+-- older version is restored and after a repair, so it replaces nothing that is there. Values of deleted sessions and
+-- broken values that name a session or a key are dropped. Unknown keys stay in `state`, which nothing else uses.
 
 WITH moved(prefix, name, is_flag) AS (VALUES
     ('summary:', 'summary', 0),
@@ -183,11 +183,14 @@ ON CONFLICT (id) DO NOTHING;
 WITH keys(name, value) AS (
     SELECT substr(key, 9), CASE WHEN json_valid(value) THEN value ELSE '{}' END
     FROM state WHERE substr(key, 1, 8) = 'api-key:'
+), fields(name, scopes, digest, created_at) AS (
+    SELECT name, (SELECT group_concat(scope.value, ' ') FROM json_each(keys.value, '$.scopes') AS scope),
+        value ->> '$.digest', CAST(round(unixepoch(value ->> '$.created_at', 'subsec') * 1000) AS INTEGER) * 1000
+    FROM keys
 )
 INSERT INTO api_keys (name, scopes, digest, created_at)
-SELECT name, (SELECT group_concat(scope.value, ' ') FROM json_each(keys.value, '$.scopes') AS scope),
-    value ->> '$.digest', CAST(round(unixepoch(value ->> '$.created_at', 'subsec') * 1000) AS INTEGER) * 1000
-FROM keys WHERE value ->> '$.digest' IS NOT NULL
+SELECT name, scopes, digest, created_at FROM fields
+WHERE scopes IS NOT NULL AND digest IS NOT NULL AND created_at IS NOT NULL
 ON CONFLICT (name) DO NOTHING;
 
 INSERT INTO conversation_names (name, session_id)

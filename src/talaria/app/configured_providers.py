@@ -1,0 +1,206 @@
+"""Providers as configured: presets with the changes of settings and environment, and the keys that are set."""
+
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from talaria.agent.key_pool import PooledProvider
+from talaria.app.cloud_accounts import NEEDED, fill_url, has_access, make_authorizer, missing_variables
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.provider import Provider
+from talaria.core.errors import NotFound, Refused
+from talaria.providers.detection import DetectedProtocols, DetectingProvider
+from talaria.providers.factory import open_provider
+from talaria.providers.http.client import HttpPool
+from talaria.providers.presets import PRESETS, Preset, ProtocolName
+from talaria.providers.settings import Timeouts
+from talaria.settings.errors import build_unknown_fault
+from talaria.settings.model import Settings
+from talaria.settings.secrets import Secrets
+from talaria.settings.sections.providers import ProviderAccount
+
+_NO_OVERRIDES = ProviderAccount()
+_OPENAI_PROTOCOLS: tuple[ProtocolName, ...] = ("openai_chat", "openai_responses")
+
+
+class ConfiguredProvider(Struct, frozen=True):
+    """Provider with the names of the secrets that hold its keys.
+
+    ``protocols`` are those that its server may speak, in the order in which they are tried; empty if it is known.
+    """
+
+    preset: Preset
+    key_names: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    protocols: tuple[ProtocolName, ...] = ()
+
+    @property
+    def local(self) -> bool:
+        """Return whether it is a server on this machine, found by its port."""
+        return self.preset.port is not None
+
+    def keys(self, secrets: Secrets) -> tuple[str, ...]:
+        """Return the keys that are set."""
+        return tuple(self.named_keys(secrets).values())
+
+    def named_keys(self, secrets: Secrets) -> dict[str, str]:
+        """Return the keys that are set, each under the name of its secret."""
+        found: dict[str, str] = {}
+        for name in self.key_names:
+            if (key := secrets.get(name)) and key not in found.values():
+                found[name] = key
+        return found
+
+    def lacks_key(self, secrets: Secrets) -> bool:
+        """Return whether it needs a key and has none."""
+        return bool(self.key_names) and not self.keys(secrets)
+
+
+class ConfiguredProviders:
+    """Registry of all providers, presets first, in the order in which they are tried."""
+
+    def __init__(self, settings: Settings, secrets: Secrets, protocols_file: Path | None = None) -> None:
+        self._secrets = secrets
+        self._detected = DetectedProtocols(protocols_file) if protocols_file else None
+        configured = settings.providers
+        known = {
+            preset.name: _configure_provider(preset, configured.get(preset.name, _NO_OVERRIDES), secrets)
+            for preset in PRESETS
+        }
+        others = {
+            name: _configure_provider(_build_preset(name, overrides), overrides, secrets)
+            for name, overrides in configured.items()
+            if name not in known
+        }
+        self._all = known | others
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all providers."""
+        return tuple(self._all)
+
+    def all(self) -> tuple[ConfiguredProvider, ...]:
+        """Return all providers, usable or not."""
+        return tuple(self._all.values())
+
+    def get(self, name: str) -> ConfiguredProvider:
+        """Return a provider; raises `NotFound` with the nearest name, `Refused` without an address or key."""
+        account = self._all.get(name)
+        if account is None:
+            raise NotFound(build_unknown_fault("provider", name, self._all).problem)
+        if missing := missing_variables(account.preset.base_url):
+            raise Refused(f"{account.preset.title} needs the variable {missing[0]}. Set it in the environment.")
+        if not account.preset.base_url:
+            raise Refused(f"The provider `{name}` has no address. Set providers.{name}.base_url.")
+        preset = account.preset
+        if preset.access != "key":
+            if not (account.keys(self._secrets) or has_access(preset, self._secrets)):
+                raise Refused(f"{preset.title} needs {NEEDED[preset.access]}.")
+        elif account.lacks_key(self._secrets):
+            raise Refused(f"{account.preset.title} needs a key: {_explain_key(account.key_names[0])}")
+        return account
+
+    def is_local(self, name: str) -> bool:
+        """Return whether this is a server on this machine."""
+        account = self._all.get(name)
+        return account is not None and account.local
+
+    def with_keys(self) -> tuple[ConfiguredProvider, ...]:
+        """Return the providers that have a key."""
+        return tuple(account for account in self._all.values() if account.keys(self._secrets))
+
+    def local_servers(self) -> tuple[ConfiguredProvider, ...]:
+        """Return the local servers, running or not."""
+        return tuple(account for account in self._all.values() if account.local)
+
+    def keyless(self) -> tuple[ConfiguredProvider, ...]:
+        """Return the providers with an address that need no key, except local servers."""
+        others = (account for account in self._all.values() if not account.local and not account.key_names)
+        return tuple(account for account in others if account.preset.base_url)
+
+    def open(self, account: ConfiguredProvider, http: HttpPool, timeouts: Timeouts | None = None) -> Provider:
+        """Return the provider, with all its keys pooled; ``timeouts`` override those of the account."""
+        effective_timeouts = timeouts or account.timeouts
+        keys = account.named_keys(self._secrets) or {"": ""}
+        opened = [self._open_key(account, http, key, name, effective_timeouts) for name, key in keys.items()]
+        return opened[0] if len(opened) == 1 else PooledProvider(opened, SystemClock())
+
+    def _open_key(
+        self, account: ConfiguredProvider, http: HttpPool, key: str, secret: str, timeouts: Timeouts
+    ) -> Provider:
+        def open_with(protocol: ProtocolName) -> Provider:
+            preset = msgspec.structs.replace(account.preset, protocol=protocol)
+            return open_provider(preset, http, key, timeouts, secret=secret)
+
+        if not key and account.preset.access != "key":
+            authorizer = make_authorizer(account.preset, self._secrets, http)
+            return open_provider(account.preset, http, timeouts=timeouts, authorizer=authorizer)
+        if not account.protocols or self._detected is None:
+            return open_provider(account.preset, http, key, timeouts, secret=secret)
+        url, detected = account.preset.base_url, self._detected
+        known = detected.get(url)
+        for protocol in account.protocols:
+            if protocol == known:
+                return open_with(protocol)
+        choices = {protocol: partial(open_with, protocol) for protocol in account.protocols}
+        return DetectingProvider(choices, partial(detected.remember, url))
+
+
+def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Secrets) -> ConfiguredProvider:
+    other_url = overrides.base_url or _read_url(preset, secrets)
+    changed = msgspec.structs.replace(
+        preset,
+        base_url=other_url or fill_url(preset.base_url, secrets),
+        models_url="" if other_url else preset.models_url,
+        protocol=overrides.protocol or preset.protocol,
+        headers={**preset.headers, **overrides.headers},
+    )
+    names = (overrides.key,) if overrides.key else (preset.key_name, *preset.other_key_names)
+    is_unknown_server = bool(other_url) and preset.protocol == "openai_responses" and not overrides.protocol
+    return ConfiguredProvider(
+        preset=changed,
+        key_names=tuple(dict.fromkeys(name for name in (*names, *overrides.keys) if name)),
+        timeouts=Timeouts(
+            connect=timedelta(seconds=overrides.connect_timeout_seconds),
+            first_byte=timedelta(seconds=overrides.first_timeout_seconds),
+            silence=timedelta(seconds=overrides.silence_timeout_seconds),
+        ),
+        protocols=_OPENAI_PROTOCOLS if is_unknown_server else (),
+    )
+
+
+def _read_url(preset: Preset, secrets: Secrets) -> str:
+    """Return the URL that a conventional environment variable names, with what programs usually leave out."""
+    found = next((url for name in preset.url_variables if (url := secrets.get(name))), "").strip().rstrip("/")
+    if not found:
+        return ""
+    if preset.port is not None:
+        return _complete_local_url(found, preset.port)
+    if preset.protocol == "anthropic" and not found.endswith("/v1"):
+        return f"{found}/v1"
+    return found
+
+
+def _complete_local_url(address: str, port: int) -> str:
+    """Return the URL of a server from ``OLLAMA_HOST``: a host, a port, both or a URL."""
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    host = parts.hostname or "127.0.0.1"
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - where the server listens, which is not where it is reached
+        host = "127.0.0.1"
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        number = parts.port or (443 if parts.scheme == "https" else port)
+    except ValueError:  # not a number; the error of the first request shows the URL
+        return f"{parts.scheme}://{parts.netloc}/v1"
+    return f"{parts.scheme}://{shown}:{number}{parts.path.rstrip('/').removesuffix('/v1')}/v1"
+
+
+def _build_preset(name: str, overrides: ProviderAccount) -> Preset:
+    return Preset(name=name, title=name, base_url=overrides.base_url)
+
+
+def _explain_key(secret: str) -> str:
+    return f"`talaria config set {secret} -` stores it; `talaria model` chooses another model."

@@ -1,0 +1,252 @@
+"""Access to models in clouds: requests signed for AWS, and tokens of Microsoft Entra and Google."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.core.errors import BadKey, ProviderUnreachable
+from talaria.providers.http.client import HttpPool
+from talaria.providers.settings import Timeouts
+
+ENTRA_AUTHORITY = "https://login.microsoftonline.com"
+ENTRA_SCOPE = "https://cognitiveservices.azure.com/.default"
+GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address, not a secret
+_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+_RENEW_BEFORE = timedelta(minutes=2)
+_ASSERTION_LIFE = timedelta(hours=1)
+_JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_LARGEST_ANSWER = 100_000
+
+
+class AwsCredentials(Struct, frozen=True):
+    """A key of an AWS account; ``session_token`` is set for a temporary one."""
+
+    access_key: str
+    secret_key: str
+    session_token: str = ""
+
+
+class AwsSigner:
+    """Signs requests to an AWS service in one region, with Signature Version 4."""
+
+    def __init__(
+        self, credentials: AwsCredentials, region: str, service: str = "bedrock", clock: Clock | None = None
+    ) -> None:
+        self._credentials = credentials
+        self._region = region
+        self._service = service
+        self._clock = clock or SystemClock()
+
+    async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
+        """Return the headers for one request."""
+        now = self._clock.now()
+        signed = {"host": urlsplit(url).netloc, "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
+        if self._credentials.session_token:
+            signed["x-amz-security-token"] = self._credentials.session_token
+        names = ";".join(sorted(signed))
+        scope = f"{now:%Y%m%d}/{self._region}/{self._service}/aws4_request"
+        canonical = "\n".join(
+            (
+                method,
+                _canonical_path(url),
+                _canonical_query(url),
+                *(f"{name}:{signed[name]}" for name in sorted(signed)),
+                "",
+                names,
+                hashlib.sha256(body).hexdigest(),
+            )
+        )
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        text = f"AWS4-HMAC-SHA256\n{signed['x-amz-date']}\n{scope}\n{digest}"
+        signature = hmac.new(self._key(now), text.encode(), hashlib.sha256).hexdigest()
+        proof = f"Credential={self._credentials.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
+        return {
+            **{name: value for name, value in signed.items() if name != "host"},
+            "Authorization": f"AWS4-HMAC-SHA256 {proof}",
+        }
+
+    def _key(self, now: datetime) -> bytes:
+        key = f"AWS4{self._credentials.secret_key}".encode()
+        for part in (f"{now:%Y%m%d}", self._region, self._service, "aws4_request"):
+            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+        return key
+
+
+def _canonical_path(url: str) -> str:
+    """Return the path as AWS signs it: every part encoded twice."""
+    return quote(urlsplit(url).path or "/", safe="/~")
+
+
+def _canonical_query(url: str) -> str:
+    pairs = (pair.partition("=") for pair in urlsplit(url).query.split("&") if pair)
+    encoded = ((quote(unquote(name), safe="~"), quote(unquote(value), safe="~")) for name, _, value in pairs)
+    return "&".join(f"{name}={value}" for name, value in sorted(encoded))
+
+
+class TokenRequest(Protocol):
+    """Asks an authority for a token."""
+
+    def url(self) -> str:
+        """Return the address of the authority."""
+
+    def form(self, now: datetime) -> Mapping[str, str]:
+        """Return the fields of the request."""
+
+
+class EntraTokenRequest(Struct, frozen=True):
+    """Microsoft Entra's client credentials: an application signs in with its own secret."""
+
+    tenant: str
+    client_id: str
+    client_secret: str
+    authority: str = ENTRA_AUTHORITY
+
+    def url(self) -> str:
+        """Return the address of the authority."""
+        return f"{self.authority.rstrip('/')}/{self.tenant}/oauth2/v2.0/token"
+
+    def form(self, now: datetime) -> Mapping[str, str]:
+        """Return the fields of the request."""
+        return {
+            "grant_type": "client_credentials",
+            "client_id": self.client_id,
+            "client_secret": self.client_secret,
+            "scope": ENTRA_SCOPE,
+        }
+
+
+class GoogleTokenRequest:
+    """Google's credentials of a file: a service account's signed claim, or a person's refresh token."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def url(self) -> str:
+        """Return the address of the authority."""
+        return self._read().token_uri
+
+    def form(self, now: datetime) -> Mapping[str, str]:
+        """Return the fields of the request."""
+        found = self._read()
+        if found.type == "service_account":
+            return {"grant_type": _JWT_GRANT, "assertion": _sign_claim(found, now)}
+        return {
+            "grant_type": "refresh_token",
+            "client_id": found.client_id,
+            "client_secret": found.client_secret,
+            "refresh_token": found.refresh_token,
+        }
+
+    def _read(self) -> "_GoogleCredentials":
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=_GoogleCredentials)
+        except OSError as error:
+            raise BadKey(f"the credentials file {self._file} can't be read: {error.strerror}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise BadKey(f"{self._file} isn't a credentials file of Google: {error}") from error
+
+
+class _GoogleCredentials(Struct, frozen=True):
+    type: str
+    token_uri: str = GOOGLE_TOKEN_URL
+    client_email: str = ""
+    private_key: str = ""
+    private_key_id: str = ""
+    client_id: str = ""
+    client_secret: str = ""
+    refresh_token: str = ""
+
+
+def _sign_claim(credentials: _GoogleCredentials, now: datetime) -> str:
+    """Return a claim of a service account, signed with its private key (RFC 7523)."""
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 (loaded for a service account)
+        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 (loaded for a service account)
+        from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415 (loaded for a service account)
+    except ImportError as error:
+        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when a library is missing)
+
+        raise BadKey(f"a service account needs the package cryptography: `{install_command('google')}`") from error
+    header = {"alg": "RS256", "typ": "JWT", "kid": credentials.private_key_id}
+    claim = {
+        "iss": credentials.client_email,
+        "scope": GOOGLE_SCOPE,
+        "aud": credentials.token_uri,
+        "iat": int(now.timestamp()),
+        "exp": int((now + _ASSERTION_LIFE).timestamp()),
+    }
+    text = b".".join(_base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claim))
+    try:
+        key = serialization.load_pem_private_key(credentials.private_key.encode(), password=None)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadKey("the private key of the service account can't be read") from error
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise BadKey("the private key of the service account isn't an RSA key")
+    return (text + b"." + _base64url(key.sign(text, padding.PKCS1v15(), hashes.SHA256()))).decode()
+
+
+def _base64url(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+class BearerToken:
+    """A token of an authority, requested when it is first needed and again shortly before it expires."""
+
+    def __init__(self, request: TokenRequest, http: HttpPool, clock: Clock | None = None) -> None:
+        self._request = request
+        self._http = http
+        self._clock = clock or SystemClock()
+        self._lock = asyncio.Lock()
+        self._token = ""
+        self._expires_at: datetime | None = None
+
+    async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
+        """Return the headers for one request."""
+        async with self._lock:  # one request for all calls that wait for it
+            if self._expires_at is None or self._clock.now() >= self._expires_at - _RENEW_BEFORE:
+                await self._renew()
+        return {"Authorization": f"Bearer {self._token}"}
+
+    async def _renew(self) -> None:
+        now = self._clock.now()
+        form, url = self._request.form(now), self._request.url()
+        async with self._http.post(url, urlencode(form).encode(), _FORM, Timeouts()) as answer:
+            data = await answer.body(_LARGEST_ANSWER)
+        if answer.status >= 500:
+            raise ProviderUnreachable(f"{urlsplit(url).hostname} answered {answer.status}", cause="the sign-in failed")
+        try:
+            granted = msgspec.json.decode(data, type=_Granted)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise BadKey(f"{urlsplit(url).hostname} gave no token: {_reason(data)}", status=answer.status) from error
+        self._token = granted.access_token
+        self._expires_at = now + timedelta(seconds=granted.expires_in)
+
+
+class _Granted(Struct, frozen=True):
+    access_token: str
+    expires_in: int = 3600
+
+
+def _reason(data: bytes) -> str:
+    """Return the reason that an authority gives, without anything that looks like a secret."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return "its answer isn't JSON"
+    said = (
+        str(found.get("error_description") or found.get("error") or "no reason given") if found else "no reason given"
+    )
+    return re.sub(r"\s+", " ", said)[:200]
