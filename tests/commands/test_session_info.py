@@ -215,7 +215,7 @@ async def test_usage_counts_tokens_calls_and_money(tmp_path: Path) -> None:
         await desk.use("/branch")
         here = desk.active_session.session_id
         await desk.application.store.write(
-            lambda tx: tx.sessions.add_usage(here, Usage(calls=2, input_tokens=10, cost_microdollars=2_500_000))
+            lambda tx: tx.usage.add(here, Usage(calls=2, input_tokens=10, cost_microdollars=2_500_000))
         )
         shown = await desk.use("/usage")
         assert "- This conversation: 2 model calls, 10 tokens in (0% cached), 0 out, $2.50." in shown

@@ -227,8 +227,8 @@ def test_an_unknown_session_cannot_be_changed(mine: Transaction) -> None:
 
 def test_usage_adds_up(mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli")).id
-    mine.sessions.add_usage(session, Usage(1, 2, 3, 4, 5, 6, 7))
-    mine.sessions.add_usage(session, Usage(10, 20, 30, 40, 50, 60, 2**40))
+    mine.usage.add(session, Usage(1, 2, 3, 4, 5, 6, 7))
+    mine.usage.add(session, Usage(10, 20, 30, 40, 50, 60, 2**40))
     changed = mine.sessions.get(session)
     assert changed is not None
     assert changed.usage == Usage(11, 22, 33, 44, 55, 66, 2**40 + 7)

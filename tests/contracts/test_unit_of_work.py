@@ -82,7 +82,7 @@ def test_a_value_that_no_engine_can_hold_undoes_the_work_and_nothing_else(
 
     def work(tx: Transaction) -> None:
         tx.named_values.put("test", "before", "")
-        tx.sessions.add_usage(session, Usage(calls=2**70))
+        tx.usage.add(session, Usage(calls=2**70))
         tx.named_values.put("test", "behind", "")
         tx.named_values.get("test", "behind")
 

@@ -175,11 +175,11 @@ async def test_every_kind_of_budget_pauses_and_is_named(
     store: Store, session_id: SessionId, clock: SettableClock, allowance: Allowance, named: str
 ) -> None:
     used = Usage(calls=1, input_tokens=90, output_tokens=20, cost_microdollars=2_500_000)
-    await store.write(lambda tx: tx.sessions.add_usage(session_id, used))
+    await store.write(lambda tx: tx.usage.add(session_id, used))
     goal = GoalManager(session_id, store=store, allowance=allowance, clock=clock)
     await goal.set("win")
     assert (await goal.evaluate_after_turn("x")).should_continue
-    await store.write(lambda tx: tx.sessions.add_usage(session_id, used))
+    await store.write(lambda tx: tx.usage.add(session_id, used))
     clock.advance(timedelta(hours=1))
     decision = await goal.evaluate_after_turn("x")
     assert not decision.should_continue

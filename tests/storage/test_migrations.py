@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.handoffs import HandoffState, HandoffThread, PendingHandoff
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import SessionFilter
+from talaria.contracts.stores.usage import DailyUsage
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from talaria.core.ids import SessionId
+from talaria.core.messages import Usage
 from talaria.storage.migrations import LATEST_SCHEMA, list_migrations
 from talaria.storage.postgres.connection import MIGRATIONS as POSTGRES
 from talaria.storage.postgres.open import PostgresOptions, open_postgres
@@ -104,7 +106,10 @@ def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
     run("INSERT INTO arrivals (message_id) SELECT number * 16777216 + 1 FROM sessions")
     run("INSERT INTO messages (id, arrival, at, role, body) SELECT number * 16777216 + 1, 1, 5, 'user',"
         """ '{"parts":[{"type":"text","text":"an old otter"}]}' FROM sessions""")  # fmt: skip
-    run("INSERT INTO state (key, value, version, updated_at) VALUES ('workspace:old', 'home', 3, 5)")
+    if version < 11:
+        run("INSERT INTO state (key, value, version, updated_at) VALUES ('workspace:old', 'home', 3, 5)")
+    else:
+        run("INSERT INTO session_values (session_id, name, value, version) VALUES ('old', 'workspace', 'home', 3)")
     if version >= 2:
         run("INSERT INTO inbox (session_id, source, external_id, kind, priority, payload, received_at)"
             " VALUES ('old', 'cli', '1', 'message', 0, '', 5)")  # fmt: skip
@@ -121,6 +126,32 @@ def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
     assert database.write(lambda tx: tx.messages.append(old, [said("a new otter")])) == 2
     assert [hit.seq for hit in database.read(lambda tx: tx.search.find(SearchQuery(text="new otter")))] == [2]
     database.close()
+
+
+def test_daily_usage_is_filled_from_the_turns_of_an_older_store(place: Place) -> None:
+    run = older_store(place, 11)
+    day = 86_400_000_000
+    called = '{"model":"large","usage":{"calls":1}}'
+    priced = '{"model":"large","usage":{"calls":1,"input_tokens":7,"output_tokens":3,"cost_microdollars":9}}'
+    run("INSERT INTO sessions (id, source, owner, model, created_at, updated_at)"
+        " VALUES ('old', 'cli', 'ana', 'm', 5, 5)")  # fmt: skip
+    run("INSERT INTO turns (id, session_id, worker, state, started_at, ended_at) VALUES"
+        f" ('one', 'old', 'w', 'answered', 5, {day + 9}), ('two', 'old', 'w', 'failed', 5, {day}),"
+        " ('now', 'old', 'w', 'running', 5, NULL)")  # fmt: skip
+    run("INSERT INTO steps (turn_id, number, kind, name, request, result, started_at, ended_at) VALUES"
+        f" ('one', 1, 'model', 'large', '', '{priced}', 5, {day - 1}), ('one', 2, 'tool', 'x', '', '{priced}', 5, 5),"
+        f" ('one', 3, 'model', 'large', '', '{called}', 5, {day + 1}),"
+        f" ('now', 1, 'model', 'large', '', '{called}', 5, {day + 2})")  # fmt: skip
+    database = place.open(SystemClock())
+    found = database.read(lambda tx: tx.usage.by_day("model", date(1970, 1, 1), date(1970, 1, 3)))
+    owners = database.read(lambda tx: tx.usage.by_day("owner", date(1970, 1, 1), date(1970, 1, 3)))
+    database.close()
+    assert found == [
+        DailyUsage(date(1970, 1, 1), "large", 0, 0, Usage(1, 7, 3, cost_microdollars=9)),
+        DailyUsage(date(1970, 1, 2), "large", 1, 2, Usage(2)),
+        DailyUsage(date(1970, 1, 2), "m", 1, 0, Usage()),
+    ]
+    assert {row.member for row in owners} == {"ana"}
 
 
 def test_handoffs_of_an_older_store_are_taken_over(place: Place) -> None:

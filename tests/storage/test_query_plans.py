@@ -1,11 +1,14 @@
 """What a gateway asks of SQLite every second is answered from an index, however many conversations there are."""
 
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
+from typing import get_args
 
 import apsw
 import pytest
 
+from talaria.contracts.stores.usage import UsageGroup
 from talaria.core.ids import SessionId, WorkerId
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
@@ -13,6 +16,7 @@ from talaria.storage.tables.bindings import HandoffsTable
 from talaria.storage.tables.queues import ForwardedUpdatesTable
 from talaria.storage.tables.sessions import DEPENDENTS
 from talaria.storage.tables.sql import Row, Value
+from talaria.storage.tables.usage import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 
@@ -88,3 +92,14 @@ def test_values_and_background_work_are_found_by_an_index(tmp_path: Path) -> Non
     assert [plan for plan in scans if "USING INDEX" not in plan] == []
     assert scans == ["SCAN background_processes USING INDEX background_processes_alive",
                      "SCAN delegated_tasks USING INDEX delegated_tasks_in_background"]  # fmt: skip
+
+
+def test_charts_of_usage_read_only_the_daily_roll_up(tmp_path: Path) -> None:
+    open_sqlite(tmp_path / "talaria.db").close()
+    planner = Planner(tmp_path / "talaria.db")
+    for group in get_args(UsageGroup):
+        UsageTable(planner).by_day(group, date(2026, 1, 1), date(2026, 12, 31), owner="alice")
+    planner.close()
+    reads = [plan for plan in planner.plans if plan.startswith(("SCAN", "SEARCH"))]
+    assert len(reads) == len(get_args(UsageGroup))
+    assert {plan.partition(" (")[0] for plan in reads} == {"SEARCH daily_usage USING PRIMARY KEY"}

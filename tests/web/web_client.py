@@ -9,6 +9,7 @@ import httpx
 from tests.api.in_process_server import PATIENCE, Hosted
 
 from talaria.access.browsers import create_code
+from talaria.testing.wait import until
 
 OWN_HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
 
@@ -31,6 +32,16 @@ async def begin(client: httpx.AsyncClient, text: str, message_id: str = "m1") ->
     answer = await client.post("/web/sessions", json={"text": text, "id": message_id})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["session_id"])
+
+
+async def settled(client: httpx.AsyncClient, session: str, count: int) -> None:
+    """Wait until no turn is running and the transcript has this many messages."""
+
+    async def has_all() -> bool:
+        detail = (await client.get(f"/web/sessions/{session}")).json()
+        return not detail["running"] and detail["message_count"] >= count
+
+    await until(has_all)
 
 
 @asynccontextmanager

@@ -1,27 +1,31 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
 from talaria.core.errors import TalariaError
-from talaria.core.ids import SessionId, new_worker_id
+from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
 from talaria.web.assets import SECURITY_HEADERS, Assets
+from talaria.web.changes import ChangeWatcher
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
 from talaria.web.routes.chat import ChatRoutes
-from talaria.web.routes.sessions import SessionListRoutes
+from talaria.web.routes.goals import GoalRoutes
+from talaria.web.routes.schedules import ScheduleRoutes
+from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
+from talaria.web.web_commands import WebCommands
 
 _BODY_LIMIT = 2_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
@@ -37,18 +41,21 @@ class WebApp:
         jobs: asyncio.TaskGroup,
         folder: Path,
         metrics: RequestMetrics,
-        delete_files: Callable[[SessionId], None],
+        files: SessionFiles,
     ) -> None:
         settings = app.settings.api
         self._app = app
+        self._jobs = jobs
         self._assets = Assets()
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
         self._front_door = WebFrontDoor(app.store)
-        self._delete_files = delete_files
+        self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
+        self._commands = WebCommands(app, self._conversations)
         self._session_list = SessionListWatcher(app.store, self._hub)
+        self._changes = ChangeWatcher(app.store, self._hub)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""
@@ -72,6 +79,7 @@ class WebApp:
         """Resume interrupted turns, then follow changes and close idle conversations until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
+            group.create_task(self._changes.follow())
             group.create_task(end_revoked_streams(self._app.store, self._hub, self._front_door))
             while True:
                 await resume_interrupted(self._app.store, self._conversations)
@@ -97,13 +105,16 @@ class WebApp:
     def _routes(self) -> tuple[Route, ...]:
         store = self._app.store
         sign_in = SignInRoutes(
-            store, self._app.identity.version, self._assets.digest, self._conversations.commands, self._default_model
+            store, self._app.identity.version, self._assets.digest, self._commands.commands, self._default_model
         )
         return (
             *self._assets.routes(),
             *sign_in.routes(),
-            *SessionListRoutes(store, self._conversations, self._session_list, self._delete_files).routes(),
-            *ChatRoutes(store, self._conversations, self._session_list).routes(),
+            *SessionListRoutes(store, self._conversations, self._session_list, self._files).routes(),
+            *ChatRoutes(store, self._conversations, self._commands, self._session_list).routes(),
+            *UsageRoutes(store).routes(),
+            *GoalRoutes(store, self._conversations).routes(),
+            *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 

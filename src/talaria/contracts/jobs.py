@@ -109,6 +109,17 @@ class RunView(Struct, frozen=True, kw_only=True):
     output: str
 
 
+class JobPreview(Struct, frozen=True, kw_only=True):
+    """Schedule and prompt in a text, with the next runs, also as text in the time zone."""
+
+    when: str
+    prompt: str
+    schedule: str
+    zone: str
+    next: tuple[datetime, ...]
+    next_told: tuple[str, ...]
+
+
 class JobService(Protocol):
     """The jobs of a requester; text names one by its id, its name, or a part of either.
 
@@ -117,6 +128,9 @@ class JobService(Protocol):
 
     async def add(self, request: JobRequest, asker: JobRequester) -> JobView:
         """Create a job; without a ``when``, its prompt must start with a time."""
+
+    def preview(self, text: str, zone: str = "") -> JobPreview:
+        """Return the time at the beginning of a text with its next runs, and the rest of the text."""
 
     async def find(self, reference: str, asker: JobRequester) -> Sequence[JobView]:
         """Return the named job, or all jobs for empty text."""

@@ -22,6 +22,7 @@ from talaria.contracts.stores.responses import ApiRuns, Responses
 from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.turns import Turns
+from talaria.contracts.stores.usage import UsageLog
 from talaria.contracts.stores.values import NamedValues, SessionValues
 
 if TYPE_CHECKING:  # short commands do without it
@@ -55,6 +56,7 @@ class Transaction(Protocol):
     search: Search
     handoffs: Handoffs
     ledger: Ledger
+    usage: UsageLog
     archive: Archive
 
     def notify(self, topic: str) -> None:

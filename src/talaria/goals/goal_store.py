@@ -37,6 +37,7 @@ from talaria.runtime.outbox import queue_notice
 from talaria.runtime.turns import make_arrival
 
 KIND = "goal"
+GOALS = "goals"  # topic notified when a goal was changed
 
 
 GOAL: SessionValue[GoalState | None] = SessionValue("goal", GoalState | None)  # ``goal:<session id>``
@@ -79,6 +80,7 @@ def write_goal(tx: Transaction, session_id: SessionId, stored: StoredGoal, state
     if not GOAL.replace(tx, session_id, state, version=stored.version):
         raise StoreConflict(f"the goal of session {session_id} changed in the meantime")
     _index(tx, session_id, state)
+    tx.notify(GOALS)
 
 
 def get_usage(tx: Transaction, session_id: SessionId) -> Usage:
@@ -92,7 +94,7 @@ def get_usage(tx: Transaction, session_id: SessionId) -> Usage:
 def add_usage(tx: Transaction, session_id: SessionId, usage: Usage) -> Usage:
     """Add the usage of a judge to that of a session, and return the sum."""
     if usage != Usage():
-        tx.sessions.add_usage(session_id, usage)
+        tx.usage.add(session_id, usage)
     return get_usage(tx, session_id)
 
 

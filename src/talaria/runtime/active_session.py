@@ -14,7 +14,7 @@ from talaria.contracts.background_processes import end_processes
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.sessions import SessionChanges
+from talaria.contracts.stores.sessions import SESSION_CHANGES, SessionChanges
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, StoreError
@@ -51,6 +51,7 @@ def bind_session(
             queue_notice(tx, session_id, binding.address, Content(text=text))
     if address is not None:
         tx.bindings.bind(key, session_id, address)
+        tx.notify(SESSION_CHANGES)
     else:
         tx.sessions.update(session_id, SessionChanges(audience=""))
 
@@ -329,7 +330,7 @@ class ActiveSession:
         reported = self.request.lasting and await queue_pending_reports(self.store, session_id, self.key)
         if unfinished is None:
             unfinished, abandoned = await self.store.read(
-                lambda tx: (_is_unfinished(tx, session_id), self._is_abandoned(tx, session_id))
+                lambda tx: (has_unfinished_work(tx, session_id), self._is_abandoned(tx, session_id))
             )
             if abandoned:
                 reason = "the conversation was reopened in a terminal"
@@ -357,7 +358,7 @@ class ActiveSession:
             if bound is not None and bound.session_id == left:  # otherwise it has moved, with its pending messages
                 move_pending_messages(tx, left, session_id)
             _delete_if_empty(tx, left)
-        return _is_unfinished(tx, session_id)
+        return has_unfinished_work(tx, session_id)
 
     def _bind_unless_bound(self, tx: Transaction, session_id: SessionId) -> bool:
         if tx.bindings.get(self.key) is not None:  # a message after the move has started a session
@@ -380,7 +381,8 @@ class ActiveSession:
         await stack.aclose()
 
 
-def _is_unfinished(tx: Transaction, session_id: SessionId) -> bool:
+def has_unfinished_work(tx: Transaction, session_id: SessionId) -> bool:
+    """Return whether a session has a running turn or pending messages."""
     return bool(tx.inbox.unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
 
 

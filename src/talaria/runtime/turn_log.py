@@ -20,7 +20,7 @@ from talaria.contracts.turn_log import ModelStep, StartedCall
 from talaria.core.aio import retry_write, shield_until_done
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
-from talaria.core.messages import Message, ToolCall, ToolResult, is_same_sender
+from talaria.core.messages import Message, ToolCall, ToolResult, Usage, is_same_sender
 from talaria.runtime.turns import EndedTurn, TurnWork, read_inbox_message, read_message
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class TurnRecorder:
         def work(tx: Transaction) -> EndedTurn:
             if not tx.turns.end(self._turn_id, *_state_and_error(end)):
                 return EndedTurn(end)
-            number = self._append(tx, [reply] if reply else [], step)
+            number = self._append(tx, [reply] if reply else [], step, turns=1)
             result = TurnResult(self.session_id, self._turn_id, end, reply, used_tools=number != 1)
             return self._end_transaction(tx, result)
 
@@ -201,13 +201,15 @@ class TurnRecorder:
                 tx.turns.end_step(self._turn_id, number, record.result, record.at)
         return steps
 
-    def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> int:
+    def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None, *, turns: int = 0) -> int:
         """Append messages and the step that produced them; return its number within the turn, 0 without a step."""
         if messages:
             tx.messages.append(self.session_id, messages)
+        if step is not None or turns:
+            usage, model = (step.usage, step.model) if step is not None else (Usage(), "")
+            tx.usage.add(self.session_id, usage, model=model, turns=turns)
         if step is None:
             return 0
-        tx.sessions.add_usage(self.session_id, step.usage)
         return tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}", result=_encode(step).decode())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec import structs
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.jobs import JobRequest, JobRequester, JobView, RunView
+from talaria.contracts.jobs import JobPreview, JobRequest, JobRequester, JobView, RunView
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.jobs import Job
 from talaria.runtime.workers import is_gateway_alive
@@ -21,9 +21,11 @@ from talaria.schedule.job_store import (
     find_jobs,
     remove_job,
 )
-from talaria.schedule.parse_when import split_schedule
+from talaria.schedule.parse_when import read_schedule, split_schedule
+from talaria.schedule.recurrence import describe_schedule, format_moment, list_next
 from talaria.schedule.report_delivery import places
 
+_PREVIEWED = 5
 NO_GATEWAY = "No gateway is running, so jobs won't start. Start one with `talaria gateway start`."
 
 
@@ -52,6 +54,21 @@ class StoredJobService:
             when, prompt = split_schedule(request.prompt, now=now, zone=request.zone or self._rules.zone)
             request = structs.replace(request, when=when, prompt=prompt)
         return await self._change(lambda tx: add_job(tx, request, asker, self._rules, now))
+
+    def preview(self, text: str, zone: str = "") -> JobPreview:
+        """Return the time at the beginning of a text with its next runs, and the rest of the text."""
+        now, zone = self._clock.now(), zone or self._rules.zone
+        when, prompt = split_schedule(text, now=now, zone=zone)
+        schedule = read_schedule(when, now=now, zone=zone)
+        times = list_next(schedule, now, _PREVIEWED)
+        return JobPreview(
+            when=when,
+            prompt=prompt,
+            schedule=describe_schedule(schedule),
+            zone=zone,
+            next=times,
+            next_told=tuple(format_moment(at, zone) for at in times),
+        )
 
     async def find(self, name: str, asker: JobRequester) -> Sequence[JobView]:
         """Return the named job, or all jobs for empty text."""

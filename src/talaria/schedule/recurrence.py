@@ -81,6 +81,14 @@ def next_after(schedule: Schedule, moment: datetime) -> datetime | None:
             return find(fields, place, moment.astimezone(UTC))
 
 
+def list_next(schedule: Schedule, moment: datetime, count: int) -> tuple[datetime, ...]:
+    """Return up to ``count`` due times after a moment, in UTC."""
+    found: list[datetime] = []
+    while len(found) < count and (at := next_after(schedule, found[-1] if found else moment)) is not None:
+        found.append(at)
+    return tuple(found)
+
+
 def last_until(schedule: Schedule, moment: datetime) -> datetime | None:
     """Return the last due time up to a moment; ``None`` if there was none for years."""
     for back in _LOOK_BACK_STEPS:

@@ -25,6 +25,7 @@ from talaria.contracts.stores.responses import ApiRuns, Responses
 from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.turns import Turns
+from talaria.contracts.stores.usage import UsageLog
 from talaria.contracts.stores.values import NamedValues, SessionValues
 from talaria.core.errors import StoreConflict, StoreCorrupt, StoreError
 from talaria.storage.tables.access import ApiKeysTable, PairingTable
@@ -37,6 +38,7 @@ from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
 from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
 from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import LeasesTable, TurnsTable
+from talaria.storage.tables.usage import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 
@@ -44,12 +46,12 @@ class Tables:
     """`Transaction` implementation, created once per connection and reused for each transaction."""
 
     def __init__(self, sql: Sql, arrivals: ArrivalLog, search: Search, archive: Archive) -> None:
-        self.sessions: Sessions = SessionsTable(sql, arrivals)
+        self.sessions: Sessions = SessionsTable(sql, arrivals, self.notify)
         self.messages: Messages = MessagesTable(sql, arrivals)
         self.bindings: Bindings = BindingsTable(sql)
         self.leases: Leases = LeasesTable(sql)
         self.inbox: Inbox = InboxTable(sql, self.leases)
-        self.turns: Turns = TurnsTable(sql)
+        self.turns: Turns = TurnsTable(sql, self.notify)
         self.outbox: Outbox = OutboxTable(sql)
         self.completions: Completions = CompletionsTable(sql)
         self.session_values: SessionValues = SessionValuesTable(sql)
@@ -65,6 +67,7 @@ class Tables:
         self.events: Events = EventsTable(sql)
         self.handoffs: Handoffs = HandoffsTable(sql)
         self.ledger: Ledger = LedgerTable(sql)
+        self.usage: UsageLog = UsageTable(sql)
         self.search = search
         self.archive = archive
         self._notified: dict[str, None] | None = None

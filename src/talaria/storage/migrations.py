@@ -15,8 +15,8 @@ class Migration(Struct, frozen=True):
     statements: str
 
 
-LATEST_SCHEMA = 11
-_STATE_MOVES = "0011_*.sql"
+LATEST_SCHEMA = 13
+_REPEATED = ("0011_*.sql", "0013_*.sql")
 
 
 def list_migrations(folder: Path) -> list[Migration]:
@@ -27,10 +27,10 @@ def list_migrations(folder: Path) -> list[Migration]:
     ]
 
 
-def list_state_moves(folder: Path) -> list[str]:
-    """Return the statements that move rows of the old table ``state``, which an old backup or file may still have."""
-    (file,) = folder.glob(_STATE_MOVES)
-    return [statement for statement in file.read_text(encoding="utf-8").split(";\n") if statement.strip()]
+def list_data_migrations(folder: Path) -> list[str]:
+    """Return the statements that bring rows of an old backup or file to where this version reads them."""
+    texts = [file.read_text(encoding="utf-8") for pattern in _REPEATED for file in folder.glob(pattern)]
+    return [statement for text in texts for statement in text.split(";\n") if statement.strip()]
 
 
 def check_not_newer(version: int, store: str) -> None:

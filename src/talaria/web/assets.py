@@ -22,6 +22,7 @@ _TYPES = {
 }
 _REGISTRY = "js/pages/registry.js"
 _PAGE_PATH = re.compile(r'^    path: "(/[a-z-]+)",$', re.MULTILINE)
+_COMMENT = re.compile(rb"^ */\*\*(?:(?!\*/).)*\*/$", re.MULTILINE | re.DOTALL)  # on lines of its own; line numbers stay
 _IMPORT = re.compile(r"""^(?:import|export)\s(?:[^;]*?from\s+)?["'](\.[^"']+)["'];""", re.MULTILINE)
 _CONTENT_POLICY = "; ".join(
     (
@@ -85,6 +86,10 @@ class Assets:
         """Return the paths of all files."""
         return tuple(self._files)
 
+    def body(self, path: str) -> bytes:
+        """Return a file as it is sent."""
+        return self._files[path].body
+
     def compressed_size(self, path: str) -> int:
         """Return how many bytes of a file are sent."""
         return len(self._files[path].compressed)
@@ -128,6 +133,8 @@ def _list_files(folder: Path) -> Iterator[str]:
 
 def _read(path: Path) -> _Asset:
     body = path.read_bytes()
+    if path.suffix == ".js" and path.parent.name != "vendor":
+        body = _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), body)
     return _Asset(_TYPES[path.suffix], body, gzip.compress(body, 9, mtime=0))
 
 

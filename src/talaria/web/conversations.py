@@ -6,33 +6,22 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from msgspec import structs
-
 from talaria.commands.application import Application
-from talaria.commands.command import (
-    Author,
-    Command,
-    CommandContext,
-    Display,
-    find_commands,
-    run_command,
-    select_usable_commands,
-)
-from talaria.commands.custom import load_custom_commands
-from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
-from talaria.core.addresses import Address
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import TalariaError
-from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
+from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import UNKNOWN, Part
 from talaria.core.session_context import SessionContext
-from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
+from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.live.feed import QuestionClosed
+from talaria.runtime.live.location import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.runner import RunnerState
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
-from talaria.web.wire import CommandReply
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0
@@ -47,7 +36,7 @@ class WebSession(ActiveSession):
         self._conversations = conversations
         self.caller = caller
         self.used_at = monotonic()
-        self._next_session = ""
+        self._next: WebSession | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -66,13 +55,26 @@ class WebSession(ActiveSession):
         """Open another conversation, to be shown next."""
         return self._show_next(await self._conversations.open(session_id, self.caller))
 
+    async def put(self, *parts: Part, sender: str = UNKNOWN, steering: bool = False) -> None:
+        """Queue a person's message, in the conversation to which the running command has switched."""
+        if self._next is not None:
+            await self._next.put(*parts, sender=sender, steering=steering)
+        else:
+            await super().put(*parts, sender=sender, steering=steering)
+
+    async def finish_ended_turn(self) -> None:
+        """Wait for the last steps of a turn that has ended in the store, so that no command is refused."""
+        if self.busy and not await self.store.read(lambda tx: has_unfinished_work(tx, self.session_id)):
+            with suppress(TalariaError):
+                await self.chat.conversation.settled()
+
     def take_next(self) -> str:
         """Return the conversation that a command wants shown next, once; empty if it is this one."""
-        next_session, self._next_session = self._next_session, ""
-        return next_session
+        shown, self._next = self._next, None
+        return shown.session_id if shown is not None else ""
 
     def _show_next(self, other: "WebSession") -> OpenSession:
-        self._next_session = other.session_id
+        self._next = other if other is not self else None
         return other.chat
 
     def _publish(self, event: TurnEvent) -> None:
@@ -119,6 +121,11 @@ class WebConversations:
         session = self._open.get(session_id)
         return session is not None and session.busy
 
+    def context_limit(self, session_id: SessionId) -> int:
+        """Return the context limit of an open conversation's model; 0 if it isn't open."""
+        session = self._open.get(session_id)
+        return session.chat.info.context_limit if session is not None and session.is_open else 0
+
     async def open(self, session_id: SessionId, caller: WebCaller) -> WebSession:
         """Return a conversation, opened here if it is not; its unfinished work resumes."""
         async with self._lock:
@@ -160,24 +167,6 @@ class WebConversations:
         async with self._lock:
             for session_id in list(self._open):
                 await self._close(session_id)
-
-    def commands(self, caller: WebCaller) -> tuple[Command, ...]:
-        """Return the slash commands that a person may use here."""
-        custom, _ = load_custom_commands(self.application.command_folders)
-        return select_usable_commands((*REGISTRY, *custom), terminal=False, owner=caller.is_owner)
-
-    async def run_command(self, session: WebSession, text: str, caller: WebCaller) -> CommandReply:
-        """Run a slash command; what it shows after its end is a notice in the conversation."""
-        surface = WebSurface(self, session)
-        await run_command(text, self._make_context(session, surface, caller))
-        return CommandReply(surface.finish(), session.take_next())
-
-    async def complete(self, session: WebSession, text: str, caller: WebCaller) -> Sequence[tuple[str, str]]:
-        """Return the completions of a command's arguments."""
-        name, _, arguments = text.partition(" ")
-        context = self._make_context(session, WebSurface(self, session), caller)
-        found = find_commands(name, context.commands)
-        return await found[0].offers(structs.replace(context, arguments=arguments)) if len(found) == 1 else ()
 
     async def choose(self, session_id: SessionId, question: str, choices: Sequence[str]) -> int | None:
         """Ask in the conversation for one of some choices; ``None`` if nobody answers in time."""
@@ -226,50 +215,9 @@ class WebConversations:
             context=SessionContext(source=SOURCE, user_name=caller.person),
         )
 
-    def _make_context(self, session: WebSession, surface: "WebSurface", caller: WebCaller) -> CommandContext:
-        return CommandContext(
-            arguments="",
-            active_session=session,
-            surface=surface,
-            application=self.application,
-            commands=self.commands(caller),
-            author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),
-        )
 
-
-class WebSurface:
-    """A conversation in the browser, as commands use it; implements `Surface`."""
-
-    name = SOURCE
-
-    def __init__(self, conversations: WebConversations, session: WebSession) -> None:
-        self.display = Display()
-        self._conversations = conversations
-        self._session = session
-        self._shown: list[str] | None = []
-
-    @property
-    def address(self) -> Address | None:
-        """The address of a guest's messages, so that they count as theirs; none for the owner, as in a terminal."""
-        person = self._session.caller.person
-        return Address(SOURCE, person, user_id=person) if person else None
-
-    def change_display(self, display: Display) -> None:
-        """Change how the rest of this command is shown."""
-        self.display = display
-
-    def show(self, text: str) -> None:
-        """Show Markdown text with the reply to the command, or later as a notice."""
-        if self._shown is not None:
-            self._shown.append(text)
-        elif self._session.is_open:
-            self._conversations.hub.channel(self._session.session_id).publish(Noticed(text, lasting=True))
-
-    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
-        """Ask the person to choose."""
-        return await self._conversations.choose(self._session.session_id, question, choices)
-
-    def finish(self) -> list[str]:
-        """Return what was shown; from now on it is shown as notices."""
-        shown, self._shown = self._shown or [], None
-        return shown
+async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
+    """Return whether another process serves a conversation."""
+    if conversations.runs(session.id):
+        return False
+    return (await store.read(lambda tx: locate_session(tx, session))).is_served

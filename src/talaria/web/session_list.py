@@ -1,43 +1,46 @@
 """Changes in the list of conversations, sent to the browsers that show it."""
 
 from datetime import datetime
+from time import monotonic
 
 from talaria.contracts.store import Store, Subscription
+from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.core.errors import StoreError
-from talaria.runtime.live.control import LIVE
-from talaria.runtime.turns import PENDING_SESSIONS
 from talaria.web.front_door import WebCaller
 from talaria.web.hub import BrowserStream, LiveHub
 from talaria.web.session_views import PAGE, read_rows
 from talaria.web.wire import SessionRow, SessionsMessage
 
 SESSIONS = "sessions"
+_CHECK_SECONDS = 20.0  # a notification of another process may be lost
 
 
 class SessionListWatcher:
-    """Watcher of the newest conversations, for all streams of this process that show the list.
-
-    Notifications of turns make it look at once. Nothing notifies of a title or an end in another process, so it also
-    looks once a second while a browser shows the list: two small reads.
-    """
+    """Watcher of the newest conversations, for all streams of this process that show the list."""
 
     def __init__(self, store: Store, hub: LiveHub) -> None:
         self._store = store
         self._hub = hub
         self._known: dict[str, dict[str, SessionRow]] = {}
         self._subscription: Subscription | None = None
+        self._is_asked = False
 
     def check_soon(self) -> None:
         """Look for changes now."""
+        self._is_asked = True
         if self._subscription is not None:
             self._subscription.wake()
 
     async def follow(self) -> None:
         """Send changes until cancelled."""
-        async with self._store.subscribe(LIVE, PENDING_SESSIONS) as subscription:
+        looked_at = monotonic()
+        async with self._store.subscribe(SESSION_CHANGES) as subscription:
             self._subscription = subscription
             while True:
-                await subscription.wait()
+                is_notified = await subscription.wait()
+                if not is_notified and not self._is_asked and monotonic() - looked_at < _CHECK_SECONDS:
+                    continue
+                self._is_asked, looked_at = False, monotonic()
                 streams = [one for one in self._hub.streams if SESSIONS in one.topics]
                 people = {one.caller.person for one in streams}
                 for person in [one for one in self._known if one not in people]:

@@ -1,11 +1,14 @@
 """Conversations as the web app shows them: rows of the list, details, pages of the transcript."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
 from msgspec import structs
 
+from talaria.commands.status import get_counted_tokens
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address
@@ -13,14 +16,27 @@ from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import Problem, make_not_found
 from talaria.runtime.live.location import locate_session
-from talaria.runtime.turns import list_pending_messages
+from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
 from talaria.sessions.branches import list_exchanges
+from talaria.sessions.preferences import read_preferences
 from talaria.web.front_door import WebCaller
-from talaria.web.wire import MessagePage, SessionDetail, SessionPage, SessionRow, TranscriptQuery, to_message_view
+from talaria.web.wire import (
+    BranchView,
+    MessagePage,
+    QueuedMessage,
+    SessionDetail,
+    SessionListQuery,
+    SessionPage,
+    SessionRow,
+    TranscriptQuery,
+    to_message_view,
+)
 
 PAGE = 60
 TAKEN_FROM = SessionValue("web_taken_from", Address)
 _RECENT = 60
+_NEWEST = SessionListQuery()
+_MOST_BRANCHES = 100
 
 
 def require_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
@@ -32,23 +48,35 @@ def require_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
 
 
 def read_rows(
-    tx: Transaction, caller: WebCaller, *, archived: bool = False, before: datetime | None = None, limit: int = PAGE
+    tx: Transaction,
+    caller: WebCaller,
+    wanted: SessionListQuery = _NEWEST,
+    *,
+    before: datetime | None = None,
+    limit: int = PAGE,
 ) -> list[SessionRow]:
     """Return the conversations that were used last, or last before a time."""
-    criteria = SessionFilter(archived=archived, limit=limit, updated_before=before, seen_by=caller.viewer)
+    criteria = SessionFilter(
+        archived=wanted.archived,
+        source=wanted.source,
+        owner=wanted.owner,
+        limit=limit,
+        updated_before=before,
+        seen_by=caller.viewer,
+    )
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
     running = {turn.session_id for turn in tx.turns.find(running=True)}
     places = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
     return [_to_row(one, places.get(one.id, ""), is_running=one.id in running) for one in sessions]
 
 
-def read_page(tx: Transaction, caller: WebCaller, after: str, *, archived: bool) -> SessionPage:
-    """Return a page of the list; ``after`` is the ``next`` of the page before."""
+def read_page(tx: Transaction, caller: WebCaller, wanted: SessionListQuery) -> SessionPage:
+    """Return a page of the list; its ``after`` is the ``next`` of the page before."""
     try:
-        before = msgspec.convert(after, datetime) if after else None
+        before = msgspec.convert(wanted.after, datetime) if wanted.after else None
     except msgspec.ValidationError as error:
         raise Problem("`after` must be the `next` of the previous page.", code="invalid_value") from error
-    rows = read_rows(tx, caller, archived=archived, before=before, limit=PAGE + 1)
+    rows = read_rows(tx, caller, wanted, before=before, limit=PAGE + 1)
     more = len(rows) > PAGE
     return SessionPage(rows[:PAGE], rows[PAGE - 1].updated_at.isoformat() if more else "")
 
@@ -60,18 +88,62 @@ def read_row(tx: Transaction, session: Session) -> SessionRow:
     return _to_row(session, place, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
 
 
-def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> SessionDetail:
+def read_detail(
+    tx: Transaction, session: Session, caller: WebCaller, *, runs_here: bool, context_limit: int = 0
+) -> SessionDetail:
     """Return a conversation with its location; ``runs_here`` if a turn of the web app is running in this process."""
-    row, location = read_row(tx, session), locate_session(tx, session)
+    row, location, preferences = read_row(tx, session), locate_session(tx, session), read_preferences(tx, session.id)
     taken = None if row.place else TAKEN_FROM.get(tx, session.id)
-    texts = [message.text for message in list_pending_messages(tx, session.id)]
     return SessionDetail(
         **structs.asdict(row),
         location=location.description,
         elsewhere=location.is_served and not runs_here,
         taken_from=platform_label(taken.platform) if taken is not None else "",
-        queued=tuple(text for text in texts if text),
+        queued=tuple(_list_queued(tx, session.id, caller)),
+        context=get_counted_tokens(tx, session.id),
+        context_limit=context_limit,
+        cost_microdollars=session.usage.cost_microdollars,
+        effort=preferences.effort,
+        personality=preferences.personality,
+        branches=len(read_tree(tx, session, caller)),
     )
+
+
+def read_tree(tx: Transaction, session: Session, caller: WebCaller) -> list[BranchView]:
+    """Return a conversation and its branches, those of the same parent in the order of their beginning.
+
+    The list is empty if there are no branches, and ends at a limit.
+    """
+    root = session
+    while root.parent_id is not None and root.parent_seq and (parent := tx.sessions.get(root.parent_id)) is not None:
+        root = parent
+    found, waiting = [root], [root]
+    while waiting and len(found) < _MOST_BRANCHES:
+        criteria = SessionFilter(parent_id=waiting.pop(0).id, archived=None, limit=_MOST_BRANCHES)
+        children = [one for one in tx.sessions.find(criteria) if one.parent_seq and caller.may_see(one)]
+        found += (children := sorted(children, key=lambda one: one.created_at))
+        waiting += children
+    return [_to_branch(one) for one in found] if len(found) > 1 else []
+
+
+def find_queued(tx: Transaction, session_id: SessionId, item_id: int, caller: WebCaller) -> InboxItem | None:
+    """Return a pending message that the caller may withdraw."""
+    return next((one for one in _waiting(tx, session_id) if one.id == item_id and _is_own(one, caller)), None)
+
+
+def _list_queued(tx: Transaction, session_id: SessionId, caller: WebCaller) -> Iterator[QueuedMessage]:
+    for item in _waiting(tx, session_id):
+        text = without_files(read_inbox_message(item.payload), "is attached").text
+        if text:
+            yield QueuedMessage(item.id, text, own=_is_own(item, caller))
+
+
+def _waiting(tx: Transaction, session_id: SessionId) -> Iterator[InboxItem]:
+    return (one for one in tx.inbox.unsettled(session_id) if one.state == "waiting" and one.kind != MIRROR)
+
+
+def _is_own(item: InboxItem, caller: WebCaller) -> bool:
+    return caller.is_owner or read_inbox_message(item.payload).sender == caller.sender
 
 
 def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> MessagePage:
@@ -93,6 +165,18 @@ def _find_turn_start(tx: Transaction, session: Session) -> int | None:
         return None
     starts = list_exchanges(tx.messages.last(session.id, _RECENT))
     return starts[-1].seq if starts else None
+
+
+def _to_branch(session: Session) -> BranchView:
+    return BranchView(
+        id=session.id,
+        title=session.title,
+        parent_id=session.parent_id or "",
+        parent_seq=session.parent_seq,
+        message_count=session.message_count,
+        updated_at=session.updated_at,
+        archived=session.archived_at is not None,
+    )
 
 
 def _to_row(session: Session, place: str, *, is_running: bool) -> SessionRow:

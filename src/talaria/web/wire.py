@@ -1,7 +1,7 @@
 """Wire types of the web app; `make docs` writes ``static/js/wire.d.ts`` from them."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -12,6 +12,8 @@ from talaria.runtime.live.feed import FeedEvent
 _Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
 _Text = Annotated[str, Meta(min_length=1, max_length=200_000)]
 _Topic = Annotated[str, Meta(max_length=80)]
+_CommandText = Annotated[str, Meta(min_length=2, max_length=20_000, pattern="^/")]
+_Name = Annotated[str, Meta(max_length=64)]
 
 
 class LoginRequest(Struct, frozen=True):
@@ -68,17 +70,32 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     running: bool
 
 
+class QueuedMessage(Struct, frozen=True):
+    """A pending message; ``own`` if the caller may withdraw it."""
+
+    id: int
+    text: str
+    own: bool
+
+
 class SessionDetail(SessionRow, frozen=True, kw_only=True):
     """A conversation on the screen.
 
     ``elsewhere`` means that another surface answers what is said here; ``location`` says where it is as sentences.
-    ``taken_from`` is the network from which it was taken over; ``queued`` are the texts of pending messages.
+    ``taken_from`` is the network from which it was taken over. ``context`` is the number of tokens of the last model
+    call, of ``context_limit`` if that is known; ``effort`` and ``personality`` are those chosen for this conversation.
     """
 
     location: str
     elsewhere: bool
     taken_from: str
-    queued: tuple[str, ...]
+    queued: tuple[QueuedMessage, ...]
+    context: int
+    context_limit: int
+    cost_microdollars: int
+    effort: str
+    personality: str
+    branches: int
 
 
 class SessionPage(Struct, frozen=True):
@@ -91,8 +108,10 @@ class SessionPage(Struct, frozen=True):
 class SessionListQuery(Struct, frozen=True):
     """Which conversations to list."""
 
-    after: Annotated[str, Meta(max_length=64)] = ""
+    after: _Name = ""
     archived: bool = False
+    source: _Name = ""
+    owner: _Name | None = None
 
 
 class TranscriptQuery(Struct, frozen=True):
@@ -122,9 +141,12 @@ class MessagePage(Struct, frozen=True):
 
 
 class SearchQueryText(Struct, frozen=True):
-    """Everything that to search for in all messages."""
+    """Text to find in all messages; ``owner`` is a person, empty for the owner of the agent."""
 
     q: Annotated[str, Meta(min_length=1, max_length=500)]
+    source: _Name = ""
+    owner: _Name | None = None
+    archived: bool | None = None
 
 
 class SearchHitView(Struct, frozen=True):
@@ -152,6 +174,43 @@ class SayRequest(Struct, frozen=True):
     steer: bool = False
 
 
+class BeginRequest(SayRequest, frozen=True):
+    """The first message of a conversation; slash commands, for example for its model, run before it."""
+
+    commands: Annotated[list[_CommandText], Meta(max_length=8)] = []
+
+
+class BranchRequest(Struct, frozen=True):
+    """A branch that begins with ``text`` instead of message ``seq``; without a text, one after its exchange."""
+
+    seq: Annotated[int, Meta(ge=1, le=2**31)]
+    text: Annotated[str, Meta(max_length=200_000)] = ""
+
+
+class BranchView(Struct, frozen=True, kw_only=True):
+    """A conversation in its tree of branches; it shares the messages of its parent up to ``parent_seq``."""
+
+    id: str
+    title: str
+    parent_id: str
+    parent_seq: int
+    message_count: int
+    updated_at: datetime
+    archived: bool
+
+
+class ExportQuery(Struct, frozen=True):
+    """The format of an export."""
+
+    format: Literal["markdown", "json", "jsonl"] = "markdown"
+
+
+class OutputView(Struct, frozen=True):
+    """The whole output of a tool, of which the transcript has only the beginning and the end."""
+
+    text: str
+
+
 class AnswerRequest(Struct, frozen=True):
     """An answer to a question or an approval."""
 
@@ -161,7 +220,7 @@ class AnswerRequest(Struct, frozen=True):
 class CommandRequest(Struct, frozen=True):
     """A slash command with its arguments."""
 
-    text: Annotated[str, Meta(min_length=2, max_length=20_000, pattern="^/")]
+    text: _CommandText
 
 
 class CommandReply(Struct, frozen=True):
@@ -172,10 +231,10 @@ class CommandReply(Struct, frozen=True):
 
 
 class CompletionsQuery(Struct, frozen=True):
-    """The beginning of a command line."""
+    """The beginning of a command line, or of a file name after ``@``; ``session`` is empty for a new conversation."""
 
     text: Annotated[str, Meta(max_length=1000)]
-    session: Annotated[str, Meta(max_length=64)] = ""
+    session: _Name = ""
 
 
 class ChoiceView(Struct, frozen=True):
@@ -232,7 +291,13 @@ class SessionMessage(Struct, frozen=True, tag_field="topic", tag="session"):
     events: tuple[FeedEvent, ...]
 
 
-StreamMessage = HelloMessage | SessionsMessage | SessionMessage
+class ChangedMessage(Struct, frozen=True, tag_field="topic", tag="changed"):
+    """Something on a page has changed: load it again."""
+
+    page: str
+
+
+StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage
 
 
 def to_message_view(stored: StoredMessage) -> TranscriptMessage:

@@ -55,7 +55,7 @@ def test_an_empty_store_says_what_to_do_on_a_terminal_and_nothing_in_a_pipe(prog
 def test_the_list_has_the_last_used_first_with_its_figures(program: Program) -> None:
     old = titled(program, "Old", at=datetime.now(UTC) - timedelta(hours=2, minutes=5))
     new = converse(program, NewSession(source="telegram", title="New"), said("One"), said("Two"))
-    write(program, lambda store: store.sessions.add_usage(new.id, Usage(calls=1, cost_microdollars=1_230_000)))
+    write(program, lambda store: store.usage.add(new.id, Usage(calls=1, cost_microdollars=1_230_000)))
     assert program.run("sessions", "list").out == (
         f"{new.id}\tNew\ttelegram\t2\t$1.23\tjust now\n{old.id}\tOld\tcli\t1\t\t2 h ago\n"
     )

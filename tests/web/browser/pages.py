@@ -16,6 +16,9 @@ from talaria.access.browsers import create_code
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
 
+_REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation", event =>
+    console.error(`violation of ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`))"""
+
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="Chromium is not installed; scripts/system-packages.sh installs it."
 )
@@ -51,6 +54,7 @@ class Watched:
 
 
 def watch(page: Page, context: BrowserContext, url: str) -> Watched:
+    """Record console errors, violations of the content policy and of trusted types, and requests to other servers."""
     watched = Watched(page, context, url)
     page.on("console", lambda said: watched.errors.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
@@ -60,6 +64,7 @@ def watch(page: Page, context: BrowserContext, url: str) -> Watched:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
+    """Run a browser of its own; the fixture ``browser`` is cheaper."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
@@ -80,6 +85,7 @@ async def signed_in(
         reduced_motion="reduce",
     )
     try:
+        await context.add_init_script(_REPORT_VIOLATIONS)
         watched = watch(await context.new_page(), context, host.url)
         code = await host.application.store.write(lambda tx: create_code(tx, person=person))
         await watched.open(f"/#code={code}")

@@ -11,7 +11,6 @@ from msgspec import structs
 
 from talaria.agent.context_window import estimate_tokens
 from talaria.cli.chat.approval import answer_in_terminal
-from talaria.cli.chat.attachments import build_message_parts, picture
 from talaria.cli.chat.event_printer import EventPrinter, JsonPrinter, TextPrinter
 from talaria.cli.chat.line_reader import LineReader
 from talaria.cli.chat.options import SOURCE, build_open_request
@@ -29,6 +28,7 @@ from talaria.core.events import (
     TurnOutOfBudget,
 )
 from talaria.core.ids import new_id
+from talaria.core.mentions import build_message_parts, picture
 from talaria.core.messages import Message, Part, Text
 from talaria.runtime.open_session import OpenSession
 

@@ -8,6 +8,8 @@ from msgspec import Struct
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
 
+SESSION_CHANGES = "session_changes"  # topic notified when a session is changed, or a turn begins or ends
+
 
 class Viewer(Struct, frozen=True):
     """The person and audience for whom sessions are shown.
@@ -102,9 +104,6 @@ class Sessions(Protocol):
 
     def update(self, session_id: SessionId, changes: SessionChanges) -> Session:
         """Change the given values and return the result, or raise `NotFound`."""
-
-    def add_usage(self, session_id: SessionId, usage: Usage) -> None:
-        """Add to the counters."""
 
     def delete(self, session_id: SessionId) -> bool:
         """Delete a session and everything that belongs to it; branches keep the history they share."""

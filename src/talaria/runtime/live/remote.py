@@ -48,12 +48,17 @@ async def send_to_session(
 
     def work(tx: Transaction) -> bool:
         tx.inbox.add(entry)
-        running = post_control_message(tx, session_id, InboxChanged(steered=steering))
-        if not running:
-            tx.notify(PENDING_SESSIONS)
-        return running
+        return notify_session(tx, session_id, steered=steering)
 
     return await store.write(work)
+
+
+def notify_session(tx: Transaction, session_id: SessionId, *, steered: bool = False) -> bool:
+    """Notify the process that serves a session of a change in its inbox; return whether a turn is running."""
+    running = post_control_message(tx, session_id, InboxChanged(steered=steered))
+    if not running:
+        tx.notify(PENDING_SESSIONS)
+    return running
 
 
 class RemoteAnswers:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreCorrupt
 from talaria.core.ids import new_session_id
-from talaria.storage.migrations import list_state_moves
+from talaria.storage.migrations import list_data_migrations
 from talaria.storage.sqlite.connection import MIGRATIONS
 from talaria.storage.sqlite.pages import iterate_page_rows
 from talaria.storage.sqlite.salvage import (
@@ -56,7 +56,7 @@ def rebuild(damaged: Path, fresh: Path, target: apsw.Connection) -> RebuildRepor
     copy = _Copier(damaged, target, open_damaged(damaged, fresh))
     with target:
         lost_messages = copy.run()
-        for statement in list_state_moves(MIGRATIONS):
+        for statement in list_data_migrations(MIGRATIONS):
             target.execute(statement)
         counts = target.execute("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)").fetchall()
     sessions, messages = counts[0]

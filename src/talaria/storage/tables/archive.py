@@ -5,7 +5,7 @@ from pathlib import Path
 
 from talaria.contracts.stores.archive import Cell
 from talaria.core.messages import Text
-from talaria.storage.migrations import list_state_moves
+from talaria.storage.migrations import list_data_migrations
 from talaria.storage.tables.sessions import ArrivalLog, searchable_text
 from talaria.storage.tables.sql import Row, Sql
 
@@ -30,6 +30,7 @@ TABLE_KEYS: dict[str, tuple[str, ...]] = {
     "streams": ("name",),
     "events": ("stream", "seq"),
     "accounts": ("name",),
+    "daily_usage": ("day", "model", "surface", "owner"),
     "handoffs": ("session_id",),
     "session_values": ("session_id", "name", "item"),
     "named_values": ("space", "key"),
@@ -100,7 +101,7 @@ class ArchiveTable:
 
     def finish(self) -> None:
         """Prepare the store for new rows after the last `load`: move rows of old tables, reset sequences."""
-        for statement in (*list_state_moves(self._migrations), *self._finish):
+        for statement in (*list_data_migrations(self._migrations), *self._finish):
             self._sql.run(statement)
 
     def _add_arrival(self, columns: Sequence[str], row: Sequence[Cell]) -> int:

@@ -1,13 +1,20 @@
 """Sessions and their messages: rows, visibility, and deletion with all dependent rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter, Viewer
+from talaria.contracts.stores.sessions import (
+    SESSION_CHANGES,
+    NewSession,
+    Session,
+    SessionChanges,
+    SessionFilter,
+    Viewer,
+)
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message, Part, Usage, text_of
@@ -164,11 +171,12 @@ _SESSION = (
 
 
 class SessionsTable:
-    """SQL implementation of `Sessions`."""
+    """SQL implementation of `Sessions`; ``notify`` notifies a topic."""
 
-    def __init__(self, sql: Sql, arrivals: ArrivalLog) -> None:
+    def __init__(self, sql: Sql, arrivals: ArrivalLog, notify: Callable[[str], None]) -> None:
         self._sql = sql
         self._arrivals = arrivals
+        self._notify = notify
 
     def create(self, new: NewSession) -> Session:
         """Insert a session; raises `NotFound` for an unknown parent or parent message."""
@@ -194,6 +202,7 @@ class SessionsTable:
             ),
         )
         assert row is not None
+        self._notify(SESSION_CHANGES)
         return _to_session(row)
 
     def get(self, session_id: SessionId) -> Session | None:
@@ -233,12 +242,8 @@ class SessionsTable:
         )
         if row is None:
             raise NotFound(f"There is no session {session_id}.")
+        self._notify(SESSION_CHANGES)
         return _to_session(row)
-
-    def add_usage(self, session_id: SessionId, usage: Usage) -> None:
-        """Add to the usage counters of a session."""
-        sums = ", ".join(f"{field.name} = {field.name} + ?" for field in _USAGE)
-        self._sql.run(f"UPDATE sessions SET {sums} WHERE id = ?", (*structs.astuple(usage), session_id))
 
     def delete(self, session_id: SessionId) -> bool:
         """Delete a session and all dependent rows; ``False`` if it does not exist.
@@ -262,6 +267,7 @@ class SessionsTable:
         for statement in DEPENDENTS:
             self._sql.run(statement, (session_id,))
         self._sql.run("DELETE FROM sessions WHERE number = ?", (number,))
+        self._notify(SESSION_CHANGES)
         return True
 
     def _check_parent(self, parent_id: SessionId, parent_seq: int) -> None:

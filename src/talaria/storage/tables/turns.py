@@ -1,8 +1,10 @@
 """Turns with their steps, and the leases of their owners."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.contracts.stores.turns import Step, Turn, TurnState
 from talaria.core.errors import LeaseLost
 from talaria.core.ids import SessionId, TurnId
@@ -81,10 +83,11 @@ _TURN = "id, session_id, worker, state, started_at, ended_at, error"
 
 
 class TurnsTable:
-    """SQL implementation of `Turns`."""
+    """SQL implementation of `Turns`; ``notify`` notifies a topic."""
 
-    def __init__(self, sql: Sql) -> None:
+    def __init__(self, sql: Sql, notify: Callable[[str], None]) -> None:
         self._sql = sql
+        self._notify = notify
 
     def begin(self, session_id: SessionId, turn_id: TurnId) -> Turn:
         """Insert a running turn of this worker."""
@@ -94,6 +97,7 @@ class TurnsTable:
             (turn_id, session_id, self._sql.worker, self._sql.now),
         )
         assert row is not None
+        self._notify(SESSION_CHANGES)
         return _to_turn(row)
 
     def end(self, turn_id: TurnId, state: TurnState, error: str = "") -> bool:
@@ -102,6 +106,8 @@ class TurnsTable:
             "UPDATE turns SET state = ?, error = ?, ended_at = ? WHERE id = ? AND state = 'running'",
             (state, error, self._sql.now, turn_id),
         )
+        if ended:
+            self._notify(SESSION_CHANGES)
         return ended > 0
 
     def find(

@@ -8,6 +8,7 @@ from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import make_not_found
 from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
+from talaria.web.changes import PAGES, allowed_pages
 from talaria.web.front_door import USER, WebCaller, WebFrontDoor, WebRequest
 from talaria.web.hub import BrowserStream, LiveHub
 from talaria.web.session_list import SESSIONS, SessionListWatcher
@@ -53,7 +54,10 @@ class StreamRoutes:
         """Set what a stream is about; conversations that the person may not see are left out."""
         wanted = await self._store.read(lambda tx: _find_visible(tx, topics, stream.caller))
         self._hub.set_sessions(stream, wanted, [_session_of(topic) for topic in again])
-        if SESSIONS in topics:
+        names = set(topics)
+        stream.topics -= PAGES.keys()
+        stream.topics |= allowed_pages(names, stream.caller)
+        if SESSIONS in names:
             stream.topics.add(SESSIONS)
             self._session_list.check_soon()
         else:

@@ -4,14 +4,15 @@
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { Composer } from "./composer.js";
-import { button, div, header, heading, icon, li, main, ol, p, span } from "./elements.js";
+import { button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
 import { EntryView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, connected, conversation, drawerOpen, me, outdated } from "./state.js";
+import { attempt, choices, compose, connected, conversation, drawerOpen, me, outdated, overlay } from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
+/** @import { QueuedMessage } from "./wire.d.ts" */
 
 const NEAR_END = 80;
 
@@ -27,7 +28,7 @@ export function ChatPage() {
   };
   return main(
     { class: "chat", id: "main" },
-    chatHeader(shown),
+    h(ChatHeader, { shown }),
     shown ? h(Transcript, { key: shown.id, conversation: shown }) : h(Welcome, { notes: notes.value }),
     div(
       { class: "chat-foot" },
@@ -37,12 +38,18 @@ export function ChatPage() {
   );
 }
 
-/** @type {(shown: Conversation | null) => VNode} */
-function chatHeader(shown) {
+/** Menus and dialogs of a conversation. */
+const menus = lazy(() => import("./chat_menu.js"));
+
+/** @type {(props: { shown: Conversation | null }) => Child} */
+function ChatHeader({ shown }) {
+  const open = useSignal(false);
   const detail = shown?.detail.value;
-  const turn = shown?.turn.value;
-  const model = turn?.model || detail?.model || me.value?.model || "";
-  const used = turn?.contextLimit ? Math.round((100 * turn.context) / turn.contextLimit) : 0;
+  const model = shown?.turn.value?.model || detail?.model || me.value?.model || "";
+  const chosen = choices.value.get("model")?.slice("/model ".length);
+  const canChoose = me.value?.owner && !detail?.elsewhere;
+  const effort = detail?.effort || choices.value.get("reasoning")?.slice("/reasoning ".length);
+  const label = [(shown ? "" : chosen) || model, effort].filter(Boolean).join(" · ");
   return header(
     { class: "chat-head" },
     button(
@@ -55,7 +62,51 @@ function chatHeader(shown) {
       icon("menu"),
     ),
     heading(1, null, shown ? titleOf(shown) : "New conversation"),
-    span({ class: "model", title: used ? `${used} % of the context is used` : "Model" }, model),
+    shown ? meter(shown) : null,
+    canChoose
+      ? button(
+        {
+          class: "quiet model",
+          type: "button",
+          title: "Model, effort and personality",
+          onClick: () => (overlay.value = { kind: "choose", command: "model", title: "Model" }),
+        },
+        label || "Model",
+      )
+      : span({ class: "model", title: "Model" }, label),
+    shown
+      ? button(
+        {
+          class: "quiet",
+          type: "button",
+          "aria-label": "Conversation menu",
+          "aria-expanded": open.value ? "true" : "false",
+          onClick: () => (open.value = !open.value),
+        },
+        icon("more"),
+      )
+      : null,
+    shown && open.value
+      ? menus(({ ChatMenu }) => h(ChatMenu, { conversation: shown, onClose: () => (open.value = false) }))
+      : null,
+  );
+}
+
+/** How full the context is, and what the conversation has cost. @type {(shown: Conversation) => Child} */
+function meter(shown) {
+  const { detail: { value: detail }, turn: { value: turn } } = shown;
+  const limit = turn?.contextLimit || detail?.context_limit || 0;
+  const used = turn?.context || detail?.context || 0;
+  const cost = detail?.cost_microdollars ?? 0;
+  if (!used && !cost) return null;
+  const percent = limit ? Math.round((100 * used) / limit) : 0;
+  const title = limit
+    ? `${used.toLocaleString("en")} of ${limit.toLocaleString("en")} tokens of the context are used (${percent} %)`
+    : `${used.toLocaleString("en")} tokens of the context are used`;
+  return span(
+    { class: "meter", title },
+    limit ? progress({ max: limit, value: Math.min(used, limit), "aria-label": title }) : null,
+    cost ? span({ title: "Cost of this conversation" }, `$${(cost / 1e6).toFixed(cost < 1e6 ? 3 : 2)}`) : null,
   );
 }
 
@@ -98,7 +149,13 @@ function Transcript({ conversation }) {
   useLayoutEffect(() => {
     const scroller = box.current;
     if (!scroller) return;
-    if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
+    const found = conversation.target.peek() && scroller.querySelector(`[data-seq="${conversation.target.peek()}"]`);
+    if (found) {
+      conversation.target.value = 0;
+      atEnd.current = false;
+      found.scrollIntoView({ block: "center" });
+      found.classList.add("found");
+    } else if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
     else if (height.current) {
       scroller.scrollTop += scroller.scrollHeight - height.current;
       height.current = 0;
@@ -129,6 +186,8 @@ function Transcript({ conversation }) {
     return div({ class: "transcript" }, p({ class: "entry notice error", role: "alert" }, conversation.problem.value));
   }
   const turn = conversation.turn.value;
+  const lastSaid = conversation.running ? -1 : shown.findLastIndex(({ entry }) => entry.kind === "user");
+  const lastReply = conversation.running ? -1 : shown.findLastIndex(({ entry }) => entry.kind === "text");
   const isWaiting = conversation.running && !(turn?.entries ?? []).some((one) => isAsked(one));
   return div(
     { class: "transcript", ref: box, tabIndex: 0, role: "region", "aria-label": "Transcript", onScroll: scroll },
@@ -137,11 +196,14 @@ function Transcript({ conversation }) {
       : null,
     ol(
       { class: "entries", "aria-busy": conversation.loaded.value ? "false" : "true" },
-      ...shown.map(({ key, entry }) => li({ key }, h(EntryView, { conversation, entry }))),
-      ...notes.map((text) => noteView(text)),
-      ...queued.map((text) =>
-        li(null, div({ class: "entry user queued" }, div({ class: "bubble" }, text), span({ class: "chip" }, "Queued")))
+      ...shown.map(({ key, seq, entry }, index) =>
+        li(
+          { key, "data-seq": seq ? String(seq) : undefined },
+          h(EntryView, { conversation, entry, seq, last: seq > 0 && (index === lastSaid || index === lastReply) }),
+        )
       ),
+      ...notes.map((text) => noteView(text)),
+      ...queued.map((message) => queuedView(conversation, message)),
       isWaiting
         ? li(
           { key: "working" },
@@ -160,6 +222,32 @@ function Transcript({ conversation }) {
         icon("send"),
       )
       : null,
+  );
+}
+
+/** @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
+function queuedView(conversation, message) {
+  const withdraw = () => conversation.withdraw(message);
+  const edit = async () => {
+    await withdraw();
+    compose.value = message.text;
+  };
+  return li(
+    { key: `queued.${message.id || message.text}` },
+    div(
+      { class: "entry user queued" },
+      div({ class: "bubble" }, message.text),
+      div(
+        { class: "queued-actions" },
+        span({ class: "chip" }, "Queued"),
+        message.own
+          ? [
+            button({ class: "quiet small", type: "button", onClick: () => void attempt(edit) }, "Edit"),
+            button({ class: "quiet small", type: "button", onClick: () => void attempt(withdraw) }, "Withdraw"),
+          ]
+          : null,
+      ),
+    ),
   );
 }
 

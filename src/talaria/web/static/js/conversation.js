@@ -3,16 +3,20 @@
  * @module
  */
 import { batch, signal } from "../vendor/preact.js";
-import { describe, get, post } from "./server.js";
+import { describe, get, post, request } from "./server.js";
 import { applyEvents, entriesOf, isPrompt } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
-/** @import { MessagePage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
+/** @import { CommandReply, MessagePage, QueuedMessage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
 
-/** @typedef {{ key: string, entry: Entry }} Shown */
+/** `seq` is the number of its message, 0 for what the transcript does not hold yet. */
+/** @typedef {{ key: string, seq: number, entry: Entry }} Shown */
 
 const PAGE = 60;
+const MOST = 500;
+/** How many messages are shown before one that a search has found. */
+const CONTEXT = 12;
 const ENDS = new Set(["answered", "stopped", "out_of_budget", "failed"]);
 
 export class Conversation {
@@ -27,8 +31,12 @@ export class Conversation {
     this.turn = signal(null);
     /** What the last turn said that the transcript does not hold. @type {Signal<NoticeEntry[]>} */
     this.tail = signal([]);
-    /** Messages that wait for their turn. @type {Signal<string[]>} */
+    /** Messages that wait for their turn. @type {Signal<QueuedMessage[]>} */
     this.queued = signal([]);
+    /** The earlier message that is being edited. @type {Signal<{ seq: number, text: string } | null>} */
+    this.editing = signal(null);
+    /** The message to which to scroll, found by a search. */
+    this.target = signal(0);
     /** What commands have shown. @type {Signal<string[]>} */
     this.notes = signal([]);
     this.more = signal(false);
@@ -40,6 +48,8 @@ export class Conversation {
     this._firstSeq = 0;
     this._settling = false;
     this._unsettled = false;
+    /** Queued messages whose turn has begun. @type {Set<number>} */
+    this._taken = new Set();
   }
 
   /** Everything on the screen, oldest first. @returns {Shown[]} */
@@ -51,10 +61,10 @@ export class Conversation {
     const found = past.map((one) => {
       const count = counts.get(one.seq) ?? 0;
       counts.set(one.seq, count + 1);
-      return { key: `${one.seq}.${count}`, entry: one.entry };
+      return { key: `${one.seq}.${count}`, seq: one.seq, entry: one.entry };
     });
-    const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, entry }));
-    return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, entry }))];
+    const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, seq: 0, entry }));
+    return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, seq: 0, entry }))];
   }
 
   /** Whether a turn is running. */
@@ -63,20 +73,23 @@ export class Conversation {
     return turn && !isPrompt(turn) ? !turn.over : (this.detail.value?.running ?? false);
   }
 
-  /** Load the end of the transcript. */
-  async load() {
+  /** Load the end of the transcript, from a message on if one is given. */
+  async load(seq = 0) {
     try {
-      const [detail, page] = await Promise.all([this._getDetail(), this._getPage(`limit=${PAGE}`)]);
+      const query = seq ? `after=${Math.max(seq - CONTEXT, 0)}&limit=${MOST}` : `limit=${PAGE}`;
+      const [detail, page] = await Promise.all([this._getDetail(), this._getPage(query)]);
       batch(() => {
         this._setDetail(detail);
         this._turnFrom = page.turn_from ?? Infinity;
         this.past.value = entriesOf(page.messages);
-        this.more.value = page.more;
+        this.more.value = page.more || (page.messages[0]?.seq ?? 1) > 1;
+        this.target.value = seq;
         this._firstSeq = page.messages[0]?.seq ?? 0;
         this._lastSeq = Math.min(page.messages.at(-1)?.seq ?? 0, this._turnFrom - 1);
         this.loaded.value = true;
         this._align();
       });
+      if (page.messages.length === MOST) await this._settle();
     } catch (error) {
       this.problem.value = describe(error);
     }
@@ -118,6 +131,7 @@ export class Conversation {
         if (event.type === "began") {
           this.tail.value = [];
           this._forget(event.said);
+          for (const item of event.items ?? []) this._taken.add(item);
           if (!snapshot) this._turnFrom = this._lastSeq + 1;
         } else if (event.type === "person_joined") this._forget(event.text);
       }
@@ -134,13 +148,28 @@ export class Conversation {
    * @param {boolean} steer
    */
   async send(text, id, steer) {
-    this.queued.value = [...this.queued.peek(), text];
+    this.queued.value = [...this.queued.peek(), { id: 0, text, own: false }];
     try {
       await post(`/web/sessions/${this.id}/messages`, { text, id, steer });
+      if (this.running) this._setDetail(await this._getDetail());
     } catch (error) {
       this._forget(text);
       throw error;
     }
+  }
+
+  /**
+   * Branch: with a text, edit one of my messages; without one, continue after its exchange.
+   * @type {(seq: number, text?: string) => Promise<CommandReply>}
+   */
+  branch(seq, text = "") {
+    return post(`/web/sessions/${this.id}/branch`, { seq, text });
+  }
+
+  /** Withdraw a queued message. @param {QueuedMessage} message */
+  async withdraw({ id }) {
+    await request("DELETE", `/web/sessions/${this.id}/queue/${id}`);
+    this.queued.value = this.queued.peek().filter((one) => one.id !== id);
   }
 
   /** Stop the running turn. */
@@ -173,9 +202,10 @@ export class Conversation {
         this._unsettled = false;
         const [detail, page] = await Promise.all([
           this._getDetail(),
-          this._getPage(`after=${this._lastSeq}&limit=500`),
+          this._getPage(`after=${this._lastSeq}&limit=${MOST}`),
         ]);
         batch(() => this._takeOverPage(detail, page));
+        if (page.messages.length === MOST) this._unsettled = true;
       }
     } catch {
       // The connection is down: the next snapshot settles it.
@@ -211,13 +241,13 @@ export class Conversation {
   /** @param {SessionDetail} detail */
   _setDetail(detail) {
     this.detail.value = detail;
-    this.queued.value = detail.queued;
+    this.queued.value = detail.queued.filter((one) => !this._taken.has(one.id));
   }
 
   /** @param {string} text */
   _forget(text) {
     const queued = [...this.queued.peek()];
-    const index = queued.indexOf(text);
+    const index = queued.findIndex((one) => one.text === text);
     if (index >= 0) queued.splice(index, 1);
     this.queued.value = queued;
   }

@@ -2,9 +2,9 @@
  * Elements as typed functions: `div({ class: "card" }, "text")`. No string ever becomes HTML.
  * @module
  */
-import { h } from "../vendor/preact.js";
+import { h, signal } from "../vendor/preact.js";
 
-/** @import { Child, Ref, VNode } from "../vendor/preact.d.ts" */
+/** @import { Child, Ref, Signal, VNode } from "../vendor/preact.d.ts" */
 
 /**
  * Attributes and listeners that the app uses.
@@ -22,6 +22,7 @@ import { h } from "../vendor/preact.js";
  * @property {string} [href]
  * @property {string} [target]
  * @property {string} [rel]
+ * @property {string} [download]
  * @property {string} [placeholder]
  * @property {string} [autocomplete]
  * @property {string} [inputmode]
@@ -68,6 +69,7 @@ import { h } from "../vendor/preact.js";
  * @property {(event: FocusEvent) => void} [onFocus]
  * @property {(event: Event) => void} [onScroll]
  * @property {(event: Event) => void} [onToggle]
+ * @property {(event: Event) => void} [onClose]
  */
 
 /** @typedef {(attributes?: Attributes | null, ...children: Child[]) => VNode} ElementFunction */
@@ -84,6 +86,7 @@ export const button = element("button");
 export const code = element("code");
 export const del = element("del");
 export const details = element("details");
+export const dialog = element("dialog");
 export const div = element("div");
 export const em = element("em");
 export const footer = element("footer");
@@ -100,6 +103,7 @@ export const option = element("option");
 export const p = element("p");
 export const path = element("path");
 export const pre = element("pre");
+export const progress = element("progress");
 export const section = element("section");
 export const select = element("select");
 export const span = element("span");
@@ -124,17 +128,24 @@ export const heading = (level, attributes, ...children) =>
 const ICONS = {
   archive: "M4 4h16v4H4zM6 8v12h12V8M10 12h4",
   back: "M15 5l-7 7 7 7",
+  branch: "M7 4v16M7 14c8 0 10-3 10-8M17 4v3",
+  chart: "M4 20h16M7 16v-5M12 16V6M17 16v-8",
   check: "M5 12l5 5 9-10",
+  clock: "M12 4a8 8 0 100 16 8 8 0 000-16zM12 8v4l3 2",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h11v11H9zM5 15V4h11",
   devices: "M3 5h13v9H3zM6 18h7M18 9h3v10h-5v-3",
+  edit: "M4 20l1-5L16 4l4 4L9 19zM14 6l4 4",
   menu: "M4 7h16M4 12h16M4 17h16",
   more: "M12 5v.01M12 12v.01M12 19v.01",
   plus: "M12 5v14M5 12h14",
+  retry: "M5 12a7 7 0 107-7H7M10 2L7 5l3 3",
   search: "M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5",
   send: "M12 19V5M6 11l6-6 6 6",
   stop: "M7 7h10v10H7z",
+  target: "M12 4a8 8 0 100 16 8 8 0 000-16zM12 9a3 3 0 100 6 3 3 0 000-6z",
   tool: "M14 6a4 4 0 015-1l-3 3 2 2 3-3a4 4 0 01-5 5l-7 8-3-3 8-7a4 4 0 010-4z",
+  undo: "M9 6l-5 5 5 5M4 11h10a5 5 0 010 10h-3",
 };
 
 /** @typedef {keyof typeof ICONS} IconName */
@@ -142,3 +153,24 @@ const ICONS = {
 /** An icon without meaning of its own. @type {(name: IconName) => VNode} */
 export const icon = (name) =>
   svg({ class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, path({ d: ICONS[name] }));
+
+/**
+ * A function that draws with a module, which is loaded when it is first needed; until then it draws nothing.
+ * @template T
+ * @param {() => Promise<T>} load
+ * @returns {(draw: (loaded: T) => Child) => Child}
+ */
+export function lazy(load) {
+  /** @type {Signal<T | null>} */
+  const loaded = signal(null);
+  let isLoading = false;
+  return (draw) => {
+    const known = loaded.value;
+    if (known) return draw(known);
+    if (!isLoading) {
+      isLoading = true;
+      load().then((found) => (loaded.value = found), () => (isLoading = false));
+    }
+    return null;
+  };
+}

@@ -5,9 +5,9 @@
 import { effect, h, render, signal } from "../vendor/preact.js";
 import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
-import { a, button, div, p, span } from "./elements.js";
+import { a, button, div, lazy, p, span } from "./elements.js";
 import { setTheme, Sidebar } from "./sidebar.js";
-import { drawerOpen, me, onPage, pages, signIn, start, toast } from "./state.js";
+import { drawerOpen, me, onPage, overlay, pages, signIn, start, toast } from "./state.js";
 
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
@@ -43,6 +43,11 @@ function App() {
       })
       : null,
     onPage() ? (pages.value ? h(pages.value.CurrentPage, {}) : null) : h(ChatPage, {}),
+    overlay.value
+      ? overlays(({ OverlayView }) =>
+        overlay.value && h(OverlayView, { key: overlay.value.kind, shown: overlay.value })
+      )
+      : null,
     toast.value
       ? div(
         { class: "toast", role: "alert" },
@@ -59,13 +64,22 @@ effect(() => {
   return () => clearTimeout(timer);
 });
 
+/** What lies above the page. */
+const overlays = lazy(() => import("./overlays.js"));
+
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
-    drawerOpen.value = true;
-    document.getElementById("search")?.focus();
-  }
+    overlay.value = overlay.peek() ? null : { kind: "palette" };
+  } else if (!isTyping(event)) void import("./keys.js").then(({ pressKey }) => pressKey(event));
 });
+
+/** Whether a key belongs to a field, a dialog or the browser. @param {KeyboardEvent} event */
+function isTyping(event) {
+  const target = /** @type {Element} */ (event.target);
+  return event.ctrlKey || event.metaKey || event.altKey || !me.peek() || overlay.peek() !== null ||
+    target.closest("input, textarea, select, dialog") !== null;
+}
 
 async function boot() {
   setTheme(localStorage.getItem("theme") ?? "system");

@@ -7,6 +7,7 @@ import { describe, get, post, request, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
+/** @typedef {{ kind: "palette" | "branches" | "help" } | { kind: "choose", command: string, title: string }} Overlay */
 /** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
 /** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
@@ -27,8 +28,19 @@ export const toast = signal("");
 export const drawerOpen = signal(false);
 /** A newer version is served: a reload shows it. */
 export const outdated = signal(false);
+/** Text to put into the line in which people write. */
+export const compose = signal("");
+/** What lies above the page: the palette, a choice, branches, or help. @type {Signal<Overlay | null>} */
+export const overlay = signal(null);
+/** Commands for the next new conversation, by name: its model, effort and personality. @type {Signal<Map<string, string>>} */
+export const choices = signal(new Map());
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
+
+/** Topics of the page on the screen. */
+export const pageTopics = signal(/** @type {string[]} */ ([]));
+/** The last page that has changed on the server. */
+export const pageChange = signal({ page: "", count: 0 });
 
 /** The list of pages, once one of them is opened. @type {Signal<typeof import("./pages/registry.js") | null>} */
 export const pages = signal(null);
@@ -41,19 +53,25 @@ export const onPage = () => path.value !== "/" && !path.value.startsWith("/c/");
 /** @type {Stream | null} */
 let stream = null;
 
+/** The message to show in the conversation that is opened next. */
+let target = 0;
+
 /**
- * Show another page.
+ * Show another page; in a conversation, from the message with the number `seq` on.
  * @param {string} to
- * @param {{ replace?: boolean }} [options]
+ * @param {{ replace?: boolean, seq?: number }} [options]
  */
-export function navigate(to, { replace = false } = {}) {
+export function navigate(to, { replace = false, seq = 0 } = {}) {
   if (to !== location.pathname) {
     if (replace) history.replaceState(null, "", to);
     else history.pushState(null, "", to);
   }
+  target = seq;
+  if (seq && to === path.peek()) void conversation.peek()?.load(seq);
   batch(() => {
     path.value = to;
     drawerOpen.value = false;
+    overlay.value = null;
   });
 }
 
@@ -134,6 +152,9 @@ function hear(message) {
     case "sessions":
       mergeRows(message.rows, message.gone);
       break;
+    case "changed":
+      pageChange.value = { page: message.page, count: pageChange.peek().count + 1 };
+      break;
     case "session": {
       const shown = conversation.peek();
       if (shown?.id === message.session) shown.hear(message);
@@ -160,7 +181,8 @@ function open() {
   const id = /^\/c\/([\w-]+)$/.exec(path.peek())?.[1] ?? "";
   if (id === (conversation.peek()?.id ?? "")) return;
   conversation.value = id ? new Conversation(id) : null;
-  void conversation.value?.load();
+  void conversation.value?.load(target);
+  target = 0;
 }
 
 effect(() => {
@@ -175,6 +197,7 @@ effect(() => {
 
 effect(() => {
   void conversation.value;
+  void pageTopics.value;
   stream?.watch(topics());
 });
 
@@ -187,13 +210,14 @@ effect(() => {
 /** What this tab wants to hear about. */
 function topics() {
   const shown = conversation.peek();
-  return shown ? ["sessions", `session:${shown.id}`] : ["sessions"];
+  return ["sessions", ...(shown ? [`session:${shown.id}`] : []), ...pageTopics.peek()];
 }
 
 /** Begin a conversation with a first message, and show it. @param {string} text */
 export async function begin(text) {
   /** @type {{ session_id: string }} */
-  const { session_id } = await post("/web/sessions", { text, id: newId() });
+  const { session_id } = await post("/web/sessions", { text, id: newId(), commands: [...choices.peek().values()] });
+  choices.value = new Map();
   navigate(`/c/${session_id}`);
 }
 

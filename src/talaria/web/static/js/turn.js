@@ -55,7 +55,7 @@ export function applyEvents(before, events) {
   for (const event of events) {
     if (event.type === "began") {
       turn = newTurn(event.turn_id);
-      if (event.said) turn.entries.push({ kind: "user", text: event.said });
+      if (event.said) turn.entries.push(saidEntry(event.said));
     } else {
       if (!turn && event.type === "question_asked") turn = newTurn(PROMPT);
       if (turn) apply(turn, event);
@@ -186,6 +186,16 @@ function textEntry(text, at) {
   return { kind: "text", text, blocks, at };
 }
 
+/** What a person said; the content of files mentioned with `@`, which follows it, is left out. @type {(text: string) => UserEntry} */
+export function saidEntry(text) {
+  const end = text.search(/\nThe (?:file|folder) \/.+:\n/);
+  if (end < 0 || !text.slice(0, end).includes("@")) return { kind: "user", text };
+  const files = [...text.slice(end).matchAll(/^The (?:file|folder) \/(?:.*\/)?(.+?):$/gm)].map((found) =>
+    found[1] ?? ""
+  );
+  return { kind: "user", text: text.slice(0, end).trim(), files };
+}
+
 /** @type {(id: string, name: string, summary: string, input: string) => ToolEntry} */
 function toolEntry(id, name, summary, input) {
   return { kind: "tool", id, name, summary, input, state: "running", output: "", diff: "", seconds: 0 };
@@ -214,7 +224,8 @@ function userEntry(message) {
   const files = message.parts.flatMap((part) =>
     part.type === "image" ? ["Picture"] : part.type === "file" ? [part.name] : []
   );
-  return { kind: "user", text, at: message.at, files };
+  const said = saidEntry(text);
+  return { ...said, at: message.at, files: [...(said.files ?? []), ...files] };
 }
 
 /** @type {(message: TranscriptMessage) => Entry[]} */

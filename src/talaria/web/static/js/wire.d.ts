@@ -22,7 +22,7 @@ export type TurnEvent =
   | TurnFailed
   | QuestionClosed;
 
-export type StreamMessage = HelloMessage | SessionsMessage | SessionMessage;
+export type StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage;
 
 /** An address on a network: a chat, optionally a thread in it, optionally one person there. */
 export interface Address {
@@ -48,9 +48,34 @@ export interface ApprovalAsked {
   diff: string;
 }
 
+/** The first message of a conversation; slash commands, for example for its model, run before it. */
+export interface BeginRequest {
+  text: string;
+  id: string;
+  steer: boolean;
+  commands: string[];
+}
+
 /** A conversation that has begun. */
 export interface BegunSession {
   session_id: string;
+}
+
+/** A branch that begins with ``text`` instead of message ``seq``; without a text, one after its exchange. */
+export interface BranchRequest {
+  seq: number;
+  text: string;
+}
+
+/** A conversation in its tree of branches; it shares the messages of its parent up to ``parent_seq``. */
+export interface BranchView {
+  id: string;
+  title: string;
+  parent_id: string;
+  parent_seq: number;
+  message_count: number;
+  updated_at: string;
+  archived: boolean;
 }
 
 /** A signed-in browser. */
@@ -61,6 +86,12 @@ export interface BrowserView {
   created_at: string;
   seen_at: string;
   current: boolean;
+}
+
+/** Something on a page has changed: load it again. */
+export interface ChangedMessage {
+  topic: "changed";
+  page: string;
 }
 
 /** A completion. */
@@ -88,7 +119,7 @@ export interface CommandRequest {
   text: string;
 }
 
-/** The beginning of a command line. */
+/** The beginning of a command line, or of a file name after ``@``; ``session`` is empty for a new conversation. */
 export interface CompletionsQuery {
   text: string;
   session: string;
@@ -99,12 +130,55 @@ export interface Done {
   done: boolean;
 }
 
+/** The format of an export. */
+export interface ExportQuery {
+  format: "json" | "jsonl" | "markdown";
+}
+
 /** A document, a voice note, or any other file that is not an image. */
 export interface File {
   type: "file";
   source: string;
   name: string;
   media_type?: string;
+}
+
+/** A limit of a goal and how much of it is used; ``unit`` is turns, tokens, microdollars or seconds. */
+export interface GoalBudget {
+  unit: "microdollars" | "seconds" | "tokens" | "turns";
+  used: number;
+  limit: number;
+}
+
+/** Contract of a goal: conditions for success and limits; ``verify`` is a command that must exit with 0. */
+export interface GoalContract {
+  verify?: string;
+  constraints?: string;
+  scope?: string;
+  stop_when?: string;
+}
+
+/** A goal as it is written in `/goal`, with its conditions and budget as lines. */
+export interface GoalText {
+  text: string;
+}
+
+/** A goal; ``state`` is ``waiting`` while it is active and something else has to end first. */
+export interface GoalView {
+  session_id: string;
+  title: string;
+  source: string;
+  owner: string;
+  goal: string;
+  state: "active" | "done" | "paused" | "waiting";
+  note: string;
+  running: boolean;
+  set_at: string;
+  contract: GoalContract;
+  subgoals: string[];
+  budgets: GoalBudget[];
+  turns_used: number;
+  last: VerdictView | null;
 }
 
 /** The first event of a stream; ``digest`` is that of the app's files. */
@@ -118,6 +192,61 @@ export interface Image {
   type: "image";
   source: string;
   media_type: string;
+}
+
+/** A job to create or change; an omitted value stays, or has its default. */
+export interface JobDraft {
+  id: string;
+  when: string | null;
+  prompt: string | null;
+  name: string | null;
+  zone: string | null;
+  model: string | null;
+  script: string | null;
+  folder: string | null;
+  deliver: string[] | null;
+  times: number | null;
+  dollars: number | null;
+  catch_up: "never" | "once" | null;
+  paused: boolean | null;
+}
+
+/** Schedule and prompt in a text, with the next runs, also as text in the time zone. */
+export interface JobPreview {
+  when: string;
+  prompt: string;
+  schedule: string;
+  zone: string;
+  next: string[];
+  next_told: string[];
+}
+
+/** The latest runs of a job, newest first. */
+export interface JobRuns {
+  runs: RunView[];
+}
+
+/** A job for display; ``remarks`` are for the person who has just changed it. */
+export interface JobView {
+  id: string;
+  name: string;
+  schedule: string;
+  zone: string;
+  state: "over" | "paused" | "waiting";
+  next_at: string | null;
+  next_told: string;
+  prompt: string;
+  script: string;
+  skills: string[];
+  model: string;
+  folder: string;
+  deliver: string[];
+  times_left: number | null;
+  catch_up: "never" | "once";
+  dollars: number;
+  owner: string;
+  made_at: string;
+  remarks: string[];
 }
 
 /** A one-use code. */
@@ -161,10 +290,27 @@ export interface Noticed {
   posted: boolean;
 }
 
+/** The whole output of a tool, of which the transcript has only the beginning and the end. */
+export interface OutputView {
+  text: string;
+}
+
 /** A message that a person wrote during the turn has joined it. */
 export interface PersonJoined {
   type: "person_joined";
   text: string;
+}
+
+/** A text that begins with a time, for example ``every monday 9:00 water the plants``. */
+export interface PreviewQuery {
+  text: string;
+  zone: string;
+}
+
+/** Preview of a text, or the ``problem`` with it, since most texts are not finished yet. */
+export interface PreviewReply {
+  preview: JobPreview | null;
+  problem: string;
 }
 
 /** The agent asks the person; answered through the session, by ``id``. */
@@ -179,6 +325,13 @@ export interface QuestionAsked {
 export interface QuestionClosed {
   type: "question_closed";
   id: string;
+}
+
+/** A pending message; ``own`` if the caller may withdraw it. */
+export interface QueuedMessage {
+  id: number;
+  text: string;
+  own: boolean;
 }
 
 /** The model's reasoning; ``signature`` lets its provider accept it again. */
@@ -204,11 +357,28 @@ export interface ReplyRoute {
   spoken?: boolean;
 }
 
+/** One run of a job and its outcome. */
+export interface RunView {
+  due_at: string;
+  due_told: string;
+  state: "done" | "failed" | "missed" | "running";
+  started_at: string;
+  ended_at: string | null;
+  session_id: string | null;
+  output: string;
+}
+
 /** A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once. */
 export interface SayRequest {
   text: string;
   id: string;
   steer: boolean;
+}
+
+/** The jobs, and whether a gateway runs that starts them. */
+export interface SchedulesView {
+  jobs: JobView[];
+  has_gateway: boolean;
 }
 
 /** A message that matches a search. */
@@ -220,9 +390,12 @@ export interface SearchHitView {
   snippet: string;
 }
 
-/** Everything that to search for in all messages. */
+/** Text to find in all messages; ``owner`` is a person, empty for the owner of the agent. */
 export interface SearchQueryText {
   q: string;
+  source: string;
+  owner: string | null;
+  archived: boolean | null;
 }
 
 /** A conversation on the screen. */
@@ -240,7 +413,13 @@ export interface SessionDetail {
   location: string;
   elsewhere: boolean;
   taken_from: string;
-  queued: string[];
+  queued: QueuedMessage[];
+  context: number;
+  context_limit: number;
+  cost_microdollars: number;
+  effort: string;
+  personality: string;
+  branches: number;
 }
 
 /** Changes to a conversation; an omitted value stays. */
@@ -253,6 +432,8 @@ export interface SessionEdit {
 export interface SessionListQuery {
   after: string;
   archived: boolean;
+  source: string;
+  owner: string | null;
 }
 
 /** Events of a conversation: the running turn so far (``snapshot``), or what has happened since. */
@@ -427,4 +608,49 @@ export interface Usage {
   cache_write_tokens?: number;
   reasoning_tokens?: number;
   cost_microdollars?: number;
+}
+
+/** The number of days up to today (UTC), and what to group by. */
+export interface UsageQuery {
+  days: number;
+  by: "model" | "owner" | "surface";
+}
+
+/** Usage of one model, surface or person: its sums, and cost, tokens and turns of each day. */
+export interface UsageSeries {
+  name: string;
+  totals: UsageTotals;
+  cost: number[];
+  tokens: number[];
+  turns: number[];
+}
+
+/** Sums of usage; ``cost_microdollars`` leaves out the ``unpriced_calls``, whose price is unknown. */
+export interface UsageTotals {
+  turns: number;
+  calls: number;
+  unpriced_calls: number;
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  reasoning_tokens: number;
+  cost_microdollars: number;
+}
+
+/** Usage of a period, largest cost first, and of today; numbers of days begin at ``first``. */
+export interface UsageView {
+  first: string;
+  last: string;
+  totals: UsageTotals;
+  today: UsageTotals;
+  series: UsageSeries[];
+}
+
+/** The verdict on a turn; ``exit_code`` is that of the verify command, if it ran. */
+export interface VerdictView {
+  at: string;
+  verdict: string;
+  reason: string;
+  exit_code: number | null;
 }

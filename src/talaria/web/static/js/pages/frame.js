@@ -2,10 +2,10 @@
  * What all pages have in common: the head with a title, and how their data is loaded.
  * @module
  */
-import { useEffect, useSignal } from "../../vendor/preact.js";
+import { useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { button, div, header, heading, icon, main, p } from "../elements.js";
 import { describe, get } from "../server.js";
-import { drawerOpen } from "../state.js";
+import { assetBase, connected, drawerOpen, pageChange, pageTopics } from "../state.js";
 
 /** @import { Child, Signal } from "../../vendor/preact.d.ts" */
 
@@ -62,6 +62,48 @@ export function useLoaded(address) {
   };
   useEffect(() => void reload(), [address]);
   return { data, failure, reload };
+}
+
+/**
+ * Load something, and again whenever the server says that this page has changed, or the line was down.
+ * @template T
+ * @param {string} address
+ * @param {string} topic
+ * @returns {Loaded<T>}
+ */
+export function useLive(address, topic) {
+  const loaded = /** @type {Loaded<T>} */ (useLoaded(address));
+  useEffect(() => {
+    pageTopics.value = [topic];
+    return () => void (pageTopics.value = []);
+  }, [topic]);
+  const { page, count } = pageChange.value;
+  const changed = page === topic ? count : 0;
+  const isConnected = connected.value;
+  const first = useRef(true);
+  useEffect(() => {
+    if (!first.current && isConnected) void loaded.reload();
+    first.current = false;
+  }, [changed, isConnected]);
+  return loaded;
+}
+
+/** Styles that have been asked for, by file. @type {Map<string, Promise<void>>} */
+const styles = new Map();
+
+/** Load a file of styles, once; a failure leaves the page plain. @type {(file: string) => Promise<void>} */
+export function addStyles(file) {
+  const known = styles.get(file);
+  if (known) return known;
+  const link = document.createElement("link");
+  const loading = new Promise((/** @type {(nothing: void) => void} */ resolve) => {
+    link.onload = link.onerror = () => resolve();
+  });
+  link.rel = "stylesheet";
+  link.href = `${assetBase}/${file}`;
+  document.head.append(link);
+  styles.set(file, loading);
+  return loading;
 }
 
 /** What stands where there is nothing to list. @type {(text: string, ...more: Child[]) => Child} */

@@ -5,8 +5,8 @@
 import { h, signal } from "../../vendor/preact.js";
 import { a, heading, icon, li, nav, section, ul } from "../elements.js";
 import { describe } from "../server.js";
-import { assetBase, followLink, me, path, toast } from "../state.js";
-import { emptyState, PageFrame } from "./frame.js";
+import { followLink, me, path, toast } from "../state.js";
+import { addStyles, emptyState, PageFrame } from "./frame.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { IconName } from "../elements.js" */
@@ -24,6 +24,30 @@ import { emptyState, PageFrame } from "./frame.js";
 /** @type {PageEntry[]} */
 export const PAGES = [
   {
+    path: "/goals",
+    title: "Goals",
+    icon: "target",
+    group: "Work",
+    owner: false,
+    load: () => styled(import("./goals.js")),
+  },
+  {
+    path: "/schedules",
+    title: "Schedules",
+    icon: "clock",
+    group: "Work",
+    owner: false,
+    load: () => styled(import("./schedules.js")),
+  },
+  {
+    path: "/usage",
+    title: "Usage",
+    icon: "chart",
+    group: "Look inside",
+    owner: false,
+    load: () => styled(import("./usage.js")),
+  },
+  {
     path: "/browsers",
     title: "Browsers",
     icon: "devices",
@@ -33,11 +57,17 @@ export const PAGES = [
   },
 ];
 
+/** A page whose styles are in `work.css`. @template T @param {Promise<T>} page @returns {Promise<T>} */
+async function styled(page) {
+  await addStyles("work.css");
+  return await page;
+}
+
 /** Pages that have been loaded, by path. @type {Map<string, (props: object) => Child>} */
 const loaded = new Map();
 const loadedCount = signal(0);
 
-addStyles();
+void addStyles("pages.css");
 
 /** Pages for the person who is signed in. @type {() => PageEntry[]} */
 export const visiblePages = () => PAGES.filter((page) => !page.owner || me.value?.owner);
@@ -86,12 +116,4 @@ function item(page) {
       page.title,
     ),
   );
-}
-
-/** Load the styles of the pages. */
-function addStyles() {
-  const link = document.createElement("link");
-  link.rel = "stylesheet";
-  link.href = `${assetBase}/pages.css`;
-  document.head.append(link);
 }

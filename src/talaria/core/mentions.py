@@ -1,8 +1,8 @@
-"""Attachments of a typed message: files mentioned with ``@``, and images."""
+"""Files that a typed message mentions with ``@``: completion, and their content as parts of the message."""
 
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from talaria.core.errors import Refused
@@ -12,6 +12,7 @@ _MENTION = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
 _TRAILING = ".,;:!?)"
 _MAX_BYTES = 200_000
 _MAX_ENTRIES = 200
+_MAX_COMPLETIONS = 60
 
 
 def build_message_parts(text: str, folder: Path) -> list[Part]:
@@ -47,12 +48,16 @@ def parse_typed_path(text: str, folder: Path) -> Path:
     return folder / Path(bare.removeprefix("file://").replace("\\ ", " ")).expanduser()
 
 
-def abbreviate_home(folder: Path, environment: Mapping[str, str]) -> str:
-    """Return a path with ``~`` for the home folder."""
-    home = environment.get("HOME", "")
-    if not home or not folder.is_relative_to(home):
-        return str(folder)
-    return f"~/{folder.relative_to(home)}".removesuffix("/.")
+def complete_files(typed: str, folder: Path) -> list[str]:
+    """Return the mentions, without ``@``, that begin with ``typed``: folders first, hidden files only after a dot."""
+    head, slash, tail = typed.rpartition("/")
+    place = folder / Path(head + slash).expanduser() if head or slash else folder
+    try:
+        entries = sorted(place.iterdir(), key=lambda entry: (entry.is_file(), entry.name.lower()))
+    except (OSError, RuntimeError, ValueError):  # no such folder, user or path
+        return []
+    found = [entry for entry in entries if _matches(entry.name, tail)][:_MAX_COMPLETIONS]
+    return [f"{head}{slash}{entry.name}{'/' if entry.is_dir() else ''}" for entry in found]
 
 
 def _find_mentions(text: str, folder: Path) -> Iterator[Path]:
@@ -92,3 +97,8 @@ def _list_folder(folder: Path) -> str:
     names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in folder.iterdir())
     more = f"\n… and {len(names) - _MAX_ENTRIES} more" if len(names) > _MAX_ENTRIES else ""
     return "\n".join(names[:_MAX_ENTRIES]) + more
+
+
+def _matches(name: str, typed: str) -> bool:
+    hidden = name.startswith(".") and not typed.startswith(".")
+    return not hidden and name.lower().startswith(typed.lower())

@@ -1,0 +1,118 @@
+"""Route of the usage page: tokens and cost by day, from the daily roll-up."""
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.usage import DailyUsage, UsageGroup
+from talaria.http.routing import Reply, Route, make_json_reply
+from talaria.observability.trace import sum_usage
+from talaria.web.front_door import USER, WebCaller, WebRequest
+
+_TAG = "web"
+
+
+class UsageQuery(Struct, frozen=True):
+    """The number of days up to today (UTC), and what to group by."""
+
+    days: Annotated[int, Meta(ge=1, le=3660)] = 30
+    by: UsageGroup = "model"
+
+
+class UsageTotals(Struct, frozen=True, kw_only=True):
+    """Sums of usage; ``cost_microdollars`` leaves out the ``unpriced_calls``, whose price is unknown."""
+
+    turns: int
+    calls: int
+    unpriced_calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_microdollars: int
+
+
+class UsageSeries(Struct, frozen=True):
+    """Usage of one model, surface or person: its sums, and cost, tokens and turns of each day."""
+
+    name: str
+    totals: UsageTotals
+    cost: list[int]
+    tokens: list[int]
+    turns: list[int]
+
+
+class UsageView(Struct, frozen=True):
+    """Usage of a period, largest cost first, and of today; numbers of days begin at ``first``."""
+
+    first: date
+    last: date
+    totals: UsageTotals
+    today: UsageTotals
+    series: list[UsageSeries]
+
+
+class UsageRoutes:
+    """Usage by day, model, surface and person; people see only their own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route(method="GET", path="/web/usage", handler=self._show, summary="Show tokens and cost by day",
+                  scope=USER, asks=UsageQuery, reply_type=UsageView, tag=_TAG),
+        )  # fmt: skip
+
+    async def _show(self, request: WebRequest) -> Reply:
+        asked, caller = request.asked(UsageQuery), request.caller
+        return make_json_reply(await self._store.read(lambda tx: read_usage(tx, asked, caller)))
+
+
+def read_usage(tx: Transaction, asked: UsageQuery, caller: WebCaller) -> UsageView:
+    """Return the usage that a person may see."""
+    last = datetime.now(UTC).date()
+    first = last - timedelta(days=asked.days - 1)
+    rows = tx.usage.by_day(asked.by, first, last, owner=None if caller.is_owner else caller.person)
+    members: dict[str, list[DailyUsage]] = {}
+    for row in rows:
+        members.setdefault(row.member, []).append(row)
+    series = [_make_series(name, found, first, asked.days) for name, found in members.items()]
+    series.sort(key=lambda one: (-one.totals.cost_microdollars, -sum(one.tokens), one.name))
+    return UsageView(first, last, _add_up(rows), _add_up([row for row in rows if row.day == last]), series)
+
+
+def read_today(tx: Transaction, caller: WebCaller) -> UsageTotals:
+    """Return the usage of today."""
+    return read_usage(tx, UsageQuery(days=1), caller).today
+
+
+def _make_series(name: str, rows: list[DailyUsage], first: date, days: int) -> UsageSeries:
+    series = UsageSeries(name, _add_up(rows), [0] * days, [0] * days, [0] * days)
+    for row in rows:
+        place = (row.day - first).days
+        series.cost[place] = row.usage.cost_microdollars
+        series.tokens[place] = row.usage.input_tokens + row.usage.output_tokens
+        series.turns[place] = row.turns
+    return series
+
+
+def _add_up(rows: Iterable[DailyUsage]) -> UsageTotals:
+    known = list(rows)
+    usage = sum_usage(row.usage for row in known)
+    return UsageTotals(
+        turns=sum(row.turns for row in known),
+        calls=usage.calls,
+        unpriced_calls=sum(row.unpriced_calls for row in known),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cost_microdollars=usage.cost_microdollars,
+    )

@@ -1,0 +1,112 @@
+/**
+ * Small parts that several pages use: choices, cards, buttons that ask again.
+ * @module
+ */
+import { h, useEffect, useSignal } from "../../vendor/preact.js";
+import { a, button, div, p, span, time } from "../elements.js";
+import { attempt, followLink } from "../state.js";
+import { formatMoment } from "./format.js";
+
+/** @import { Child } from "../../vendor/preact.d.ts" */
+
+const CONFIRM_MILLISECONDS = 4000;
+/** @type {Record<string, string>} */
+const SURFACES = { api: "API", cli: "Terminal", cron: "Schedule", delegate: "Delegated tasks", python: "Python" };
+
+/** The name of a surface. @type {(name: string) => string} */
+export const surfaceLabel = (name) => SURFACES[name] ?? name.charAt(0).toUpperCase() + name.slice(1);
+
+/**
+ * One choice out of a few.
+ * @template {string} T
+ * @param {{ label: string, value: T, options: readonly (readonly [T, string])[], onChange: (value: T) => void }} props
+ * @returns {Child}
+ */
+export function Segments({ label, value, options, onChange }) {
+  return div(
+    { class: "segments", role: "group", "aria-label": label },
+    ...options.map(([key, text]) =>
+      button({
+        key,
+        type: "button",
+        "aria-pressed": key === value ? "true" : "false",
+        onClick: () => onChange(key),
+      }, text)
+    ),
+  );
+}
+
+/** A button that does something on the server; it is disabled until that is done.
+ * @type {(props: { label: string, action: () => Promise<unknown>, class?: string, icon?: Child }) => Child} */
+export function ActionButton({ label, action, class: kind = "", icon = null }) {
+  const busy = useSignal(false);
+  return button(
+    {
+      type: "button",
+      class: kind,
+      disabled: busy.value,
+      onClick: async () => {
+        busy.value = true;
+        await attempt(action);
+        busy.value = false;
+      },
+    },
+    icon,
+    label,
+  );
+}
+
+/** A button for what cannot be undone: it wants a second click.
+ * @type {(props: { label: string, confirm: string, action: () => Promise<unknown> }) => Child} */
+export function ConfirmButton({ label, confirm, action }) {
+  const asked = useSignal(false);
+  useEffect(() => {
+    if (!asked.value) return;
+    const timer = setTimeout(() => (asked.value = false), CONFIRM_MILLISECONDS);
+    return () => clearTimeout(timer);
+  }, [asked.value]);
+  return button(
+    {
+      type: "button",
+      class: "danger quiet",
+      onClick: () => {
+        if (asked.peek()) void attempt(action);
+        asked.value = !asked.peek();
+      },
+    },
+    asked.value ? confirm : label,
+  );
+}
+
+/** A number with what it means. @type {(label: string, value: Child, note?: Child) => Child} */
+export const stat = (label, value, note = null) =>
+  div(
+    { class: "stat" },
+    p({ class: "stat-label" }, label),
+    p({ class: "stat-value" }, value),
+    note ? p({ class: "caption" }, note) : null,
+  );
+
+/** A state as a coloured chip. @type {(state: string, text?: string) => Child} */
+export const stateChip = (state, text = state) => span({ class: "state", "data-state": state }, text);
+
+/** A link within the app. @type {(to: string, ...content: Child[]) => Child} */
+export const link = (to, ...content) => a({ href: to, onClick: (event) => followLink(event, to) }, ...content);
+
+/** A link to a conversation. @type {(id: string, title: string) => Child} */
+export const conversationLink = (id, title) => link(`/c/${id}`, title || "Untitled conversation");
+
+/** A moment, with its full form as a hint. @type {(at: string) => Child} */
+export const moment = (at) => time({ datetime: at, title: new Date(at).toLocaleString() }, formatMoment(new Date(at)));
+
+/** A bar for a share of something. @type {(share: number, label: string) => Child} */
+export function bar(share, label) {
+  const width = `${Math.round(Math.min(Math.max(share, 0), 1) * 1000) / 10}%`;
+  const level = share >= 1 ? "full" : share >= 0.8 ? "high" : "";
+  return h(
+    "svg",
+    { class: `bar ${level}`, role: "img", "aria-label": label, width: "100%", height: "6" },
+    h("rect", { class: "bar-back", width: "100%", height: "6", rx: "3" }),
+    h("rect", { class: "bar-fill", width, height: "6", rx: "3" }),
+  );
+}

@@ -1,0 +1,151 @@
+"""Pages of work in a real browser: goals, schedules and usage, in light and dark, on a desk and on a phone."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from playwright.async_api import Browser, ViewportSize, expect
+from tests.api.in_process_server import Hosted
+from tests.web.browser.pages import DESKTOP, PHONE, Watched, chromium, needs_chromium, signed_in
+
+from talaria.contracts.jobs import JobRequest, JobRequester
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.ids import SessionId, TurnId, new_id
+from talaria.core.messages import Usage
+from talaria.goals.goal import JudgedTurn
+from talaria.goals.goal_manager import GoalManager
+from talaria.goals.goal_store import record_verdict
+from talaria.testing.model_server import ModelServer, Say
+
+pytestmark = needs_chromium
+
+HARMFUL = "<img src=x onerror='window.harmed=1'><script>window.harmed=2</script>"
+SIZES = [
+    pytest.param(DESKTOP, False, id="desk-light"),
+    pytest.param(DESKTOP, True, id="desk-dark"),
+    pytest.param(PHONE, False, id="phone-light"),
+    pytest.param(PHONE, True, id="phone-dark"),
+]
+PAGES = {"/goals": "Goals", "/schedules": "Schedules", "/usage": "Usage"}
+
+
+async def fill(host: Hosted) -> SessionId:
+    """Store something for each page to show, with text that must stay text."""
+    store = host.application.store
+
+    def create(tx: Transaction) -> SessionId:
+        session = tx.sessions.create(NewSession(source="telegram", title=f"Parser {HARMFUL}"))
+        tx.usage.add(session.id, Usage(2, 9_000, 400, 5_000, cost_microdollars=120_000), model="large", turns=1)
+        tx.usage.add(session.id, Usage(1, 900, 40), model=f"local {HARMFUL}", turns=1)
+        return session.id
+
+    session = await store.write(create)
+    goal = GoalManager(session, store=store)
+    state = await goal.set(f"All tests pass {HARMFUL}\nverify: make test\nbudget: 8 turns, $2")
+    await goal.pause(f"of {HARMFUL}")
+    verdict = JudgedTurn(state.set_at + timedelta(minutes=1), state.id, "t", "continue", f"Two fail. {HARMFUL}", 1)
+    await store.write(lambda tx: record_verdict(tx, session, verdict))
+    request = JobRequest(when="every weekday 9:00", prompt=f"Read the mail {HARMFUL}", name=f"Mail {HARMFUL}")
+    await host.application.schedules.add(request, JobRequester(everyone=True))
+    return session
+
+
+@asynccontextmanager
+async def opened(browser: Browser, host: Hosted, path: str) -> AsyncIterator[Watched]:
+    async with signed_in(browser, host) as watched:
+        await watched.open(path)
+        yield watched
+        watched.assert_clean()
+
+
+@pytest.mark.parametrize(("viewport", "dark"), SIZES)
+async def test_every_page_is_drawn(host: Hosted, viewport: ViewportSize, dark: bool) -> None:
+    await fill(host)
+    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+        page = watched.page
+        for path, title in PAGES.items():
+            await watched.open(path)
+            await expect(page.get_by_role("heading", level=1)).to_have_text(title)
+            await expect(page.locator(".panel, .stat").first).to_be_visible()
+            for fold in await page.locator("main details > summary").all():
+                await fold.click()
+            await watched.assert_accessible()
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            assert await page.evaluate("window.harmed === undefined")
+            assert await page.locator("main").locator("script, img, [onerror], [style]").count() == 0
+        watched.assert_clean()
+
+
+async def test_a_goal_is_set_and_followed(host: Hosted, model: ModelServer) -> None:
+    model.answer_when(lambda asked: asked.is_title_request, Say("A book"))
+    done = Say('{"verdict": "done", "reason": "All chapters are there."}')
+    model.script(Say("Chapter one."), Say('{"verdict": "continue", "reason": "One is missing."}'), Say("Two."), done)
+    async with chromium() as browser, opened(browser, host, "/goals") as watched:
+        page = watched.page
+        await page.get_by_role("button", name="Set the first goal").click()
+        await page.get_by_label("What should be reached?").fill("Write the book\nbudget: 5 turns")
+        await page.get_by_role("button", name="Set the goal").click()
+        card = page.locator("li.panel")
+        await expect(card.locator(".state").first).to_have_text("Reached")
+        await expect(card.locator(".budget")).to_contain_text("2 of 5")
+        await card.get_by_text("Verdicts").click()
+        await expect(card.locator(".verdicts li")).to_have_count(2)
+        await card.get_by_role("button", name="Clear").click()
+        await card.get_by_role("button", name="Clear this goal?").click()
+        await expect(page.get_by_role("button", name="Set the first goal")).to_be_visible()
+
+
+async def test_a_job_is_previewed_scheduled_run_and_deleted(host: Hosted, model: ModelServer) -> None:
+    model.otherwise(Say("Nothing new."))
+    async with chromium() as browser, opened(browser, host, "/schedules") as watched:
+        page = watched.page
+        await page.get_by_role("button", name="New job").click()
+        text = page.get_by_label("When, and what?")
+        await text.fill("whenever you like")
+        await expect(page.locator("#job-preview")).to_contain_text("Start with a time")
+        await expect(page.get_by_role("button", name="Schedule", exact=True)).to_be_disabled()
+        await text.fill("every monday and thursday 18:30 water the plants")
+        await expect(page.locator(".next-runs li")).to_have_count(5)
+        await watched.assert_accessible()
+        await page.get_by_role("button", name="Schedule", exact=True).click()
+        card = page.locator("li.panel")
+        await expect(card).to_contain_text("every Monday, Thursday 18:30")
+        await card.get_by_text("History").click()
+        await card.get_by_role("button", name="Run now").click()
+        await expect(card.locator(".runs")).to_contain_text("Nothing new.")
+        await expect(card.locator(".runs .state")).to_have_text("done")
+        await card.get_by_role("button", name="Pause").click()
+        await expect(card.locator(".state").first).to_have_text("Paused")
+        await card.get_by_role("button", name="Edit").click()
+        await page.get_by_label("New time").fill("every 2h")
+        await page.get_by_role("button", name="Save").click()
+        await expect(card).to_contain_text("every 2h")
+        await card.get_by_role("button", name="Delete").click()
+        await card.get_by_role("button", name="Delete with its history?").click()
+        await expect(page.get_by_role("button", name="Schedule something")).to_be_visible()
+
+
+async def test_usage_changes_while_it_is_shown(host: Hosted) -> None:
+    session = await fill(host)
+    store = host.application.store
+    async with chromium() as browser, opened(browser, host, "/usage") as watched:
+        page = watched.page
+        rows = page.locator(".table tbody tr")
+        await expect(rows).to_have_count(2)
+        await expect(rows.first).to_contain_text("$0.12")
+        await expect(rows.last).to_contain_text("Unknown")
+        await expect(page.locator(".legend .caption")).to_have_text(["$0.12", "Unknown"])
+
+        def end_turn(tx: Transaction) -> None:
+            turn = tx.turns.begin(session, TurnId(new_id()))
+            tx.usage.add(session, Usage(1, 10, 10, cost_microdollars=50_000), model="other", turns=1)
+            tx.turns.end(turn.id, "answered")
+
+        await store.write(end_turn)
+        await expect(rows).to_have_count(3)
+        await page.get_by_role("button", name="Surface").click()
+        await expect(rows).to_have_count(1)
+        await page.get_by_role("button", name="1 year").click()
+        await expect(page.locator(".chart .column")).to_have_count(53)

@@ -1,0 +1,69 @@
+"""The usage page: cost and tokens by day, only of those who may see them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+from tests.api.in_process_server import Hosted
+from tests.web.web_client import begin
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.messages import Usage
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
+
+
+def _spend(tx: Transaction, owner: str, model: str, usage: Usage) -> None:
+    session = tx.sessions.create(NewSession(source="telegram", owner=owner))
+    tx.usage.add(session.id, usage, model=model, turns=1)
+
+
+async def test_usage_is_shown_by_model_with_the_dearest_first(host: Hosted, owner: httpx.AsyncClient) -> None:
+    store = host.application.store
+    await store.write(lambda tx: _spend(tx, "", "small", Usage(1, 10, 5, cost_microdollars=100)))
+    await store.write(lambda tx: _spend(tx, "alice", "large", Usage(1, 100, 50, 30, cost_microdollars=9_000)))
+    await store.write(lambda tx: _spend(tx, "", "local", Usage(3, 1_000, 50)))
+    shown = (await owner.get("/web/usage", params={"days": 7})).json()
+    today = datetime.now(UTC).date()
+    assert (shown["first"], shown["last"]) == (str(today - timedelta(days=6)), str(today))
+    assert [one["name"] for one in shown["series"]] == ["large", "small", "local"]
+    assert shown["series"][0]["cost"] == [0] * 6 + [9_000]
+    assert shown["series"][2]["tokens"] == [0] * 6 + [1_050]
+    assert shown["totals"] == shown["today"]
+    assert (shown["totals"]["turns"], shown["totals"]["calls"], shown["totals"]["unpriced_calls"]) == (3, 5, 3)
+    by_person = (await owner.get("/web/usage", params={"by": "owner"})).json()
+    assert [one["name"] for one in by_person["series"]] == ["alice", ""]
+
+
+async def test_a_guest_sees_only_their_own_usage(
+    host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient
+) -> None:
+    store = host.application.store
+    await store.write(lambda tx: _spend(tx, "", "small", Usage(1, 10, 5, cost_microdollars=100)))
+    await store.write(lambda tx: _spend(tx, "alice", "large", Usage(1, 100, 50, cost_microdollars=9_000)))
+    for group in ("model", "surface", "owner"):
+        shown = (await alice.get("/web/usage", params={"by": group})).json()
+        assert len(shown["series"]) == 1
+        assert shown["totals"]["cost_microdollars"] == 9_000
+
+
+async def test_a_turn_counts_when_it_ends(host: Hosted, owner: httpx.AsyncClient, model: ModelServer) -> None:
+    model.otherwise(Say("Hello."))
+    await begin(owner, "Hi")
+
+    async def read() -> dict[str, Any]:
+        return dict((await owner.get("/web/usage", params={"by": "surface"})).json())
+
+    async def has_ended() -> bool:
+        return bool((await read())["totals"]["turns"])
+
+    await until(has_ended)
+    shown = await read()
+    assert [one["name"] for one in shown["series"]] == ["web"]
+    assert (shown["totals"]["turns"], shown["totals"]["calls"]) == (1, 1)
+
+
+async def test_a_period_must_be_sensible(owner: httpx.AsyncClient) -> None:
+    for asked in ({"days": 0}, {"days": 5_000}, {"by": "session"}):
+        assert (await owner.get("/web/usage", params=asked)).status_code == 400
