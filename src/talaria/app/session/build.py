@@ -76,11 +76,8 @@ async def open_session(
 ) -> OpenSession:
     """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it, except for a kept workspace."""
     store = application.store
-    found = (
-        StoredSession(request.begins)
-        if request.begins
-        else await store.read(lambda tx: read_stored_session(tx, request))
-    )
+    read = partial(read_stored_session, request=request)
+    found = StoredSession(request.begins) if request.begins else await store.read(read)
     settings = apply_preferences(application.settings, found.preferences, request.model)
     models = await _choose_models(application, settings)
     session = found.session or await _create_session(store, request, models.chosen.model)
