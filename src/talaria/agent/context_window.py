@@ -16,7 +16,7 @@ from talaria.contracts.provider import EncodingMemo, ModelInfo
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import MalformedReply, TalariaError
 from talaria.core.events import Noticed, TurnEvent
-from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult, text_of
+from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult
 
 
 def list_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -184,11 +184,13 @@ class ContextWindow:
 class ContextView:
     """The context of a model during a turn: the session so far, and the messages of the turn.
 
-    ``tokens`` is their approximate number of tokens.
+    ``tokens`` is their approximate number of tokens. ``open_calls`` are the calls of the last reply that had no result
+    when the view was made.
     """
 
     def __init__(self, messages: list[Message], size: int) -> None:
         self.messages = messages
+        self.open_calls = list_open_calls(messages)
         self._size = size
         self.tokens = size // _BYTES_PER_TOKEN
 
@@ -258,6 +260,11 @@ def _is_useful(summary: str, max_bytes: int) -> bool:
 
 def message_length(message: Message) -> int:
     """Return the approximate size of a message on the wire, in bytes."""
-    calls = sum(len(part.arguments) + len(part.name) for part in message.parts if isinstance(part, ToolCall))
-    text = text_of(message.parts)
-    return (len(text) if text.isascii() else len(text.encode())) + calls + 16
+    length, texts = 16, 0
+    for part in message.parts:
+        if isinstance(part, Text | ToolResult):
+            length += len(part.text) if part.text.isascii() else len(part.text.encode())
+            texts += 1
+        elif isinstance(part, ToolCall):
+            length += len(part.arguments) + len(part.name)
+    return length + max(texts - 1, 0)

@@ -30,8 +30,7 @@ from talaria.core.errors import Refused
 from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
-from talaria.http.routing import Route, Router
+from talaria.http.routing import OriginPolicy, RequestLimiter, Route, Router, is_loopback
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
 from talaria.settings.profiles import FolderTrust
 from talaria.tools.web.client import WebClient

@@ -9,8 +9,7 @@ from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.request_checks import OriginPolicy, RequestLimiter
-from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
+from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, Route, Router, Scope, Send
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import ChangeWatcher
 from talaria.web.conversations import WebConversations

@@ -19,7 +19,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.leases import Lease
 from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
-from talaria.core.aio import retry_write, run_with, shield_until_done
+from talaria.core.aio import retry_write, run_with, running_with, shield_until_done
 from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
 from talaria.core.ids import SessionId
@@ -404,8 +404,8 @@ class SessionRunner:
         self.turn = turn.work
         try:
             with bound(context):
-                async with self._stoppable(RunnerState.RUNNING):
-                    return await run_with(self._run_turn(turn, context), self._renew(turn, lease))
+                async with self._stoppable(RunnerState.RUNNING), running_with(self._renew(turn, lease)):
+                    return await self._run_turn(turn, context)
         except _Stopped:
             return turn.ended.end if turn.ended is not None else TurnStopped()
         finally:

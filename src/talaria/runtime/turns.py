@@ -155,7 +155,8 @@ def append_mirrored(tx: Transaction, session_id: SessionId) -> None:
 
 def claim_session(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
     """Take the lease of a session that is free or whose owner has died; ``None`` otherwise."""
-    acquired = take(tx, f"{SESSION_LEASE}{session_id}", lease)
+    name = f"{SESSION_LEASE}{session_id}"
+    acquired = tx.leases.acquire(name, lease) or take(tx, name, lease)
     return SessionClaim(session_id, acquired) if acquired else None
 
 

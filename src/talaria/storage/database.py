@@ -33,12 +33,11 @@ from talaria.storage.tables.background_work import DelegatedTasksTable, Processe
 from talaria.storage.tables.bindings import BindingsTable, HandoffsTable
 from talaria.storage.tables.jobs import JobsTable
 from talaria.storage.tables.ledger import LedgerTable
-from talaria.storage.tables.queues import CompletionsTable, EventsTable, ForwardedUpdatesTable, InboxTable, OutboxTable
+from talaria.storage.tables.queues import CompletionsTable, EventsTable, ForwardedUpdatesTable, OutboxTable
 from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
 from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
 from talaria.storage.tables.sql import Sql
-from talaria.storage.tables.turns import LeasesTable, TurnsTable
-from talaria.storage.tables.usage import UsageTable
+from talaria.storage.tables.turns import InboxTable, LeasesTable, TurnsTable, UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 

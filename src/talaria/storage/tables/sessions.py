@@ -67,20 +67,19 @@ class MessagesTable:
             raise NotFound(f"There is no session {session_id}.")
         number, last = found
         first = (number << SEQ_BITS) + last - len(messages) + 1
-        self._sql.run_many(
-            "INSERT INTO messages (id, arrival, at, role, body, platform_message_id) VALUES (?, ?, ?, ?, ?, ?)",
-            [
+        for message_id, message in enumerate(messages, first):
+            body = MessageBody(message.parts, message.author, message.model, message.tokens)
+            self._sql.run(
+                "INSERT INTO messages (id, arrival, at, role, body, platform_message_id) VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     message_id,
                     self._arrivals.note(message_id, message.parts),
                     to_stamp(message.at),
                     message.role,
-                    _encode_body(MessageBody(message.parts, message.author, message.model, message.tokens)).decode(),
+                    _encode_body(body).decode(),
                     message.platform_message_id,
-                )
-                for message_id, message in enumerate(messages, first)
-            ],
-        )
+                ),
+            )
         return int(last)
 
     def load(self, session_id: SessionId, *, after: int = 0, limit: int | None = None) -> list[StoredMessage]:
@@ -135,12 +134,16 @@ class MessagesTable:
 
 def searchable_text(body: str) -> str:
     """Return the text of an encoded message body; raises `StoreCorrupt`."""
-    return text_of(decode_stored(_decode_body, body).parts)
+    return text_of(_read_body(body).parts)
+
+
+def _read_body(text: str) -> MessageBody:
+    return decode_stored(_decode_body, text)
 
 
 def _to_stored_message(session_id: SessionId, row: Row) -> StoredMessage:
     message_id, at, role, body_text, platform_message_id = row
-    body = decode_stored(_decode_body, body_text)
+    body = _read_body(body_text)
     message = Message(
         role=role,
         parts=body.parts,
