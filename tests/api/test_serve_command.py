@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.server_process import PATIENCE, Server, client, serving
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
 from tests.app.program_with_model import scripted_program, talk
 
 from talaria.testing.model_server import ModelServer, Say
@@ -101,8 +102,7 @@ async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServ
     program = scripted_program(tmp_path, model)
     made = await talk(program, "api-keys", "create", "mine", "--json")
     key = json.loads(made.out)["key"]
-    process = await asyncio.create_subprocess_exec(
-        TALARIA,
+    process = await warm_program.start(
         "serve",
         "--host",
         "0.0.0.0",
@@ -130,8 +130,7 @@ async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServ
 @asynccontextmanager
 async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
     """Serve on a free port while the block runs, and yield the printed JSON; nothing else may be printed."""
-    process = await asyncio.create_subprocess_exec(
-        TALARIA,
+    process = await warm_program.start(
         "serve",
         "--port",
         "0",
@@ -233,8 +232,12 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
         assert (alone.code, f"Can't listen on 127.0.0.1:{port}" in alone.err) == (1, True)
         network = f'{settings}[platforms.loopback.options]\naddress = "http://127.0.0.1:9"\n'
         program = scripted_program(tmp_path / "chats", model, network)
-        process = await asyncio.create_subprocess_exec(
-            TALARIA, "gateway", "run", env=program.environment(), cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+        process = await warm_program.start(
+            "gateway",
+            "run",
+            env=program.environment(),
+            cwd=tmp_path,
+            stderr=asyncio.subprocess.PIPE,
         )
         try:
 
@@ -252,8 +255,12 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
 async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path: Path, model: ModelServer) -> None:
     port = _free_port()
     program = scripted_program(tmp_path, model, f"[api]\nenabled = true\nport = {port}\n")
-    process = await asyncio.create_subprocess_exec(
-        TALARIA, "gateway", "run", env=program.environment(), cwd=tmp_path / "work", stderr=asyncio.subprocess.PIPE
+    process = await warm_program.start(
+        "gateway",
+        "run",
+        env=program.environment(),
+        cwd=tmp_path / "work",
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
 

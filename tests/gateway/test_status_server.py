@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
+from tests.app.warm_program import WarmProcess
 
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
@@ -49,11 +51,10 @@ class Place:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        process = await asyncio.create_subprocess_exec(
-            *(TALARIA, "gateway", "run"),
+    async def running(self) -> AsyncIterator[WarmProcess]:
+        process = await warm_program.start(
+            *("gateway", "run"),
             env=self.program.environment(),
-            stdin=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
         try:

@@ -119,6 +119,12 @@ OLD_ROWS: dict[str, tuple[str, int]] = {
 
 
 @pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
+
+
+@pytest.fixture
 def migrated(place: Place) -> Iterator[Transaction]:
     """A store that was written by the version before."""
     _write_old(place, 9)

@@ -28,6 +28,12 @@ from talaria.testing.wait import until
 SECRET = "hunter2"
 
 
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
+
+
 @pytest.fixture(scope="module")
 def guarded_server() -> Iterator[PostgresServer]:
     """A server of our own that asks for a password and can be stopped."""

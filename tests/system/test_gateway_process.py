@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
+from tests.app.warm_program import WarmProcess
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -33,10 +35,8 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
 
 
 @asynccontextmanager
-async def running(program: Program, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        TALARIA, "gateway", "run", *words, env=program.environment(), stdin=asyncio.subprocess.DEVNULL
-    )
+async def running(program: Program, *words: str) -> AsyncIterator[WarmProcess]:
+    process = await warm_program.start("gateway", "run", *words, env=program.environment())
     try:
         yield process
     finally:
