@@ -74,7 +74,7 @@ class GatewayHandoffTarget:
 
     def run_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the gateway at the latest."""
-        self._chats.start(work)
+        self._chats.jobs.create_task(work)
 
     async def create_thread(self, chat: Address, name: str) -> str:
         """Create a thread in a chat and return its id; empty if that fails or is not supported."""
@@ -129,7 +129,7 @@ class GatewayHandoffTarget:
             self._show(turn)
 
     def _show(self, turn: MovedTurn) -> None:
-        self._chats.start(RemoteTurnView(self._store, self._chats, turn).show())
+        self._chats.jobs.create_task(RemoteTurnView(self._store, self._chats, turn).show())
 
 
 async def _create_thread(platform: Platform, chat_id: str, name: str) -> str | None:

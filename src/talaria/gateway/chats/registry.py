@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 from weakref import WeakValueDictionary
 
 from msgspec import structs
@@ -35,7 +34,7 @@ class ChatRegistry:
     """Open chats of this worker by session key, each with an agent ready for the next message.
 
     ``make`` creates a chat; ``agent_spec`` returns the specification of an agent built now for a session. ``closed`` is
-    true once the gateway shuts down.
+    true once the gateway shuts down. Tasks of ``jobs`` end with the gateway at the latest.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class ChatRegistry:
         self._make = make
         self._build_spec = agent_spec
         self._settings = settings
-        self._jobs = jobs
+        self.jobs = jobs
         self._platforms: Container[str] | None = None
         self._cache: AgentCache[Chat] = AgentCache(
             jobs, cap=settings.current.gateway.rooms, idle=timedelta(seconds=settings.current.gateway.idle_seconds)
@@ -77,10 +76,6 @@ class ChatRegistry:
     def limit_to_platforms(self, platforms: Container[str]) -> None:
         """Resume only sessions on these networks, because another worker may serve the rest."""
         self._platforms = platforms
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task that ends with the gateway at the latest."""
-        self._jobs.create_task(work)
 
     @asynccontextmanager
     async def in_turn(
@@ -174,7 +169,7 @@ class ChatRegistry:
         waiting = await self._store.write(lambda tx: self._list_pending(tx, goals))
         found = [pending for pending in waiting if self._retries.get(pending[0], (0, 0.0))[1] <= now]
         for session_id, key, address in found:
-            self.start(self.wake(session_id, key, address))
+            self.jobs.create_task(self.wake(session_id, key, address))
         return len(found)
 
     async def wake(self, session_id: SessionId, key: str, address: Address) -> None:
@@ -300,7 +295,7 @@ class CompletionDispatcher:
         await asyncio.sleep(delay)
         woken = await self._store.write(self._fold_in_completions)
         for session_id, key, address in woken:
-            self._chats.start(self._chats.wake(session_id, key, address))
+            self._chats.jobs.create_task(self._chats.wake(session_id, key, address))
         return len(woken)
 
     def _fold_in_completions(self, tx: Transaction) -> list[tuple[SessionId, str, Address]]:
