@@ -168,7 +168,7 @@ class RemoteTurnView:
         self._moved = moved
         self._session_id = moved.session_id
         self._events: asyncio.Queue[FeedEvent] = asyncio.Queue()
-        self._answers = RemoteAnswers(store, moved.session_id, chats.start)
+        self._answers = RemoteAnswers(store, moved.session_id, chats.jobs.create_task)
 
     async def show(self) -> None:
         """Show the turn, including its text so far, then process the pending messages of the session."""
