@@ -26,6 +26,25 @@ def test_a_code_lets_its_holder_in_once(mine: Transaction, theirs: Transaction) 
     assert mine.pairing.approve("telegram", "hash", RULES) is None
 
 
+def test_a_request_is_admitted_or_refused_without_its_code(mine: Transaction, theirs: Transaction) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    mine.pairing.offer(BEN, "other", RULES)
+    assert theirs.pairing.admit("discord", "1") is None
+    assert theirs.pairing.admit("telegram", "1") == replace(ANA, since=NOON)
+    assert theirs.pairing.refuse("telegram", "2")
+    assert not theirs.pairing.refuse("telegram", "2")
+    assert mine.pairing.waiting() == []
+    assert mine.pairing.people() == [replace(ANA, since=NOON)]
+    assert mine.pairing.approve("telegram", "other", RULES) is None
+
+
+def test_an_old_request_is_not_admitted(mine: Transaction, clock: SettableClock) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    clock.advance(RULES.code_life)
+    assert mine.pairing.admit("telegram", "1") is None
+    assert mine.pairing.people() == []
+
+
 def test_a_code_is_good_on_its_own_platform_only(mine: Transaction) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     assert mine.pairing.approve("discord", "hash", RULES) is None

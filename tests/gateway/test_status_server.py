@@ -118,7 +118,7 @@ async def test_health_readiness_and_figures_are_served(place: Place) -> None:
         figures = await get_when(
             address, "/metrics", lambda _, body: 'talaria_delivered_total{network="loopback"} 1\n' in body
         )
-    for line in ('network_up{network="loopback"} 1', 'received_total{network="loopback"} 1', "rooms_open 1"):
+    for line in ('network_up{network="loopback"} 1', 'received_total{network="loopback"} 1', "sessions_open 1"):
         assert f"talaria_{line}\n" in figures
     for line in ('failed_total{network="loopback"} 0', 'repeated_total{network="loopback"} 0', "store_up 1"):
         assert f"talaria_{line}\n" in figures
@@ -181,9 +181,9 @@ async def test_a_port_that_is_taken_is_reported_and_another_is_used(place: Place
             told = await asyncio.to_thread(place.program.run, "gateway", "status")
             assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
             assert f"{status['address']}/health" in told.out
-            place.settings(place.network.address, f"port = {port}\nrooms = 7")
+            place.settings(place.network.address, f"port = {port}\nopen_sessions = 7")
             async with asyncio.timeout(LIMIT):
-                while "gateway.rooms" not in told.out:
+                while "gateway.open_sessions" not in told.out:
                     told = await asyncio.to_thread(place.program.run, "gateway", "status")
             assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
 

@@ -24,7 +24,7 @@ from talaria.core.events import TurnEnd
 from talaria.core.messages import Usage
 from talaria.goals.follower import GoalFollower, Judge, JudgeModel
 from talaria.goals.goal_manager import GoalManager
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
 from talaria.testing.wait import LIMIT

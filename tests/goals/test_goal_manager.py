@@ -14,7 +14,8 @@ from talaria.core.ids import SessionId, new_turn_id
 from talaria.core.messages import Usage
 from talaria.goals.goal import Allowance
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.goal_store import format_goal_badge, goal_caps
+from talaria.goals.goal_store import format_goal_badge
+from talaria.goals.stored_goal import goal_caps
 from talaria.testing.clock import SettableClock
 
 

@@ -62,6 +62,7 @@ NAMED_VALUES = {
     "telegram_album_part": "str",
     "user_ids": "tuple[str, ...]",
     "web_browser": "Browser",
+    "web_browser_waiting": "WaitingBrowser",
     "web_server": "WebServer",
     "web_sign_in_code": "SignInCode",
     "welcomed": "bool",

@@ -16,6 +16,7 @@ from talaria.contracts.turn_log import TurnLog
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
+from talaria.core.messages import PROGRAM
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import deliver_completions
 from talaria.runtime.completions import (
@@ -27,7 +28,6 @@ from talaria.runtime.completions import (
     report,
 )
 from talaria.runtime.turns import add_to_inbox, read_inbox_message
-from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
 from talaria.testing.wait import until

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from bench.going_on import Crowd, resume
+from bench.background_work import Crowd, resume
 from tests.app.program import Program
 from tests.runtime.delegation.delegating_model import Company, Script, asked_for, hand_on, tools_of
 from tests.system.gateway_workers import worker, workplace

@@ -41,7 +41,7 @@ async def test_a_late_watcher_gets_the_turn_so_far(model: ModelServer, owner: ht
             await anext(late)
             snapshot = await anext(late)
             assert snapshot["snapshot"] is True
-            assert snapshot["events"][0]["said"] == "Go"
+            assert snapshot["events"][0]["text"] == "Go"
             assert text_of(snapshot["events"]).startswith("word")
             first, second = await asyncio.gather(events_until(early, "answered"), events_until(late, "answered"))
             assert first[-1]["text"] == second[-1]["text"] == "word " * 200
@@ -233,4 +233,4 @@ async def test_two_servers_show_one_conversation(model: ModelServer, host: Hoste
                 stopped = await watches.post(f"/web/sessions/{session}/commands", json={"text": "/stop"})
                 assert stopped.status_code == 200
                 await events_until(messages, "stopped")
-    assert events[0]["said"] == "Go"
+    assert events[0]["text"] == "Go"

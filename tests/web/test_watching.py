@@ -72,7 +72,7 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
         await network.until(lambda: "re: Hello" in network.shown("chat-1"))
         (row,) = (await http.get("/web/sessions")).json()["sessions"]
         session = row["id"]
-        assert row["place"] == "loopback"
+        assert row["network"] == "loopback"
         detail = await _settled(http, session, 2)
         assert detail["elsewhere"] is True
         path = f"/web/sessions/{session}"
@@ -95,7 +95,7 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
             network.say("chat-1", "Wait.")
             await asked.wait()
             taken = (await http.post(f"{path}/take", json={})).json()
-            assert (taken["place"], taken["taken_from"]) == ("", "Loopback")
+            assert (taken["network"], taken["taken_from"]) == ("", "Loopback")
             going_on.set()
             events = await events_until(messages, "answered")
             assert text_of(events) == "re: Wait."
@@ -112,5 +112,5 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
         assert "re: Wait." not in network.shown("chat-1")
         back = await http.post(f"{path}/hand-back", json={})
         assert back.status_code == 200, back.text
-        assert back.json()["place"] == "loopback"
+        assert back.json()["network"] == "loopback"
         assert back.json()["taken_from"] == ""

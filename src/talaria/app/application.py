@@ -19,12 +19,11 @@ from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
 from talaria.app.session.build import build_caps, open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
-from talaria.app.session.goals import build_goal_allowance
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.user_shell import LocalShell
 from talaria.app.session.workspaces import BackgroundProcesses, WorkspaceRegistry
 from talaria.app.store import open_store
-from talaria.commands.application import Identity
+from talaria.commands.views import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.jobs import JobService
 from talaria.contracts.platform import KnownPlatforms
@@ -40,7 +39,7 @@ from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
-from talaria.tools.output import masking
+from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
 
 if TYPE_CHECKING:  # imported with the first session that others may watch
@@ -64,7 +63,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     given: Mapping[str, str]
     store: Store
     models: Models
-    mask: Callable[[str], str]
+    mask: SecretMask
     shell: LocalShell
     workspaces: WorkspaceRegistry
     processes: BackgroundProcesses
@@ -113,6 +112,8 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def goal_budgets(self) -> Allowance:
         """The default budget of a goal."""
+        from talaria.app.session.goals import build_goal_allowance  # noqa: PLC0415 (loaded when a goal is set)
+
         return build_goal_allowance(self.settings.goals)
 
     @property
@@ -184,7 +185,7 @@ def open_application(
 ) -> TalariaApplication:
     """Open the shared application context; leaving ``stack`` closes it."""
     profile.prepare()
-    mask = masking(iterate_secret_values(settings, secrets))
+    mask = SecretMask(iterate_secret_values(settings, secrets))
     stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
     store, notes = open_store(settings, profile)
     for note in notes:

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from talaria.app.application import TalariaApplication
+from talaria.app.web_management import build_management_routes
 from talaria.core.errors import TalariaError
 from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
@@ -114,6 +115,7 @@ class WebApp:
             *UsageRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
+            *build_management_routes(self._app),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
 

@@ -5,6 +5,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+PROGRAM = "Talaria, not a person"  # author of messages that the program itself writes to the agent
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 

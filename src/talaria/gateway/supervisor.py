@@ -108,7 +108,7 @@ class GatewaySupervisor:
             lease=self._lease.total_seconds(),
             address=self.address,
             networks=tuple(structs.replace(one, error=self.mask(one.error)) for one in networks),
-            rooms=len(self._chats),
+            open_sessions=len(self._chats),
             turns=len(self._chats.busy),
             error=self.mask(" ".join(filter(None, (*self.problems.values(), self.presence.trouble)))),
             models=tuple(self._model_status(one) for one in self.models.states if one.error),

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar, Protocol
 
@@ -141,17 +140,6 @@ def _explain_unproved(command: str, evidence: Evidence) -> str:
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _POLL_INTERVAL = 1.0
-
-
-class GoalRecorder:
-    """Turn listener that records how turns end, for a surface that does not stay open; implements `TurnListener`.
-
-    A surface that stays open drives the goal from there.
-    """
-
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
-        """Apply the end of a turn to the goal, in its transaction."""
-        record_turn_end(tx, ending, datetime.now(UTC))
 
 
 class GoalFollower:

@@ -1,6 +1,5 @@
 """Goals in the store: state, history of verdicts, steps in the inbox, and the transactions of transitions."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,13 +8,13 @@ from msgspec import Struct, structs
 from talaria.contracts.background_processes import list_processes
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.errors import NotFound, StoreConflict
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, Usage
 from talaria.goals.goal import GoalState, JudgedTurn, Opinion, Waiting, WatchedProcess
+from talaria.goals.stored_goal import GOAL, StoredGoal, read_goal
 from talaria.goals.transitions import (
     Idle,
     JudgeTurn,
@@ -40,9 +39,6 @@ KIND = "goal"
 GOALS = "goals"  # topic notified when a goal was changed
 
 
-GOAL: SessionValue[GoalState | None] = SessionValue("goal", GoalState | None)  # ``goal:<session id>``
-
-
 ACTIVE_GOAL = SessionValue("active_goal", bool)  # of the goals that need a follower
 
 
@@ -56,19 +52,6 @@ _encode = msgspec.json.Encoder().encode
 
 
 _decode_judged = msgspec.json.Decoder(JudgedTurn).decode
-
-
-class StoredGoal(Struct, frozen=True):
-    """A goal as it was read, with the version that detects a concurrent change."""
-
-    state: GoalState | None
-    version: int
-
-
-def read_goal(tx: Transaction, session_id: SessionId) -> StoredGoal:
-    """Return the goal of a session, if it has one."""
-    stored = GOAL.read(tx, session_id)
-    return StoredGoal(stored.value, stored.version)
 
 
 def write_goal(tx: Transaction, session_id: SessionId, stored: StoredGoal, state: GoalState | None) -> None:
@@ -131,14 +114,6 @@ def withdraw_steps(tx: Transaction, session_id: SessionId, *, kick_off: bool = T
     """Withdraw the steps in the inbox; with ``kick_off`` also the first one."""
     waiting = [item for item in tx.inbox.unsettled(session_id) if item.kind == KIND and item.state == "waiting"]
     tx.inbox.settle([item.id for item in waiting if kick_off or item.priority == LOW_PRIORITY])
-
-
-def goal_caps(tx: Transaction, session_id: SessionId) -> Sequence[Cap]:
-    """Return the spending limit of the active goal, as a cap for the ledger."""
-    state = read_goal(tx, session_id).state
-    if state is None or state.status != "active" or not state.allowance.microdollars:
-        return ()
-    return (Cap(state.account, state.allowance.microdollars),)
 
 
 def read_activity(tx: Transaction, session_id: SessionId) -> SessionActivity:

@@ -81,7 +81,7 @@ class RequestMetrics:
                     "Largest delay of the event loop within a minute.",
                     pulse.worst,
                 ),
-                render_metric("talaria_rooms_open", "gauge", "Open sessions.", agents),
+                render_metric("talaria_sessions_open", "gauge", "Open sessions.", agents),
                 render_metric("talaria_turns_running", "gauge", "Running turns.", turns),
                 render_metric("talaria_api_requests_running", "gauge", "Requests in progress.", running),
                 render_family("talaria_api_requests_total", "counter", "Completed requests.", samples),

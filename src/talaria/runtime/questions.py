@@ -4,13 +4,12 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from talaria.agent.approval.grants import Grant, Scope, make_grants
-from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny
 from talaria.agent.environment import Verdict
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction, Workspace
@@ -19,7 +18,9 @@ from talaria.core.errors import NotFound
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.formatting import escape_harmful
 from talaria.core.ids import SessionId, new_id
-from talaria.sessions.transcript_export import format_code_block
+
+if TYPE_CHECKING:  # loaded with the first tool call
+    from talaria.agent.approval.policy import ApprovalPolicy, Ask
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -83,7 +84,9 @@ def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
     lead = "Run this command?" if event.tool == _TERMINAL_TOOL else f"Allow {event.tool}?"
     if not markdown:
         return f"{lead}\n{event.summary}\n{event.reason}"
-    reason = _MARKDOWN_CHARACTERS.sub(r"\\\1", escape_harmful(event.reason))
+    from talaria.sessions.transcript_export import format_code_block  # noqa: PLC0415 (loaded with the first question)
+
+    reason = re.sub(_MARKDOWN_CHARACTERS, r"\\\1", escape_harmful(event.reason))
     return f"{lead}\n\n{format_code_block(escape_harmful(event.summary))}\n\n{reason}"
 
 
@@ -239,7 +242,7 @@ class StoredApprover:
         self,
         store: Store,
         session_id: SessionId,
-        policy: Callable[[], ApprovalPolicy],
+        policy: "Callable[[], ApprovalPolicy]",
         questions: Questions,
         workspace: Workspace,
     ) -> None:
@@ -251,6 +254,8 @@ class StoredApprover:
 
     async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
         """Return the verdict and its reason; without an answer in time the verdict is ``deny``."""
+        from talaria.agent.approval.policy import Allow, Ask, Deny  # noqa: PLC0415 (loaded with the first tool call)
+
         policy, grants = self._policy(), await self._load_grants()
         if (
             proposed_action.kind == "command"
@@ -266,7 +271,7 @@ class StoredApprover:
             case Ask() as ask:
                 return await self._ask(tool, proposed_action, ask)
 
-    async def _ask(self, tool: str, proposed_action: ProposedAction, ask: Ask) -> tuple[Verdict, str]:
+    async def _ask(self, tool: str, proposed_action: ProposedAction, ask: "Ask") -> tuple[Verdict, str]:
         diff = await asyncio.to_thread(proposed_action.change.diff, self._workspace) if proposed_action.change else ""
         answer = await self._questions.ask_approval(tool, proposed_action.target, ask.reason, diff)
         match answer:

@@ -451,7 +451,7 @@ class SessionRunner:
 
     async def _run_turn(self, turn: TurnRecorder, context: SessionContext) -> TurnEnd:
         work = turn.work
-        self._environment.publish(TurnBegan(work.turn_id, work.route, work.said, work.items))
+        self._environment.publish(TurnBegan(work.turn_id, work.route, work.text, work.items))
         is_stopped = self._take_stop()
         if any(self._fetched[item].stopped for item in work.items if item in self._fetched):
             return await self._end_stopped_turn(turn)

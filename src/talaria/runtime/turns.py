@@ -187,7 +187,7 @@ class TurnWork(Struct, frozen=True):
     turn_id: TurnId
     items: tuple[int, ...] = ()
     route: ReplyRoute | None = None
-    said: str = ""
+    text: str = ""
     move: str = ""
     sender: str = UNKNOWN
     is_resumed: bool = False
@@ -349,10 +349,10 @@ def _build_work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: 
     reply_route = next((message.route for message in messages if message.route), None) or _find_home_route(
         tx, session_id
     )
-    said = "\n".join(message.text for message in messages)
+    text = "\n".join(message.text for message in messages)
     senders = {message.sender for message in messages}
     sender = senders.pop() if len(senders) == 1 else UNKNOWN
-    return TurnWork(turn_id, tuple(item.id for item in items), reply_route, said, sender=sender)
+    return TurnWork(turn_id, tuple(item.id for item in items), reply_route, text, sender=sender)
 
 
 def running_sender(tx: Transaction, session_id: SessionId) -> str | None:

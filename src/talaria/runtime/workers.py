@@ -122,7 +122,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     address: str = ""
     networks: tuple[NetworkStatus, ...] = ()
     models: tuple[ModelStatus, ...] = ()
-    rooms: int = 0
+    open_sessions: int = 0
     turns: int = 0
     waiting: int = 0
     undelivered: int = 0

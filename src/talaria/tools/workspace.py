@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +31,14 @@ def folder_of(viewer: Viewer, folder: Path) -> Path:
 def group_folder(audience: str, folder: Path) -> Path:
     """Return the folder of a group."""
     return folder / "groups" / _plain(audience)
+
+
+def list_people(folder: Path) -> list[str]:
+    """Return the people who have a folder of their own."""
+    try:
+        return sorted(unquote(one.name) for one in (folder / "people").iterdir() if one.is_dir())
+    except OSError:
+        return []
 
 
 def _plain(name: str) -> str:

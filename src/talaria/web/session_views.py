@@ -66,8 +66,8 @@ def read_rows(
     )
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
     running = {turn.session_id for turn in tx.turns.find(running=True)}
-    places = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
-    return [_to_row(one, places.get(one.id, ""), is_running=one.id in running) for one in sessions]
+    networks = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
+    return [_to_row(one, networks.get(one.id, ""), is_running=one.id in running) for one in sessions]
 
 
 def read_page(tx: Transaction, caller: WebCaller, wanted: SessionListQuery) -> SessionPage:
@@ -84,8 +84,8 @@ def read_page(tx: Transaction, caller: WebCaller, wanted: SessionListQuery) -> S
 def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
-    place = bindings[0].address.platform if bindings else ""
-    return _to_row(session, place, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
+    network = bindings[0].address.platform if bindings else ""
+    return _to_row(session, network, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
 
 
 def read_detail(
@@ -93,7 +93,7 @@ def read_detail(
 ) -> SessionDetail:
     """Return a conversation with its location; ``runs_here`` if a turn of the web app is running in this process."""
     row, location, preferences = read_row(tx, session), locate_session(tx, session), read_preferences(tx, session.id)
-    taken = None if row.place else TAKEN_FROM.get(tx, session.id)
+    taken = None if row.network else TAKEN_FROM.get(tx, session.id)
     return SessionDetail(
         **structs.asdict(row),
         location=location.description,
@@ -179,12 +179,12 @@ def _to_branch(session: Session) -> BranchView:
     )
 
 
-def _to_row(session: Session, place: str, *, is_running: bool) -> SessionRow:
+def _to_row(session: Session, network: str, *, is_running: bool) -> SessionRow:
     return SessionRow(
         id=session.id,
         title=session.title,
         source=session.source,
-        place=place,
+        network=network,
         owner=session.owner,
         model=session.model,
         updated_at=session.updated_at,

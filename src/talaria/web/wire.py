@@ -56,12 +56,12 @@ class BrowserView(Struct, frozen=True, kw_only=True):
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
-    """A conversation in the list; ``place`` is the network of its chat, empty if it has none."""
+    """A conversation in the list; ``network`` is that of its chat, empty if it has none."""
 
     id: str
     title: str
     source: str
-    place: str
+    network: str
     owner: str
     model: str
     updated_at: datetime

@@ -4,7 +4,7 @@ import pytest
 from tests.app.setup.network_servers import TOKEN, networks
 
 from talaria.app.setup.token_checks import NETWORKS, check_token
-from talaria.cli.commands.setup.probes import NetworkName
+from talaria.contracts.setup import NetworkName
 
 ALL: tuple[NetworkName, ...] = ("telegram", "discord", "slack", "slack_app", "matrix")
 

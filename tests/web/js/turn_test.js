@@ -5,7 +5,7 @@ import { assertEquals } from "./assert.js";
 
 /** @type {TurnEvent[]} */
 const EVENTS = [
-  { type: "began", turn_id: "t1", said: "Hello", route: null, items: [] },
+  { type: "began", turn_id: "t1", text: "Hello", route: null, items: [] },
   { type: "reasoning", text: "Hm" },
   { type: "text", text: "I'll " },
   { type: "text", text: "look." },

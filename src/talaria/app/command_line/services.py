@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
     from collections.abc import Callable
     from contextlib import AsyncExitStack
 
-    from talaria.cli.commands.setup.probes import SetupProbes
     from talaria.cli.parser_tree import CommandSpec
     from talaria.cli.services import ModelService, NetworkService, StoreMaintenance
     from talaria.commands.application import Application
+    from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
     from talaria.core.ids import SessionId

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from talaria.agent.approval.grants import Grant, parse_allow_entry
-from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
 from talaria.agent.environment import Budget, Limits, TurnEnvironment
@@ -28,7 +27,6 @@ from talaria.app.session.agent_spec import (
     read_stored_session,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
-from talaria.app.session.goals import make_judge
 from talaria.app.session.toolsets import (
     ToolContext,
     build_approval_policy,
@@ -45,12 +43,11 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import Tool
-from talaria.contracts.turn_listener import AfterCommit, TurnListener, TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
-from talaria.goals.follower import GoalFollower, GoalRecorder
-from talaria.goals.goal_store import goal_caps
+from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
 from talaria.runtime.questions import Questions, StoredApprover
@@ -61,10 +58,10 @@ from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, find_home
-from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.workspace import LocalWorkspace
 
-if TYPE_CHECKING:  # the application opens sessions
+if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
+    from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.app.application import TalariaApplication
 
 _MICRODOLLARS = 1_000_000
@@ -86,6 +83,8 @@ async def open_session(
     workplace = _enter_workspace(application, request, session, stack, found.workspace)
     events = TurnEvents()
     questions = _make_questions(application, request, events)
+    budget = _build_budget(application.settings_admin, store, session, request)
+    auxiliary = Auxiliary(models.helpers, budget)
     viewer = resolve_viewer(request, session)
     delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
@@ -94,14 +93,12 @@ async def open_session(
     delegator.tools = tuple(tool.name for tool in tools)
     toolbox, personality = Toolbox(tools), found.preferences.personality
     prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
-    agent = _make_agent(application, tool_context, prefix, toolbox, models)
+    agent = _make_agent(application, tool_context, prefix, toolbox, models.calls, auxiliary)
     workspace = workplace.workspace
-    environment = _build_environment(application, tool_context, session, request, events, questions, workspace)
-    options = await _build_options(
-        application, tool_context, session, request, environment, models.auxiliary, workspace
-    )
+    environment = _build_environment(application, tool_context, request, events, questions, workspace, budget)
+    options = await _build_options(application, tool_context, session, request, environment, auxiliary, workspace)
     options = structs.replace(options, before_first_turn=make_prefix_writer(tool_context, prefix, personality))
-    runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=models.auxiliary, options=options)
+    runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=auxiliary, options=options)
     stack.push_async_callback(runner.close)
     return OpenSession(
         conversation=runner,
@@ -123,12 +120,12 @@ async def open_session(
 
 
 class _SessionModels(Struct, frozen=True):
-    """The models of a session; ``vision`` is an auxiliary model that accepts images."""
+    """The models of a session: ``helpers`` for auxiliary calls, ``vision`` is one of them that accepts images."""
 
     chosen: ChosenModel
     calls: ModelCalls
     info: ModelInfo
-    auxiliary: Auxiliary
+    helpers: ModelCalls
     vision: tuple[Provider, str] | None
     notes: list[str]
 
@@ -149,7 +146,7 @@ async def _choose_models(application: "TalariaApplication", settings: Settings) 
         chosen,
         ModelCalls(chain, heard=models.health.heard),
         chain[0].info or ModelInfo(name=chain[0].model, known=False),
-        Auxiliary(ModelCalls(helpers, heard=models.health.heard)),
+        ModelCalls(helpers, heard=models.health.heard),
         _find_vision_model(helpers),
         notes,
     )
@@ -274,7 +271,8 @@ def _make_agent(
     tool_context: ToolContext,
     prefix: Prefix,
     toolbox: Toolbox,
-    models: _SessionModels,
+    calls: ModelCalls,
+    auxiliary: Auxiliary,
 ) -> AgentLoop:
     model = tool_context.settings.model
     manner = ModelOptions(
@@ -284,8 +282,8 @@ def _make_agent(
         temperature=model.temperature,
     )
     history = StoredHistory(tool_context.store, tool_context.session_id)
-    window = ContextWindow(tool_context.model, history, models.auxiliary, application.window_memory)
-    return AgentLoop(models.calls, tool_context.model, toolbox, manner, window)
+    window = ContextWindow(tool_context.model, history, auxiliary, application.window_memory)
+    return AgentLoop(calls, tool_context.model, toolbox, manner, window)
 
 
 def _make_approver(
@@ -303,7 +301,9 @@ def _make_approver(
     own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
     scope = tool_context.delegated_scope
 
-    def policy() -> ApprovalPolicy:
+    def policy() -> "ApprovalPolicy":
+        from talaria.agent.approval.policy import ApprovalPolicy  # noqa: PLC0415 (loaded with the first tool call)
+
         approval = application.settings.approval
         return ApprovalPolicy(
             home=Path(application.environment.get("HOME", str(tool_context.folder))),
@@ -330,11 +330,11 @@ def _make_approver(
 def _build_environment(
     application: "TalariaApplication",
     tool_context: ToolContext,
-    session: Session,
     request: OpenRequest,
     events: TurnEvents,
     questions: Questions,
     workspace: LocalWorkspace,
+    budget: Budget,
 ) -> TurnEnvironment:
     return TurnEnvironment(
         publish=events.publish,
@@ -342,7 +342,7 @@ def _build_environment(
         approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
         limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
-        budget=_build_budget(application.settings_admin, tool_context.store, session, request),
+        budget=budget,
         viewer=tool_context.viewer,
         mask=application.mask,
     )
@@ -398,7 +398,7 @@ async def _build_options(
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.follow_ups,
-            *([_make_goal_follower(tool_context, environment, auxiliary, request)] if request.lasting else []),
+            *_goal_follow_ups(tool_context, request, environment, auxiliary),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
@@ -409,17 +409,15 @@ async def _build_options(
     )
 
 
-def _make_goal_follower(
-    tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary, request: OpenRequest
-) -> GoalFollower:
-    """Return the follow-up that continues the goal of a session."""
-    return GoalFollower(
-        tool_context.session_id,
-        store=tool_context.store,
-        make_judge=partial(make_judge, tool_context, environment, auxiliary),
-        emit=environment.publish,
-        key=request.context.session_key,
-    )
+def _goal_follow_ups(
+    tool_context: ToolContext, request: OpenRequest, environment: TurnEnvironment, auxiliary: Auxiliary
+) -> Sequence[TurnFollowUp]:
+    """Return the follow-up that continues the goal, on a surface that stays open."""
+    if not request.lasting:
+        return ()
+    from talaria.app.session.goals import build_goal_follower  # noqa: PLC0415 (not loaded for a one-shot question)
+
+    return (build_goal_follower(tool_context, environment, auxiliary, request.context.session_key),)
 
 
 def session_listeners(
@@ -468,8 +466,8 @@ async def _open_exports(settings: Settings, tool_context: ToolContext, session: 
     """Return the listener that exports finished turns, if a collector is configured."""
     if not settings.telemetry.endpoint:
         return []
+    from talaria.http_client.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
     from talaria.observability.otlp_exporter import TurnExportListener, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
-    from talaria.providers.http.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
 
     pool = HttpPool()
     tool_context.closing.push_async_callback(pool.close)
@@ -487,7 +485,10 @@ def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list
 
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning if the settings require a sandbox and none is available."""
-    missing = sandbox_available() if settings.sandbox.enabled is True else None
-    return (
-        [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
-    )
+    if settings.sandbox.enabled is not True:
+        return []
+    from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded where it is required)
+
+    missing = sandbox_available()
+    text = f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"
+    return [text] if missing else []

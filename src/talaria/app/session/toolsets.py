@@ -4,14 +4,12 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.agent.approval.policy import ApprovalPolicy, Confinement
 from talaria.agent.toolbox import LazyTool, describe_tool
-from talaria.app.session.sandbox import sandbox_for
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
 from talaria.contracts.jobs import CRON, JobService
@@ -40,7 +38,6 @@ from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.tool import Process
 from talaria.tools.recall.tool import Meaning, SessionSearch
-from talaria.tools.sandbox.bubblewrap import Sandbox
 from talaria.tools.send.file import SendFile
 from talaria.tools.send.message import SendMessage
 from talaria.tools.skills.tool import Skills
@@ -52,6 +49,10 @@ from talaria.tools.web.client import WebClient
 from talaria.tools.web.fetch import WebFetch
 from talaria.tools.web.search import DuckDuckGo, SearXng, WebSearch
 from talaria.tools.workspace import folder_of
+
+if TYPE_CHECKING:  # loaded with the first call
+    from talaria.agent.approval.policy import ApprovalPolicy
+    from talaria.tools.sandbox.bubblewrap import Sandbox
 
 MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
 
@@ -314,8 +315,10 @@ def _make_sender(tool_context: ToolContext) -> MessageSender:
     return ChatMessageSender(tool_context.store, tool_context.networks)
 
 
-def build_sandbox(tool_context: ToolContext) -> Sandbox | None:
+def build_sandbox(tool_context: ToolContext) -> "Sandbox | None":
     """Return the sandbox for programs of a session; ``None`` if they run with the user's access."""
+    from talaria.app.session.sandbox import sandbox_for  # noqa: PLC0415 (loaded with the first program)
+
     writable = dict.fromkeys((tool_context.folder, tool_context.began_in or tool_context.folder))
     return sandbox_for(
         tool_context.settings,
@@ -338,7 +341,7 @@ TOOLSETS: Mapping[str, Toolset] = {
             ToolFactory(ReadFile, lambda _: ReadFile()),
             ToolFactory(WriteFile, lambda _: WriteFile()),
             ToolFactory(EditFile, lambda _: EditFile()),
-            ToolFactory(SearchFiles, lambda _: SearchFiles()),
+            ToolFactory(SearchFiles, lambda _: SearchFiles.with_installed_ripgrep()),
             ToolFactory(ListFiles, lambda _: ListFiles()),
         )
     ),
@@ -396,8 +399,8 @@ def needs_mcp_servers(tool_context: ToolContext) -> bool:
 
 
 def build_approval_policy(
-    tool_context: ToolContext, policy: Callable[[], ApprovalPolicy], settings: Callable[[], Settings]
-) -> Callable[[], ApprovalPolicy]:
+    tool_context: ToolContext, policy: "Callable[[], ApprovalPolicy]", settings: Callable[[], Settings]
+) -> "Callable[[], ApprovalPolicy]":
     """Return a function that builds the approval policy from the settings in force at each call.
 
     In a session of the owner, a turn that another person began in a chat follows the rules for guests, also where the
@@ -405,7 +408,9 @@ def build_approval_policy(
     never joins a turn, so the rules of a turn fit every text in it.
     """
 
-    def confined() -> ApprovalPolicy:
+    def confined() -> "ApprovalPolicy":
+        from talaria.agent.approval.policy import Confinement  # noqa: PLC0415 (loaded with the first tool call)
+
         folders = (tool_context.folder, *tool_context.output_folders)
         return structs.replace(policy(), confined=Confinement(folders, partial(is_guest_tool, settings())))
 

@@ -20,12 +20,12 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.completions import hear, read_origin, report
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.workspace import LocalWorkspace
 
-if TYPE_CHECKING:  # imported with the first process
+if TYPE_CHECKING:  # imported with the first process or MCP server
+    from talaria.tools.mcp.session_servers import SessionServers
     from talaria.tools.process.supervisor import Supervisor
 
 SOURCE = "process"
@@ -162,9 +162,11 @@ class OpenWorkspace:
         self.kept = True
 
     @property
-    def servers(self) -> SessionServers:
+    def servers(self) -> "SessionServers":
         """The MCP servers of the session."""
         if self._servers is None:
+            from talaria.tools.mcp.session_servers import SessionServers  # noqa: PLC0415 (loaded for MCP servers)
+
             self._servers = SessionServers()
         return self._servers
 

@@ -13,17 +13,18 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
 from talaria.core.errors import MalformedReply, ModelSource, ProviderError, ReplyTooLong
 from talaria.core.messages import File, Image, Message, Text, Usage
+from talaria.http_client.client import Answer, HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.base.errors import failure
 from talaria.providers.base.outgoing import ConversationEncoder
-from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.settings import RequestAuthorizer, Timeouts
+from talaria.providers.settings import RequestAuthorizer
 
 MAX_TEXT = 1_000_000  # characters of text and reasoning
 MAX_ARGUMENTS = 1_000_000  # characters of the arguments of all tool calls
 MAX_STREAM = 512 * 1024 * 1024  # bytes of all events of a stream
 ENDED = f"\n\n[The reply ends here: it was longer than {MAX_TEXT:,} characters.]"
 _T = TypeVar("_T")
-_SURROGATES = re.compile(
+_SURROGATES = (
     rb"(?<!\\)((?:\\\\)*)\\u(?:([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 
@@ -96,7 +97,7 @@ def decode_json(decoder: "msgspec.json.Decoder[_T]", data: bytes, provider: str)
 
 def _replace_invalid(data: bytes) -> bytes:
     readable = data.decode(errors="replace").encode()
-    return _SURROGATES.sub(_replacement, readable)
+    return re.sub(_SURROGATES, _replacement, readable)
 
 
 def _replacement(match: re.Match[bytes]) -> bytes:

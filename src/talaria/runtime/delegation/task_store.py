@@ -17,12 +17,11 @@ from talaria.contracts.stores.sessions import NewSession, SessionChanges, Sessio
 from talaria.contracts.tool import Call
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, WorkerId
-from talaria.core.messages import Message, Text, ToolResult, Usage
+from talaria.core.messages import PROGRAM, Message, Text, ToolResult, Usage
 from talaria.core.session_context import SessionContext
 from talaria.runtime.open_session import WORKSPACE
 from talaria.runtime.turns import make_arrival
 from talaria.sessions.preferences import read_preferences, write_preferences
-from talaria.sessions.transcript_export import PROGRAM
 
 SOURCE = "delegate"
 _BACKGROUND = "background:"

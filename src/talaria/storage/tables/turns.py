@@ -1,111 +1,14 @@
-"""Turns of sessions: the inbox that begins them, their steps, leases and usage."""
+"""Turns with their steps, and the leases of their owners."""
 
-from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
-from msgspec import structs
-
-from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
-from talaria.contracts.stores.leases import Lease, Leases
+from talaria.contracts.stores.leases import Lease
 from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.contracts.stores.turns import Step, Turn, TurnState
-from talaria.contracts.stores.usage import DailyUsage, UsageGroup
 from talaria.core.errors import LeaseLost
 from talaria.core.ids import SessionId, TurnId
-from talaria.core.messages import Usage
 from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span, to_stamp
-
-_INBOX = "id, session_id, source, external_id, payload, kind, priority, state, received_at, turn_id"
-
-
-class InboxTable:
-    """SQL implementation of `Inbox`."""
-
-    def __init__(self, sql: Sql, leases: Leases) -> None:
-        self._sql = sql
-        self._leases = leases
-
-    def add(self, arrival: Arrival) -> InboxItem | None:
-        """Store a message; ``None`` if its source and external id are already stored."""
-        row = self._sql.row(
-            "INSERT INTO inbox (session_id, source, external_id, kind, priority, payload, received_at)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (source, external_id) DO NOTHING RETURNING {_INBOX}",
-            (
-                arrival.session_id,
-                arrival.source,
-                arrival.external_id,
-                arrival.kind,
-                arrival.priority,
-                arrival.payload,
-                self._sql.now,
-            ),
-        )
-        return _to_inbox_item(row) if row else None
-
-    def list_unowned(self, most: int) -> list[SessionId]:
-        """Return up to ``most`` sessions with waiting messages and no lease, longest waiting first."""
-        rows = self._sql.rows(
-            "SELECT session_id FROM inbox WHERE state = 'waiting' AND NOT EXISTS (SELECT 1 FROM leases"
-            " WHERE name = 'session:' || inbox.session_id AND expires_at > ?)"
-            " GROUP BY session_id ORDER BY min(id) LIMIT ?",
-            (self._sql.now, most),
-        )
-        return [row[0] for row in rows]
-
-    def take(self, claim: SessionClaim, turn_id: TurnId, count: int = 1) -> list[InboxItem]:
-        """Take the next waiting messages of the claimed session for a turn; raises `LeaseLost`.
-
-        Highest priority first, then oldest first.
-        """
-        self._leases.check(claim.lease)
-        rows = self._sql.rows(
-            f"SELECT {_INBOX} FROM inbox WHERE state <> 'done' AND state = 'waiting' AND session_id = ?"
-            f"{self._sql.locked}",
-            (claim.session_id,),
-        )
-        taken = _sort_inbox_items(rows)[:count]
-        for item in taken:
-            self._sql.run("UPDATE inbox SET state = 'taken', turn_id = ? WHERE id = ?", (turn_id, item.id))
-        return [structs.replace(item, state="taken", turn_id=turn_id) for item in taken]
-
-    def settle(self, ids: Sequence[int]) -> None:
-        """Mark messages as done."""
-        for item in ids:
-            self._sql.run("UPDATE inbox SET state = 'done', settled_at = ? WHERE id = ?", (self._sql.now, item))
-
-    def put_back(self, turn_id: TurnId) -> int:
-        """Set the messages taken by a dead turn back to waiting and return their number."""
-        return self._sql.count(
-            "UPDATE inbox SET state = 'waiting', turn_id = NULL WHERE turn_id = ? AND state = 'taken'", (turn_id,)
-        )
-
-    def unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
-        """Return the waiting and taken messages of one session, or of all.
-
-        Highest priority first, then oldest first.
-        """
-        where, values = (" AND session_id = ?", (session_id,)) if session_id else ("", ())
-        return _sort_inbox_items(self._sql.rows(f"SELECT {_INBOX} FROM inbox WHERE state <> 'done'{where}", values))
-
-
-def _sort_inbox_items(rows: list[Row]) -> list[InboxItem]:
-    return sorted(map(_to_inbox_item, rows), key=lambda item: (-item.priority, item.id))
-
-
-def _to_inbox_item(row: Row) -> InboxItem:
-    item_id, session_id, source, external_id, payload, kind, priority, state, received_at, turn_id = row
-    return InboxItem(
-        id=item_id,
-        session_id=session_id,
-        source=source,
-        external_id=external_id,
-        payload=payload,
-        kind=kind,
-        priority=priority,
-        state=state,
-        received_at=from_stamp(received_at),
-        turn_id=turn_id,
-    )
 
 
 class LeasesTable:
@@ -290,45 +193,3 @@ def _to_step(row: Row) -> Step:
         ended_at=None if ended_at is None else from_stamp(ended_at),
         result=result,
     )
-
-
-_EPOCH = date(1970, 1, 1)
-_DAY = 86_400_000_000  # microseconds
-_FIELDS = tuple(field.name for field in structs.fields(Usage))
-_SUMS = ("turns", "unpriced_calls", *_FIELDS)
-_ADD = (
-    f"INSERT INTO daily_usage (day, model, surface, owner, {', '.join(_SUMS)})"
-    f" SELECT ?, CASE WHEN ? = '' THEN model ELSE ? END, source, owner, {', '.join('?' * len(_SUMS))}"
-    " FROM sessions WHERE id = ? ON CONFLICT (day, model, surface, owner) DO UPDATE"
-    f" SET {', '.join(f'{name} = daily_usage.{name} + excluded.{name}' for name in _SUMS)}"
-)
-
-
-class UsageTable:
-    """SQL implementation of `UsageLog`."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
-
-    def add(self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0) -> None:
-        """Add to the counters of a session and of the day."""
-        counts = structs.astuple(usage)
-        sums = ", ".join(f"{name} = {name} + ?" for name in _FIELDS)
-        self._sql.run(f"UPDATE sessions SET {sums} WHERE id = ?", (*counts, session_id))
-        unpriced = 0 if usage.cost_microdollars else usage.calls
-        self._sql.run(_ADD, (self._sql.now // _DAY, model, model, turns, unpriced, *counts, session_id))
-
-    def by_day(self, group: UsageGroup, first: date, last: date, *, owner: str | None = None) -> list[DailyUsage]:
-        """Return the usage of each day and member of a group, oldest first."""
-        condition, values = ("", ()) if owner is None else (" AND owner = ?", (owner,))
-        rows = self._sql.rows(
-            f"SELECT day, {group}, {', '.join(f'sum({name})' for name in _SUMS)} FROM daily_usage"
-            f" WHERE day BETWEEN ? AND ?{condition} GROUP BY day, {group} ORDER BY day, {group}{self._sql.bytewise}",
-            ((first - _EPOCH).days, (last - _EPOCH).days, *values),
-        )
-        return [_to_daily_usage(row) for row in rows]
-
-
-def _to_daily_usage(row: Row) -> DailyUsage:
-    day, member, turns, unpriced, *counts = row
-    return DailyUsage(_EPOCH + timedelta(days=int(day)), member, int(turns), int(unpriced), Usage(*map(int, counts)))

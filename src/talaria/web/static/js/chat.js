@@ -4,10 +4,21 @@
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { Composer } from "./composer.js";
-import { button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
+import { a, button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
 import { EntryView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, choices, compose, connected, conversation, drawerOpen, me, outdated, overlay } from "./state.js";
+import {
+  attempt,
+  choices,
+  compose,
+  connected,
+  conversation,
+  drawerOpen,
+  followLink,
+  me,
+  outdated,
+  overlay,
+} from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
@@ -122,7 +133,29 @@ function Welcome({ notes }) {
     { class: "transcript" },
     notes.length
       ? ol({ class: "entries" }, ...notes.map((text) => noteView(text)))
-      : div({ class: "welcome" }, heading(2, null, greeting()), p(null, "What would you like to do?")),
+      : me.value?.model
+      ? div({ class: "welcome" }, heading(2, null, greeting()), p(null, "What would you like to do?"))
+      : noModel(),
+  );
+}
+
+/** What to do before anything can be answered. */
+function noModel() {
+  return div(
+    { class: "welcome" },
+    heading(2, null, "Welcome to Talaria"),
+    me.value?.owner
+      ? p(null, "Choose a model first: a provider with a key, a server on this machine, or the built-in one.")
+      : p(null, "No model is set up yet. Ask the owner of this agent."),
+    me.value?.owner
+      ? p(
+        null,
+        a(
+          { class: "button primary", href: "/models", onClick: (event) => followLink(event, "/models") },
+          "Set up a model",
+        ),
+      )
+      : null,
   );
 }
 

@@ -117,7 +117,7 @@ export class Conversation {
     const known = this.detail.peek();
     if (!known) return;
     this.detail.value = { ...known, ...row };
-    if (known.running !== row.running || known.place !== row.place || known.message_count !== row.message_count) {
+    if (known.running !== row.running || known.network !== row.network || known.message_count !== row.message_count) {
       void this.refresh().catch(() => null);
     }
   }
@@ -130,7 +130,7 @@ export class Conversation {
       for (const event of events) {
         if (event.type === "began") {
           this.tail.value = [];
-          this._forget(event.said);
+          this._forget(event.text);
           for (const item of event.items ?? []) this._taken.add(item);
           if (!snapshot) this._turnFrom = this._lastSeq + 1;
         } else if (event.type === "person_joined") this._forget(event.text);

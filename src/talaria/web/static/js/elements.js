@@ -35,6 +35,8 @@ import { h, signal } from "../vendor/preact.js";
  * @property {number} [maxlength]
  * @property {number} [start]
  * @property {number} [max]
+ * @property {"true" | "false"} [aria-checked]
+ * @property {"true" | "false"} [aria-invalid]
  * @property {boolean} [checked]
  * @property {boolean} [disabled]
  * @property {boolean} [hidden]
@@ -136,6 +138,9 @@ const ICONS = {
   copy: "M9 9h11v11H9zM5 15V4h11",
   devices: "M3 5h13v9H3zM6 18h7M18 9h3v10h-5v-3",
   edit: "M4 20l1-5L16 4l4 4L9 19zM14 6l4 4",
+  model: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",
+  people: "M9 5a3 3 0 100 6 3 3 0 000-6zM3 19a6 6 0 0112 0M16 5a3 3 0 010 6M17 14a6 6 0 014 5",
+  settings: "M4 7h9M17 7h3M15 5v4M4 12h3M11 12h9M9 10v4M4 17h7M15 17h5M13 15v4",
   menu: "M4 7h16M4 12h16M4 17h16",
   more: "M12 5v.01M12 12v.01M12 19v.01",
   plus: "M12 5v14M5 12h14",

@@ -145,7 +145,7 @@ function SessionItem({ row }) {
   const current = conversation.value?.id === row.id;
   const title = row.title || "Untitled conversation";
   if (renaming.value) return h(Rename, { row, onDone: () => (renaming.value = false) });
-  const place = row.place || (row.source === "web" ? "" : row.source);
+  const surface = row.network || (row.source === "web" ? "" : row.source);
   return div(
     { class: `row ${current ? "current" : ""}` },
     a(
@@ -157,7 +157,7 @@ function SessionItem({ row }) {
       },
       row.running ? span({ class: "live-dot", role: "img", "aria-label": "Running", title: "Running" }) : null,
       span({ class: "row-title" }, title),
-      place ? span({ class: "place" }, surfaceName(place)) : null,
+      surface ? span({ class: "surface" }, surfaceName(surface)) : null,
     ),
     button(
       {

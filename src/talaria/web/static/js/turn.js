@@ -55,7 +55,7 @@ export function applyEvents(before, events) {
   for (const event of events) {
     if (event.type === "began") {
       turn = newTurn(event.turn_id);
-      if (event.said) turn.entries.push(saidEntry(event.said));
+      if (event.text) turn.entries.push(saidEntry(event.text));
     } else {
       if (!turn && event.type === "question_asked") turn = newTurn(PROMPT);
       if (turn) apply(turn, event);

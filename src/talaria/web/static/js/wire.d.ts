@@ -38,6 +38,19 @@ export interface AnswerRequest {
   text: string;
 }
 
+/** A new API key. */
+export interface ApiKeyRequest {
+  name: string;
+  scopes: ("admin" | "agent" | "chat" | "read")[];
+}
+
+/** An API key without the key itself. */
+export interface ApiKeyView {
+  name: string;
+  scopes: ("admin" | "agent" | "chat" | "read")[];
+  created_at: string;
+}
+
 /** A call needs approval by a person; answered through the session, by ``id``. */
 export interface ApprovalAsked {
   type: "approval_asked";
@@ -78,6 +91,25 @@ export interface BranchView {
   archived: boolean;
 }
 
+/** The code that a browser shows, and the person who uses it; empty for the owner. */
+export interface BrowserApproval {
+  code: string;
+  person: string;
+}
+
+/** A one-use code to sign in with, and the modules of a QR code with its address, row by row. */
+export interface BrowserCode {
+  code: string;
+  address: string;
+  minutes: number;
+  modules: string[];
+}
+
+/** Person for whom to make a code; empty for the owner. */
+export interface BrowserCodeRequest {
+  person: string;
+}
+
 /** A signed-in browser. */
 export interface BrowserView {
   id: string;
@@ -98,6 +130,13 @@ export interface ChangedMessage {
 export interface ChoiceView {
   value: string;
   help: string;
+}
+
+/** The model that answers: ``why`` it was chosen, and the ``limits`` of a weak one. */
+export interface ChosenModelView {
+  model: ModelView;
+  why: string;
+  limits: string;
 }
 
 /** A slash command, for completion. */
@@ -125,14 +164,52 @@ export interface CompletionsQuery {
   session: string;
 }
 
+/** Effect of saving a text: its faults, and the changed lines as a unified diff. */
+export interface ConfigTextCheck {
+  faults: FaultView[];
+  diff: string[];
+}
+
+/** An edited text of the file, and the version that it is based on. */
+export interface ConfigTextRequest {
+  text: string;
+  version: string;
+}
+
+/** The text of the file, with masked secrets. */
+export interface ConfigTextView {
+  text: string;
+  version: string;
+  file: string;
+}
+
+/** An API key, shown once. */
+export interface CreatedApiKey {
+  name: string;
+  scopes: ("admin" | "agent" | "chat" | "read")[];
+  key: string;
+}
+
 /** Nothing more to say. */
 export interface Done {
   done: boolean;
 }
 
+/** The built-in model answers from now on. */
+export interface EmbeddedResult {
+  sentence: string;
+}
+
 /** The format of an export. */
 export interface ExportQuery {
   format: "json" | "jsonl" | "markdown";
+}
+
+/** A problem of the settings, with its key and line if it has one. */
+export interface FaultView {
+  problem: string;
+  key: string;
+  line: number | null;
 }
 
 /** A document, a voice note, or any other file that is not an image. */
@@ -185,6 +262,17 @@ export interface GoalView {
 export interface HelloMessage {
   topic: "hello";
   digest: string;
+}
+
+/** A hook of the owner; ``problem`` is set for a broken one. */
+export interface HookView {
+  name: string;
+  state: string;
+  description: string;
+  events: string[];
+  handler: string;
+  path: string;
+  problem: string;
 }
 
 /** An image; ``source`` is a URL or a file that the session's owner may read. */
@@ -254,6 +342,26 @@ export interface LoginRequest {
   code: string;
 }
 
+/** A configured MCP server; ``target`` is its command line or its address. */
+export interface McpServerView {
+  name: string;
+  enabled: boolean;
+  target: string;
+}
+
+/** The result of connecting to a server. */
+export interface McpTest {
+  connected: boolean;
+  sentence: string;
+  tools: McpToolView[];
+}
+
+/** A tool that a server offers. */
+export interface McpToolView {
+  name: string;
+  about: string;
+}
+
 /** Signed-in person, and everything else that the page needs at its start. */
 export interface MeView {
   name: string;
@@ -264,6 +372,34 @@ export interface MeView {
   digest: string;
   secure: boolean;
   commands: CommandInfo[];
+}
+
+/** Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters. */
+export interface MemoryBook {
+  kind: "memory" | "user";
+  entries: string[];
+  size: number;
+  limit: number;
+}
+
+/** A change: without ``old`` an entry is added, without ``new`` it is removed. */
+export interface MemoryEdit {
+  kind: "memory" | "user";
+  old: string;
+  new: string;
+  person: string;
+}
+
+/** The person whose memory to show; empty for the one who is signed in. */
+export interface MemoryQuery {
+  person: string;
+}
+
+/** Memory of a person; ``people`` are the others whose memory the owner may open. */
+export interface MemoryView {
+  person: string;
+  books: MemoryBook[];
+  people: string[];
 }
 
 /** Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn. */
@@ -282,6 +418,57 @@ export interface ModelCalled {
   context_limit: number;
 }
 
+/** A model: NAME, PROVIDER:NAME or PROVIDER. */
+export interface ModelQuery {
+  model: string;
+}
+
+/** A model was chosen as the default; ``notes`` are what the person should know. */
+export interface ModelSaved {
+  chosen: ChosenModelView;
+  notes: string[];
+}
+
+/** The result of a small request to a model. */
+export interface ModelTest {
+  model: string;
+  answers: boolean;
+  sentence: string;
+  milliseconds: number;
+}
+
+/** A model; prices are in dollars per million tokens, and unknown if it isn't in the catalogue. */
+export interface ModelView {
+  provider: string;
+  model: string;
+  context: number;
+  input_price: number;
+  output_price: number;
+  tools: boolean;
+  images: boolean;
+  reasoning: boolean;
+  known: boolean;
+  local: boolean;
+}
+
+/** The model that answers, or the ``problem`` if there is none; ``version`` is that of the settings file. */
+export interface ModelsView {
+  chosen: ChosenModelView | null;
+  problem: string;
+  provider_setting: string;
+  fallbacks: string[];
+  auxiliary: string;
+  embedded: "installed" | "missing" | "off";
+  providers: ProviderView[];
+  version: string;
+}
+
+/** A chat network; ``configured`` if it has its tokens. */
+export interface NetworkView {
+  name: string;
+  configured: boolean;
+}
+
 /** A notice for people while the turn continues: a wait, another model, a summarised history. */
 export interface Noticed {
   type: "noticed";
@@ -293,6 +480,41 @@ export interface Noticed {
 /** The whole output of a tool, of which the transcript has only the beginning and the end. */
 export interface OutputView {
   text: string;
+}
+
+/** A person on a network, or a browser, that was approved or asks to be. */
+export interface PairedPersonView {
+  platform: string;
+  user_id: string;
+  name: string;
+  since: string | null;
+}
+
+/** The person whose request or access is concerned. */
+export interface PairingAnswer {
+  platform: string;
+  user_id: string;
+}
+
+/** The code that a sign-in page shows until the owner has approved it. */
+export interface PairingCodeView {
+  code: string;
+  minutes: number;
+}
+
+/** State of a browser that shows a code; ``waiting`` until the owner has answered. */
+export interface PairingState {
+  approved: boolean;
+  waiting: boolean;
+}
+
+/** People who may talk to the agent or ask to, and API keys; the settings have more. */
+export interface PeopleView {
+  requests: PairedPersonView[];
+  approved: PairedPersonView[];
+  networks: NetworkView[];
+  api_keys: ApiKeyView[];
+  scopes: ("admin" | "agent" | "chat" | "read")[];
 }
 
 /** A message that a person wrote during the turn has joined it. */
@@ -311,6 +533,41 @@ export interface PreviewQuery {
 export interface PreviewReply {
   preview: JobPreview | null;
   problem: string;
+}
+
+/** A provider to set up: a known one, or a server with an address. */
+export interface ProviderRequest {
+  provider: string;
+  base_url: string;
+  key: string;
+  model: string;
+  use: boolean;
+  check: boolean;
+}
+
+/** The result of testing a provider, whether it was saved, and its models, best known first. */
+export interface ProviderResult {
+  saved: boolean;
+  outcome: "late" | "odd" | "refused" | "right" | "unreachable" | "unchecked";
+  sentence: string;
+  models: string[];
+  good: string;
+  notes: string[];
+}
+
+/** A provider, with what may be shown of its key. */
+export interface ProviderView {
+  name: string;
+  title: string;
+  base_url: string;
+  key_name: string;
+  key: string;
+  key_source: "" | "environment" | "file";
+  hint: string;
+  local: boolean;
+  own: boolean;
+  running: boolean;
+  models: number;
 }
 
 /** The agent asks the person; answered through the session, by ``id``. */
@@ -403,7 +660,7 @@ export interface SessionDetail {
   id: string;
   title: string;
   source: string;
-  place: string;
+  network: string;
   owner: string;
   model: string;
   updated_at: string;
@@ -450,12 +707,12 @@ export interface SessionPage {
   next: string;
 }
 
-/** A conversation in the list; ``place`` is the network of its chat, empty if it has none. */
+/** A conversation in the list; ``network`` is that of its chat, empty if it has none. */
 export interface SessionRow {
   id: string;
   title: string;
   source: string;
-  place: string;
+  network: string;
   owner: string;
   model: string;
   updated_at: string;
@@ -471,6 +728,78 @@ export interface SessionsMessage {
   gone: string[];
 }
 
+/** A section; ``named`` ones hold tables with names, of which ``template`` has the settings of a new one. */
+export interface SettingSection {
+  name: string;
+  about: string;
+  named: boolean;
+  entries: string[];
+  settings: SettingView[];
+  template: SettingView[];
+}
+
+/** A setting as a form shows it. */
+export interface SettingView {
+  key: string;
+  name: string;
+  entry: string;
+  about: string;
+  kind: "choice" | "list" | "number" | "switch" | "table" | "text" | "whole";
+  item: "choice" | "list" | "number" | "switch" | "table" | "text" | "whole" | null;
+  choices: string[];
+  minimum: number | null;
+  maximum: number | null;
+  optional: boolean;
+  expected: string;
+  value: unknown;
+  shown: string;
+  default: unknown;
+  secret: boolean;
+  live: boolean;
+  source: "default" | "environment" | "file";
+  place: string;
+  variable: string;
+}
+
+/** New values by key; ``null`` restores a default. ``version`` is that of the settings on the page. */
+export interface SettingsEdit {
+  values: Record<string, unknown>;
+  version: string;
+}
+
+/** Nothing was saved, because of these faults. */
+export interface SettingsRefused {
+  error: WebError;
+  faults: FaultView[];
+}
+
+/** Settings were saved: the new version of the file, and what the person should know. */
+export interface SettingsSaved {
+  version: string;
+  notes: string[];
+}
+
+/** All settings; ``restart`` are those whose new values need a restart of the server. */
+export interface SettingsView {
+  version: string;
+  file: string;
+  sections: SettingSection[];
+  faults: FaultView[];
+  restart: string[];
+}
+
+/** A skill as the agent reads it. */
+export interface SkillText {
+  name: string;
+  text: string;
+}
+
+/** A skill, without its text. */
+export interface SkillView {
+  name: string;
+  about: string;
+}
+
 /** The session waits for a store that cannot be written to; it continues when the store is back. */
 export interface StoreBlocked {
   type: "store_blocked";
@@ -480,6 +809,12 @@ export interface StoreBlocked {
 export interface StreamQuery {
   id: string;
   topics: string;
+}
+
+/** The names that changed, and what the person should know. */
+export interface SwitchedTools {
+  changed: string[];
+  notes: string[];
 }
 
 /** Plain text. */
@@ -542,6 +877,36 @@ export interface ToolResult {
   failed?: boolean;
 }
 
+/** A tool for display: its description, and its size in bytes in each request. */
+export interface ToolState {
+  name: string;
+  does: string;
+  effect: string;
+  enabled: boolean;
+  bytes: number;
+}
+
+/** Tools, toolsets or MCP servers to switch on or off. */
+export interface ToolSwitch {
+  names: string[];
+  on: boolean;
+}
+
+/** Everything that the agent can use. */
+export interface ToolsView {
+  toolsets: ToolsetState[];
+  skills: SkillView[];
+  servers: McpServerView[];
+  hooks: HookView[];
+}
+
+/** A group of tools; all tools of a disabled group are disabled. */
+export interface ToolsetState {
+  name: string;
+  enabled: boolean;
+  tools: ToolState[];
+}
+
 /** The topics of a stream from now on; ``again`` are those whose state is sent once more. */
 export interface TopicsRequest {
   topics: string[];
@@ -570,12 +935,12 @@ export interface TurnAnswered {
   text: string;
 }
 
-/** A turn starts or resumes, for the message ``said``. */
+/** A turn starts or resumes, for the message ``text``. */
 export interface TurnBegan {
   type: "began";
   turn_id: string;
   route: ReplyRoute | null;
-  said: string;
+  text: string;
   items: number[];
 }
 
@@ -597,6 +962,12 @@ export interface TurnOutOfBudget {
 /** A person stopped the turn; completed steps are stored. */
 export interface TurnStopped {
   type: "stopped";
+}
+
+/** All models that can be used now, and why some providers have none. */
+export interface UsableModels {
+  models: ModelView[];
+  problems: string[];
 }
 
 /** Token usage and cost of model calls; money in millionths of a dollar, so that sums are exact. */
@@ -653,4 +1024,10 @@ export interface VerdictView {
   verdict: string;
   reason: string;
   exit_code: number | null;
+}
+
+/** An error: a sentence for people, and a code for programs. */
+export interface WebError {
+  message: string;
+  code: string;
 }

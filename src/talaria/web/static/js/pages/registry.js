@@ -48,14 +48,52 @@ export const PAGES = [
     load: () => styled(import("./usage.js")),
   },
   {
+    path: "/models",
+    title: "Models",
+    icon: "model",
+    group: "Agent",
+    owner: true,
+    load: () => managed(import("./models.js")),
+  },
+  {
+    path: "/tools",
+    title: "Tools and memory",
+    icon: "tool",
+    group: "Agent",
+    owner: false,
+    load: () => managed(import("./tools.js")),
+  },
+  {
+    path: "/settings",
+    title: "Settings",
+    icon: "settings",
+    group: "Agent",
+    owner: true,
+    load: () => managed(import("./settings.js")),
+  },
+  {
+    path: "/people",
+    title: "People",
+    icon: "people",
+    group: "Access",
+    owner: true,
+    load: () => managed(import("./people.js")),
+  },
+  {
     path: "/browsers",
     title: "Browsers",
     icon: "devices",
     group: "Access",
     owner: false,
-    load: () => import("./browsers.js"),
+    load: () => managed(import("./browsers.js")),
   },
 ];
+
+/** A page whose styles are in `manage.css`. @template T @param {Promise<T>} page @returns {Promise<T>} */
+async function managed(page) {
+  await addStyles("manage.css");
+  return await page;
+}
 
 /** A page whose styles are in `work.css`. @template T @param {Promise<T>} page @returns {Promise<T>} */
 async function styled(page) {

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from talaria.providers.http.client import EventParser
+from talaria.http_client.client import EventParser
 
 LINES = st.sampled_from(
     [

@@ -10,7 +10,7 @@ from tests.providers.raw_servers import OK, answering, fetch, read_request, serv
 from tests.providers.scripted_providers import BRIEF, PATIENT, pool
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable
-from talaria.providers.http.connection import MAX_HEAD, READ_AHEAD, NotHttp, Reply
+from talaria.http_client.connection import MAX_HEAD, READ_AHEAD, HttpReply, NotHttp
 from talaria.testing.wait import LIMIT
 
 CHUNKED = (
@@ -183,15 +183,15 @@ async def test_a_header_cannot_smuggle_another_in() -> None:
                 pass
 
 
-def parsed(data: bytes, cuts: list[int]) -> Reply:
-    reply = Reply()
+def parsed(data: bytes, cuts: list[int]) -> HttpReply:
+    reply = HttpReply()
     for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
         if start < end:
             reply.feed(data[start:end])
     return reply
 
 
-def assert_is_whole(reply: Reply) -> None:
+def assert_is_whole(reply: HttpReply) -> None:
     assert (reply.status, reply.headers["x-twice"]) == (200, "a, b")
     assert not {"x-early", "x-trailer"} & set(reply.headers)
     assert reply.is_complete

@@ -1,4 +1,4 @@
-"""HTTP/1.1: addresses, the bytes of a request, and a connection that parses responses as they arrive."""
+"""HTTP requests: a connection pool with time-outs and our error types, and server-sent events."""
 
 import asyncio
 import socket
@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
-from talaria.providers.http.connection import Address, Connection, NotHttp, Reply, Route, read_url
-from talaria.providers.http.dial import Resolve, dial, find_route
-from talaria.providers.settings import Timeouts
+from talaria.http_client.connection import HttpAddress, HttpConnection, HttpReply, HttpRoute, NotHttp, read_url
+from talaria.http_client.dial import Resolve, dial, find_route
+from talaria.http_client.timeouts import Timeouts
 
 MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
 MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed
@@ -148,7 +148,7 @@ class EventParser:
 class Answer:
     """A response whose headers have arrived and whose body is still coming; header names are in lower case."""
 
-    def __init__(self, reply: Reply, connection: Connection, first_byte_by: float, silence: float) -> None:
+    def __init__(self, reply: HttpReply, connection: HttpConnection, first_byte_by: float, silence: float) -> None:
         self.status = reply.status
         self.headers: Mapping[str, str] = reply.headers
         self.content_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -215,9 +215,9 @@ class HttpPool:
         self._tls = tls
         self._direct = direct
         self._resolve = resolve
-        self._routes: dict[Address, Route] = {}
-        self._connections: set[Connection] = set()
-        self._kept: dict[Address, list[tuple[float, Connection]]] = {}
+        self._routes: dict[HttpAddress, HttpRoute] = {}
+        self._connections: set[HttpConnection] = set()
+        self._kept: dict[HttpAddress, list[tuple[float, HttpConnection]]] = {}
 
     @asynccontextmanager
     async def post(
@@ -273,7 +273,7 @@ class HttpPool:
             answer.close()
             self._release(to, connection)
 
-    async def _ask(self, route: Route, request: bytes, connect: float) -> tuple[Reply, Connection]:
+    async def _ask(self, route: HttpRoute, request: bytes, connect: float) -> tuple[HttpReply, HttpConnection]:
         """Send a request and wait for the response headers.
 
         A reused connection may just have been closed by the server: if nothing came back on it, a new one is tried.
@@ -287,14 +287,14 @@ class HttpPool:
                     raise
         return await self._ask_on(await self._connect(route, connect), request)
 
-    async def _ask_on(self, connection: Connection, request: bytes) -> tuple[Reply, Connection]:
+    async def _ask_on(self, connection: HttpConnection, request: bytes) -> tuple[HttpReply, HttpConnection]:
         try:
             return await connection.ask(request), connection
         except BaseException:
             connection.abort()
             raise
 
-    async def _connect(self, route: Route, seconds: float) -> Connection:
+    async def _connect(self, route: HttpRoute, seconds: float) -> HttpConnection:
         try:
             async with asyncio.timeout(seconds):
                 connection = await dial(route, self._trusted, self._resolve)
@@ -310,12 +310,12 @@ class HttpPool:
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
-    def _route(self, to: Address) -> Route:
+    def _route(self, to: HttpAddress) -> HttpRoute:
         if to not in self._routes:
-            self._routes[to] = Route(to) if self._direct else find_route(to)
+            self._routes[to] = HttpRoute(to) if self._direct else find_route(to)
         return self._routes[to]
 
-    def _take(self, to: Address) -> Connection | None:
+    def _take(self, to: HttpAddress) -> HttpConnection | None:
         """Return the most recently used connection to a server, if one is still good."""
         since = asyncio.get_running_loop().time() - KEPT_SECONDS
         kept = self._kept.get(to, [])
@@ -326,7 +326,7 @@ class HttpPool:
             connection.abort()
         return None
 
-    def _release(self, to: Address, connection: Connection) -> None:
+    def _release(self, to: HttpAddress, connection: HttpConnection) -> None:
         if connection.is_clean:
             self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
         else:

@@ -1,4 +1,4 @@
-"""How the judgement of a command grows with its length: twice the length may take twice the time, and no more."""
+"""Time of the approval policy for long commands: twice the length may take twice the time, and no more."""
 
 from pathlib import Path
 from statistics import median
@@ -9,7 +9,7 @@ from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.contracts.tool import Effect, ProposedAction
 from talaria.tools.workspace import LocalWorkspace
 
-NAME = "judging"
+NAME = "command-policy"
 PIECES = ("$(", "(", "`", "a ", "{a,b}", "x=$x;")
 _SHORT, _LONG = 10_000, 40_000
 

@@ -11,22 +11,22 @@ from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
 
-from talaria.providers.http.connection import LOOPBACK, Address, Connection, Route, make_head, read_url
+from talaria.http_client.connection import LOOPBACK, HttpAddress, HttpConnection, HttpRoute, make_head, read_url
 
 NEXT_ADDRESS_SECONDS = 0.25  # what RFC 8305 recommends
 
-Place = tuple[int, tuple[Any, ...]]  # a family, and an address in it
-Resolve = Callable[[str, int], Awaitable[list[Place]]]  # the addresses of a host and port, in the order to try
+SocketAddress = tuple[int, tuple[Any, ...]]  # a family, and an address in it
+Resolve = Callable[[str, int], Awaitable[list[SocketAddress]]]  # the addresses of a host and port, in the order to try
 
 
-def find_route(to: Address) -> Route:
+def find_route(to: HttpAddress) -> HttpRoute:
     """Return the route to a server; never through a proxy for this machine itself."""
     if to.host in LOOPBACK:
-        return Route(to)
-    return Route(to, _find_proxy(to))
+        return HttpRoute(to)
+    return HttpRoute(to, _find_proxy(to))
 
 
-def _find_proxy(to: Address) -> Address | None:
+def _find_proxy(to: HttpAddress) -> HttpAddress | None:
     """Return the proxy for a server, or raise `ValueError` for an unsupported kind."""
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 (slow; only for requests that leave this machine)
 
@@ -36,13 +36,13 @@ def _find_proxy(to: Address) -> Address | None:
     return read_url(url if "://" in url else f"http://{url}")[0]
 
 
-async def dial(route: Route, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> Connection:
+async def dial(route: HttpRoute, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> HttpConnection:
     """Connect, with all handshakes on the way, or raise `OSError`; ``resolve`` looks up the first host."""
     first = route.proxy or route.to
     context = tls() if first.is_secure else None
     reached = await reach(first.host, first.port, resolve)
     _, connection = await asyncio.get_running_loop().create_connection(
-        Connection,
+        HttpConnection,
         sock=reached,
         ssl=context,
         server_hostname=first.host if context else None,
@@ -57,7 +57,7 @@ async def dial(route: Route, tls: Callable[[], ssl.SSLContext], resolve: Resolve
     return connection
 
 
-async def _tunnel(connection: Connection, to: Address, proxy: Address) -> None:
+async def _tunnel(connection: HttpConnection, to: HttpAddress, proxy: HttpAddress) -> None:
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
     reply = await connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
     if reply.status != 200:
@@ -78,7 +78,7 @@ async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.
 class _Race:
     """Attempts that start one after the other: when the previous one has failed or takes too long."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[SocketAddress]) -> None:
         self._places = places
         self._failed = [asyncio.Event() for _ in places]
         self._trouble: list[OSError] = []
@@ -131,14 +131,14 @@ async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
     return made
 
 
-async def resolve_host(host: str, port: int) -> list[Place]:
+async def resolve_host(host: str, port: int) -> list[SocketAddress]:
     """Return all addresses of a host, alternating families; a literal address needs no lookup."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):
             socket.inet_pton(family, host)
             return [(family, (host, port))]
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    places: list[Place] = [(family, address) for family, _, _, _, address in found]
+    places: list[SocketAddress] = [(family, address) for family, _, _, _, address in found]
     preferred = places[0][0]
     first = [place for place in places if place[0] == preferred]
     second = [place for place in places if place[0] != preferred]

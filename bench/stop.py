@@ -1,4 +1,4 @@
-"""How soon a command is gone with all that it started, once a person stops it."""
+"""Delay until a stopped command and all processes that it started are gone."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 from talaria.tools.workspace import LocalWorkspace
 
-NAME = "stopping"
+NAME = "stop"
 _GOAL = 200.0
 _TREES = {
     "a child in the background": "sleep 600 & touch up; wait",

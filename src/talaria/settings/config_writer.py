@@ -1,21 +1,23 @@
 """Writer of settings and secrets for the setup, and their current values."""
 
-from talaria.cli.services import Services
+from collections.abc import Mapping
+
 from talaria.core.errors import NotFound
 from talaria.settings.errors import SettingsInvalid, build_unknown_fault, build_wrong_value_fault
 from talaria.settings.load import load_settings
 from talaria.settings.model import Settings
 from talaria.settings.parse_value import parse_value
-from talaria.settings.schema import SchemaField, SettingsSchema, format_key, split_key, variable
+from talaria.settings.profiles import Profile
+from talaria.settings.schema import SchemaField, SettingsSchema, split_key, variable
 from talaria.settings.secrets import Secrets, mask, read_secrets, store_secret
 
 
 class ConfigWriter:
     """Writer that stores each answer at once; ``written`` has each key with a displayable value."""
 
-    def __init__(self, services: Services) -> None:
-        self._profile = services.profile
-        self._environment = services.environment
+    def __init__(self, profile: Profile, environment: Mapping[str, str]) -> None:
+        self._profile = profile
+        self._environment = environment
         self.written: dict[str, str] = {}
         self.notes: list[str] = []
 
@@ -73,11 +75,6 @@ def known_field(key: str) -> SchemaField:
     if not isinstance(found, SchemaField):
         raise NotFound(build_unknown_fault("key", key, [field.key for field in model.fields()]).problem)
     return found
-
-
-def build_provider_key(provider: str, name: str) -> str:
-    """Return the key of a provider's setting."""
-    return format_key(("providers", provider, name))
 
 
 def _plain(value: object) -> object:

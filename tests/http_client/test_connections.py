@@ -11,9 +11,9 @@ from tests.providers.raw_servers import OK, answering, certificate, fetch, proxy
 from tests.providers.scripted_providers import PATIENT, pool
 
 from talaria.core.errors import ProviderUnreachable
-from talaria.providers.http.client import HttpPool
-from talaria.providers.http.connection import read_url
-from talaria.providers.http.dial import find_route
+from talaria.http_client.client import HttpPool
+from talaria.http_client.connection import read_url
+from talaria.http_client.dial import find_route
 from talaria.testing.wait import LIMIT
 
 CLOSING = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)

@@ -1,4 +1,4 @@
-"""How soon `/status` and `/stop` are answered while something never ends: a model, a tool, a question, a send."""
+"""Delay of `/status` and `/stop` while a model, a tool, a question or a delivery never ends."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import Ask, ModelServer, Say, Silence
 from talaria.testing.model_server.received import Received
 
-NAME = "hanging"
+NAME = "stuck-turn"
 _ABILITIES = PlatformCapabilities(text_limit=4096, buttons=True)
 _SECOND = 1000.0
 

@@ -1,4 +1,4 @@
-"""How soon a conversation that moves in the middle of a turn is seen at its new place, with what was said so far."""
+"""Delay until a session handed off during a turn appears in its new chat, with the text so far."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -24,7 +24,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
-NAME = "handoff-now"
+NAME = "handoff-in-turn"
 _ABILITIES = PlatformCapabilities(text_limit=4096, threads=True, edits=True, idempotent=True)
 _HOME = Address("loopback", "home")
 _SAID = "word " * 60

@@ -19,7 +19,7 @@ _IN_A_PATH = "/%:@!$&'()*+,;=~?"
 _OWN_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "talaria"}
 
 
-class Address(Struct, frozen=True):
+class HttpAddress(Struct, frozen=True):
     """A server; ``login`` is the user part of its URL, as the value of a header."""
 
     scheme: str
@@ -43,11 +43,11 @@ class Address(Struct, frozen=True):
         return self.authority.removesuffix(f":{_PORTS[self.scheme]}")
 
 
-class Route(Struct, frozen=True):
+class HttpRoute(Struct, frozen=True):
     """A server and, optionally, a proxy."""
 
-    to: Address
-    proxy: Address | None = None
+    to: HttpAddress
+    proxy: HttpAddress | None = None
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         """Return the bytes of a request, or raise `ValueError` for an invalid header."""
@@ -65,7 +65,7 @@ class Route(Struct, frozen=True):
 
 
 @lru_cache(maxsize=256)
-def read_url(url: str) -> tuple[Address, str]:
+def read_url(url: str) -> tuple[HttpAddress, str]:
     """Return the server and the path of a URL, or raise `ValueError`."""
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
@@ -73,7 +73,7 @@ def read_url(url: str) -> tuple[Address, str]:
     host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
     port = _PORTS[parts.scheme] if parts.port is None else parts.port
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Address(parts.scheme, host, port, _login(parts)), quote(path, safe=_IN_A_PATH)
+    return HttpAddress(parts.scheme, host, port, _login(parts)), quote(path, safe=_IN_A_PATH)
 
 
 def make_head(first_line: str, headers: Mapping[str, str]) -> bytes:
@@ -95,7 +95,7 @@ class NotHttp(Exception):
     """The server violates the protocol."""
 
 
-class Reply:
+class HttpReply:
     """A response in progress; the parser calls the ``on_`` methods. Header names are in lower case."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class Reply:
         self.is_complete = self.is_complete or self.has_head
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """A connection for one exchange after the other, each started by `ask`.
 
     A slow reader slows down the sender: at most `READ_AHEAD` is read ahead.
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reply = Reply()
+        self._reply = HttpReply()
         self._trouble: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
@@ -199,13 +199,13 @@ class Connection(asyncio.Protocol):
         """Return whether anything came back for the last request."""
         return self._reply.has_begun
 
-    async def ask(self, request: bytes) -> Reply:
+    async def ask(self, request: bytes) -> HttpReply:
         """Send a whole request, and return the response once its headers are here; the previous one is dropped.
 
         Raises `OSError` or `NotHttp`.
         """
         assert self._transport is not None
-        self._reply = Reply()
+        self._reply = HttpReply()
         self._transport.resume_reading()
         self._transport.write(request)
         while not self._reply.has_head:

@@ -16,12 +16,12 @@ from bench.measure import Measurement
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
-from talaria.sessions.transcript_export import PROGRAM
+from talaria.core.messages import PROGRAM
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
-NAME = "going_on"
+NAME = "background-work"
 _ABILITIES = PlatformCapabilities(text_limit=4096, buttons=True, idempotent=True)
 _PATIENCE = 90.0
 _SLOW = (0.2, 3.0)
