@@ -27,7 +27,7 @@ BUDGETS = {
     "telegram": Budget(files=61, calls=160, writes=5, reads=3),
     "api": Budget(files=63, calls=229, writes=2, reads=4),
     "handoff": Budget(files=80, calls=284, writes=5, reads=9),
-    "goal": Budget(files=58, calls=192, writes=7, reads=6),
+    "goal": Budget(files=59, calls=193, writes=7, reads=6),
 }
 
 

@@ -16,7 +16,7 @@ from talaria.storage.tables.bindings import HandoffsTable
 from talaria.storage.tables.queues import ForwardedUpdatesTable
 from talaria.storage.tables.sessions import DEPENDENTS
 from talaria.storage.tables.sql import Row, Value
-from talaria.storage.tables.usage import UsageTable
+from talaria.storage.tables.turns import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 

@@ -1,6 +1,5 @@
 """Commands: their declaration, and how a typed one is found and run."""
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -253,7 +252,7 @@ def _explain_no_match(name: str, found: Sequence[Command], commands: Sequence[Co
         return suggestion
     names = [known for command in commands for known in command.names if known not in _NEVER_SUGGESTED]
     typed = name.removeprefix("/").lower()
-    near = [one for one in names if one.startswith(typed)] or difflib.get_close_matches(typed, names, n=1)
+    near = [one for one in names if one.startswith(typed)] or _find_similar(typed, names)
     return f"There is no command `{name}`. " + (f"Did you mean `/{near[0]}`?" if near else "`/help` lists them.")
 
 
@@ -284,3 +283,9 @@ def _find_refusal(command: Command, context: CommandContext) -> str:
     if command.during_turn == "refused" and context.active_session.busy:
         return f"A turn is running. Stop it with `/stop` first, then use `/{command.name}`."
     return ""
+
+
+def _find_similar(typed: str, names: Sequence[str]) -> list[str]:
+    from difflib import get_close_matches  # noqa: PLC0415 (loaded for an unknown command)
+
+    return get_close_matches(typed, names, n=1)

@@ -116,7 +116,7 @@ def _make_table(name: str, sql: Sql) -> object:
 
             return ApiRunsTable(sql) if name == "runs" else ResponsesTable(sql)
         case "usage":
-            from talaria.storage.tables.usage import UsageTable  # noqa: PLC0415 (loaded on first use)
+            from talaria.storage.tables.turns import UsageTable  # noqa: PLC0415 (loaded on first use)
 
             return UsageTable(sql)
         case _:

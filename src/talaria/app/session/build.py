@@ -415,9 +415,12 @@ def _goal_follow_ups(
     """Return the follow-up that continues the goal, on a surface that stays open."""
     if not request.lasting:
         return ()
-    from talaria.app.session.goals import build_goal_follower  # noqa: PLC0415 (not loaded for a one-shot question)
+    from talaria.app.session.goals import make_judge  # noqa: PLC0415 (not loaded for a one-shot question)
+    from talaria.goals.follower import GoalFollower  # noqa: PLC0415 (not loaded for a one-shot question)
 
-    return (build_goal_follower(tool_context, environment, auxiliary, request.context.session_key),)
+    judge, key = partial(make_judge, tool_context, environment, auxiliary), request.context.session_key
+    session_id, store = tool_context.session_id, tool_context.store
+    return (GoalFollower(session_id, store=store, make_judge=judge, emit=environment.publish, key=key),)
 
 
 def session_listeners(
