@@ -83,7 +83,7 @@ def test_only_so_many_codes_are_made_in_a_minute(mine: Transaction) -> None:
     assert offer_code(mine, PairedPerson("discord", "other"), rules) is not None
 
 
-def test_whoever_is_let_in_is_told_so_in_their_chat(database: Database) -> None:
+def test_an_approved_sender_is_notified_in_their_chat(database: Database) -> None:
     place = Address("telegram", "chat-of-ann")
     code = database.write(lambda tx: offer_code(tx, ANN, place=place))
     assert code is not None
@@ -132,7 +132,7 @@ def test_guessing_locks_the_network(database: Database, clock: SettableClock) ->
     assert approved(database, offered(database)) is not None
 
 
-def test_a_stranger_is_told_what_to_do() -> None:
+def test_a_stranger_learns_how_to_get_access() -> None:
     words = render_pairing_text("telegram", "ABCD2345")
     assert "`talaria pairing approve telegram ABCD2345`" in words
     assert "60 minutes" in words

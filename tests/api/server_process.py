@@ -13,6 +13,7 @@ import httpx
 from tests.app import warm_program
 from tests.app.program import Program
 from tests.app.warm_program import WarmProcess
+from tests.http.loopback_client import loopback_client
 
 from talaria.access.api_keys import read_key_file
 from talaria.settings.profiles import Profiles
@@ -93,7 +94,7 @@ async def client(server: Server, key: str | None = None) -> AsyncIterator[httpx.
     """Return a client with a key: the first one of the server, unless another is given."""
     shown = server.key if key is None else key
     headers = {"authorization": f"Bearer {shown}"} if shown else {}
-    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+    async with loopback_client(server.url, headers=headers, timeout=PATIENCE) as http:
         yield http
 
 

@@ -17,6 +17,7 @@ from tests.api.server_process import PATIENCE, Server, client, serving
 from tests.app import warm_program
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program, talk
+from tests.http.loopback_client import loopback_client
 
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
@@ -33,7 +34,7 @@ def _free_port() -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_until_it_is_told_to_end_and_lets_requests_end_first(
+async def test_it_serves_until_terminated_and_finishes_open_requests(
     tmp_path: Path, model: ModelServer, number: int
 ) -> None:
     held = asyncio.Event()
@@ -158,11 +159,11 @@ def _key_of(told: dict[str, str]) -> str:
     return Path(told["api_key_file"]).read_text().strip()
 
 
-async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_script_can_read_the_listening_address(tmp_path: Path, model: ModelServer) -> None:
     async with _listening(scripted_program(tmp_path, model)) as told:
         assert told["base_url"] == f"{told['url']}/v1"
         key = _key_of(told)
-        async with httpx.AsyncClient(base_url=told["base_url"], trust_env=False) as http:
+        async with loopback_client(told["base_url"]) as http:
             assert (await http.get("models")).status_code == httpx.codes.UNAUTHORIZED
             known = {"authorization": f"Bearer {key}"}
             assert (await http.get("models", headers=known)).status_code == httpx.codes.OK
@@ -176,7 +177,7 @@ async def test_it_listens_at_an_address_of_six_as_well(tmp_path: Path, model: Mo
     async with _listening(scripted_program(tmp_path, model), "--host", "::1") as told:
         assert told["url"].startswith("http://[::1]:")
         key = {"authorization": f"Bearer {_key_of(told)}"}
-        async with httpx.AsyncClient(base_url=told["url"], headers=key, trust_env=False) as http:
+        async with loopback_client(told["url"], headers=key) as http:
             asked = {
                 name: (await http.post(CHAT, json=HI, headers=headers)).status_code
                 for name, headers in {

@@ -172,7 +172,7 @@ async def test_what_was_done_at_the_last_moment_counts(tmp_path: Path) -> None:
         assert desk.screen.left
 
 
-async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -> None:
+async def test_cancelling_the_wait_withdraws_the_request(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
         async with asyncio.TaskGroup() as group:
@@ -260,7 +260,7 @@ async def test_terminal_that_opens_the_conversation_withdraws_an_abandoned_reque
         await desk.say("still here")
 
 
-async def test_slack_is_told_how_commands_are_typed_there(tmp_path: Path) -> None:
+async def test_help_on_slack_shows_how_commands_are_typed(tmp_path: Path) -> None:
     secrets = "SLACK_BOT_TOKEN=xoxb-1\nSLACK_APP_TOKEN=xapp-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
         assert await desk.use("/handoff slack") == (

@@ -100,7 +100,7 @@ def test_a_right_code_clears_the_count_and_a_lock_out_starts_it_again(mine: Tran
         mine.pairing.approve("telegram", "wrong", RULES)
 
 
-def test_those_who_were_let_in_are_listed_and_can_be_shut_out(mine: Transaction, clock: SettableClock) -> None:
+def test_approved_senders_are_listed_and_can_be_revoked(mine: Transaction, clock: SettableClock) -> None:
     for person in (BEN, ANA, PairedPerson("discord", "1")):
         mine.pairing.offer(person, f"{person.platform} {person.user_id}", RULES)
         mine.pairing.approve(person.platform, f"{person.platform} {person.user_id}", RULES)
@@ -113,7 +113,7 @@ def test_those_who_were_let_in_are_listed_and_can_be_shut_out(mine: Transaction,
     assert mine.pairing.is_paired("discord", "1")
 
 
-def test_whoever_is_let_in_again_has_been_in_since_the_first_time(mine: Transaction, clock: SettableClock) -> None:
+def test_a_sender_approved_again_keeps_the_first_date(mine: Transaction, clock: SettableClock) -> None:
     for code in ("first", "second"):
         mine.pairing.offer(ANA, code, RULES)
         approved = mine.pairing.approve("telegram", code, RULES)

@@ -108,7 +108,7 @@ async def get_when(address: str, path: str, suits: Callable[[int, str], bool]) -
     return (await until(look))[0]
 
 
-async def test_health_readiness_and_figures_are_served(place: Place) -> None:
+async def test_health_readiness_and_metrics_are_served(place: Place) -> None:
     async with place.running():
         address = (await place.status())["address"]
         assert (await get(address, "/health"))[0] == 200
@@ -283,7 +283,7 @@ async def test_a_killed_gateway_is_missed_at_the_next_start(place: Place) -> Non
     assert words not in (await asyncio.to_thread(place.program.run, "gateway", "status")).out
 
 
-async def test_a_gateway_that_may_not_begin_leaves_the_last_words_of_another_alone(place: Place) -> None:
+async def test_a_refused_gateway_writes_no_record_of_an_end(place: Place) -> None:
     async with place.running():
         await place.status()
         assert (await asyncio.to_thread(place.program.run, "gateway", "run")).code == 1

@@ -111,7 +111,9 @@ async def test_resume_begins_to_count_again_and_takes_the_next_step_by_itself(
     assert len(await waiting(store, session_id)) == 1
 
 
-async def test_what_waits_for_an_old_goal_is_taken_back(goal: GoalManager, store: Store, session_id: SessionId) -> None:
+async def test_pending_messages_of_an_old_goal_are_withdrawn(
+    goal: GoalManager, store: Store, session_id: SessionId
+) -> None:
     await goal.set("first")
     await goal.set("second")
     (item,) = await waiting(store, session_id)

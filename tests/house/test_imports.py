@@ -17,6 +17,7 @@ MOST_SMALL_LINES = 40
 # Small modules with one importer next to them, and why they stand alone.
 SMALL_MODULES = {
     "talaria.app.command_line.spec": "loaded by completion, without the services",
+    "talaria.app.doctor": "loaded when the checks of the doctor are run",
     "talaria.storage.sqlite.rescue": "loaded when a file is damaged",
     "talaria.tools.web.pdf": "loaded with the first PDF",
 }

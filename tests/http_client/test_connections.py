@@ -142,7 +142,7 @@ def test_a_host_is_named_as_its_server_expects(url: str, name: str) -> None:
     assert read_url(url)[0].name == name
 
 
-async def test_tls_trusts_whom_it_is_told_to(tmp_path: Path) -> None:
+async def test_tls_trusts_the_configured_certificates(tmp_path: Path) -> None:
     shown, cert = certificate(tmp_path)
     server = Counted([OK] * 2)
     async with serving(server.talk, shown) as port:

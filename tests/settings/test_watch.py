@@ -20,14 +20,14 @@ def poll(watch: SettingsWatch) -> SettingsChange:
     return change
 
 
-def test_nothing_is_told_while_nothing_changes(profile: Profile) -> None:
+def test_nothing_is_reported_without_changes(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     assert watch.poll() is None
     write_file(profile.config_file, "# only a comment\n")
     assert watch.poll() is None
 
 
-def test_a_change_is_reported_once_with_what_applies_now_and_what_waits(profile: Profile) -> None:
+def test_a_change_is_reported_once_with_live_and_pending_settings(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     write_file(profile.config_file, '[log]\nlevel = "debug"\n[store]\nreaders = 4\nurl = "postgresql://me:pw@h/d"\n')
     change = poll(watch)
@@ -40,7 +40,7 @@ def test_a_change_is_reported_once_with_what_applies_now_and_what_waits(profile:
     assert watch.poll() is None
 
 
-def test_what_waits_for_a_restart_is_what_differs_from_the_start(profile: Profile) -> None:
+def test_settings_pending_a_restart_are_those_changed_since_the_start(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     write_file(profile.config_file, "[store]\nreaders = 4\n")
     assert [changed.key for changed in poll(watch).restart] == ["store.readers"]

@@ -100,7 +100,7 @@ async def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
     database.close()
 
 
-async def test_nobody_makes_a_new_file_while_somebody_uses_the_one_that_was_there(tmp_path: Path) -> None:
+async def test_no_new_file_is_created_while_the_removed_one_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "talaria.db"
     store = open_sqlite_store(path)
     await store.write(begin)

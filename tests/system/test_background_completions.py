@@ -171,7 +171,7 @@ async def test_two_that_end_at_once_while_it_is_busy_are_one_turn(
     assert len(heard(network, "ann")) == 1
 
 
-async def test_a_conversation_that_moved_meanwhile_is_told_where_it_is(
+async def test_a_moved_conversation_gets_the_report_at_its_new_address(
     network: LoopbackNetwork, program: Program
 ) -> None:
     def move(tx: Transaction) -> None:

@@ -27,7 +27,7 @@ def all_asked(tx: Transaction) -> tuple[list[SessionId], list[SessionId]]:
     return slow, [asked(tx, HOME, f"boat {number}") for number in range(REQUESTS)]
 
 
-async def test_eight_gateways_move_a_hundred_once_each_and_slow_ones_besides(
+async def test_eight_gateways_move_a_hundred_sessions_once_each_despite_slow_ones(
     tmp_path: Path, server: ModelServer, postgres_place: Place
 ) -> None:
     async with scene(tmp_path, server, postgres_place) as here, AsyncExitStack() as stack:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.api.server_process import PATIENCE, serving
 from tests.app.program import Program
+from tests.http.loopback_client import loopback_client
 from tests.system.gateway_workers import worker, workplace
 from tests.system.handoff_fixture import OWNED
 from tests.web.web_client import OWN_HEADERS, events_until, stream, text_of
@@ -38,7 +39,7 @@ async def _gateway_and_web(program: Program) -> AsyncIterator[httpx.AsyncClient]
     async with (
         worker(program),
         serving(program) as server,
-        httpx.AsyncClient(base_url=server.url, timeout=PATIENCE, trust_env=False, headers=OWN_HEADERS) as http,
+        loopback_client(server.url, timeout=PATIENCE, headers=OWN_HEADERS) as http,
     ):
         await _sign_in(program, http)
         yield http

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 from tests.api.in_process_server import PATIENCE, Hosted
+from tests.http.loopback_client import loopback_client
 
 from talaria.access.browsers import create_code
 from talaria.testing.wait import until
@@ -20,7 +21,7 @@ async def web_client(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Sign in with a code, and yield a client with the cookie."""
     known = OWN_HEADERS if headers is None else headers
-    async with httpx.AsyncClient(base_url=host.url, timeout=PATIENCE, trust_env=False, headers=known) as client:
+    async with loopback_client(host.url, timeout=PATIENCE, headers=known) as client:
         code = await host.application.store.write(lambda tx: create_code(tx, person=person))
         answer = await client.post("/web/login", json={"code": code}, headers=OWN_HEADERS)
         assert answer.status_code == 200, answer.text

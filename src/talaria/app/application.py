@@ -35,6 +35,7 @@ from talaria.core.formatting import find_zone
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.agent_cache import AgentSpec
+from talaria.runtime.open_questions import index_questions
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile
@@ -163,6 +164,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         has_hooks = not isinstance(self.hooks, NoHooks)
         if has_hooks and (subscriber := self.hooks.turn_subscriber()) is not None:
             chat.events.subscribe(subscriber)
+        index_questions(self.store, chat, jobs)
         if request.watchable:
             self.watched_turns().add_session(chat, after_close, jobs, request.moved)
         if has_hooks and not request.resume and not request.latest:

@@ -17,12 +17,17 @@ from talaria.web.conversations import WebConversations
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.recovery import resume_interrupted
+from talaria.web.routes.background import BackgroundRoutes
 from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
+from talaria.web.routes.home import HomeRoutes
+from talaria.web.routes.logs import CheckView, InsideRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.trace import TraceRoutes
 from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.web_commands import WebCommands
@@ -55,7 +60,7 @@ class WebApp:
         self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
         self._commands = WebCommands(app, self._conversations)
         self._session_list = SessionListWatcher(app.store, self._hub)
-        self._changes = ChangeWatcher(app.store, self._hub)
+        self._changes = ChangeWatcher(app.store, self._hub, app.identity.log_file)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""
@@ -102,6 +107,11 @@ class WebApp:
         except TalariaError:
             return ""
 
+    def _examine(self) -> list[CheckView]:
+        from talaria.app.doctor import examine_profile  # noqa: PLC0415 (loaded when the checks of the doctor are run)
+
+        return examine_profile(self._app)
+
     def _routes(self) -> tuple[Route, ...]:
         store = self._app.store
         sign_in = SignInRoutes(
@@ -112,7 +122,12 @@ class WebApp:
             *sign_in.routes(),
             *SessionListRoutes(store, self._conversations, self._session_list, self._files).routes(),
             *ChatRoutes(store, self._conversations, self._commands, self._session_list).routes(),
+            *HomeRoutes(store, lambda: self._app.schedules).routes(),
             *UsageRoutes(store).routes(),
+            *BackgroundRoutes(store).routes(),
+            *GatewayRoutes(store).routes(),
+            *InsideRoutes(self._app.identity.log_file, self._examine).routes(),
+            *TraceRoutes(store).routes(),
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *build_management_routes(self._app),
@@ -143,7 +158,8 @@ class CombinedApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope.get("path", "/").split("/", 2)[1] in self._web_parts:
+        before, _, part = scope.get("path", "/").partition("/")
+        if not before and part.partition("/")[0] in self._web_parts:  # the path of `OPTIONS *` has no slash
             await self._web(scope, receive, _with_security_headers(send))
         else:
             await self._api(scope, receive, send)

@@ -25,6 +25,7 @@ from talaria.goals.goal_store import (
     record_turn_end,
     take_notice,
 )
+from talaria.goals.stored_goal import read_goal
 from talaria.goals.transitions import (
     JUDGE_PROMPT,
     Evidence,
@@ -174,7 +175,9 @@ class GoalFollower:
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Apply the end of a turn to the goal, in its transaction."""
-        has_goal = record_turn_end(tx, ending, self._clock.now())
+        has_goal = read_goal(tx, ending.session_id).state is not None
+        if has_goal:
+            record_turn_end(tx, ending, self._clock.now())
         return partial(self._set_has_goal, has_goal) if has_goal != self._has_goal else None
 
     def _set_has_goal(self, has_goal: bool) -> None:

@@ -163,18 +163,15 @@ def _needs_follower(tx: Transaction, session_id: SessionId, now: datetime) -> bo
             return False
 
 
-def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
-    """Apply the end of a turn to an active goal, and return whether there is a goal.
+def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> None:
+    """Apply the end of a turn to an active goal.
 
     A pending step in the inbox is withdrawn: this turn is judged first.
     """
     stored = read_goal(tx, result.session_id)
-    if stored.state is None:
-        return False
-    if stored.state.status == "active":
+    if stored.state is not None and stored.state.status == "active":
         withdraw_steps(tx, result.session_id, kick_off=False)
         _apply(tx, result.session_id, stored, turn_ended(stored.state, result, now), now)
-    return True
 
 
 class GoalNotice(Struct, frozen=True):

@@ -77,6 +77,14 @@ def _add(tx: Transaction, outgoing: Outgoing) -> OutboxItem | None:
     return item
 
 
+def requeue_outgoing(tx: Transaction, item_id: int) -> bool:
+    """Deliver an undelivered message now; ``False`` if it is being sent or was sent."""
+    item = tx.outbox.requeue(item_id)
+    if item is not None:
+        tx.notify(outbox_topic(item.address.platform))
+    return item is not None
+
+
 def read_content(payload: str) -> Content:
     """Decode the payload of an outbox item, or raise `msgspec.DecodeError`."""
     return _decoder.decode(payload)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
-from talaria.contracts.values import NamedValue
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone
@@ -131,6 +131,22 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
 
 GATEWAY_WORKER = NamedValue("gateway_worker", WorkerStatus)
+GATEWAY_RESTARTS = "gateway_restarts"  # topic notified when a restart is requested
+REQUESTED_RESTART = NamedValue("requested_restart", datetime)
+
+
+def request_restart(tx: Transaction) -> None:
+    """Request a restart of all gateway processes that have started before now."""
+    REQUESTED_RESTART.write(tx, SINGLE, datetime.now(UTC))
+    tx.notify(GATEWAY_RESTARTS)
+
+
+def is_restart_requested(tx: Transaction, started: datetime) -> bool:
+    """Return whether a restart was requested after a process has started."""
+    requested = REQUESTED_RESTART.get(tx, SINGLE)
+    return requested is not None and requested > started
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(WorkerStatus).decode
 

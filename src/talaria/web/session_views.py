@@ -17,6 +17,7 @@ from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import Problem, make_not_found
 from talaria.runtime.live.location import locate_session
 from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_exchanges
 from talaria.sessions.preferences import read_preferences
 from talaria.web.front_door import WebCaller
@@ -65,7 +66,7 @@ def read_rows(
         seen_by=caller.viewer,
     )
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
-    running = {turn.session_id for turn in tx.turns.find(running=True)}
+    running = {turn.session_id for turn in tx.turns.find(running=True) if _is_owned(tx, turn.session_id)}
     networks = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
     return [_to_row(one, networks.get(one.id, ""), is_running=one.id in running) for one in sessions]
 
@@ -85,7 +86,7 @@ def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
     network = bindings[0].address.platform if bindings else ""
-    return _to_row(session, network, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
+    return _to_row(session, network, is_running=_is_running(tx, session.id))
 
 
 def read_detail(
@@ -161,10 +162,19 @@ def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> 
 
 def _find_turn_start(tx: Transaction, session: Session) -> int | None:
     """Return the number of the message that began the running turn."""
-    if not tx.turns.find(session.id, running=True, limit=1):
+    if not _is_running(tx, session.id):
         return None
     starts = list_exchanges(tx.messages.last(session.id, _RECENT))
     return starts[-1].seq if starts else None
+
+
+def _is_running(tx: Transaction, session_id: SessionId) -> bool:
+    return bool(tx.turns.find(session_id, running=True, limit=1)) and _is_owned(tx, session_id)
+
+
+def _is_owned(tx: Transaction, session_id: SessionId) -> bool:
+    """Return whether a process runs a session; the turn of one that has died waits to be resumed."""
+    return is_leased(tx, session_lease_name(session_id))
 
 
 def _to_branch(session: Session) -> BranchView:

@@ -81,7 +81,7 @@ async def test_the_page_loads_nothing_from_elsewhere(host: Hosted) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-async def test_figures_count_requests_by_route_and_status(host: Hosted) -> None:
+async def test_metrics_count_requests_by_route_and_status(host: Hosted) -> None:
     await host.http.post("/v1/chat/completions", json=HI)
     await host.http.post("/v1/chat/completions", json={})
     await host.http.get("/nowhere")

@@ -183,7 +183,7 @@ async def test_scripts_get_events_as_lines_of_json(program: Program, network: Lo
             assert await process.wait() == 0
 
 
-async def test_lines_of_text_for_those_who_want_no_more(program: Program, network: LoopbackNetwork) -> None:
+async def test_plain_output_is_lines_of_text(program: Program, network: LoopbackNetwork) -> None:
     async with told(program, network), opened(program, "attach", "tale", "--plain") as screen:
         await screen.wait_for(WATCHED)
         await screen.wait_for("> ann: Tell me.")

@@ -148,7 +148,7 @@ async def test_a_mistyped_command_gets_a_hint(program: Program, server: ModelSer
     assert not server.received
 
 
-async def test_a_file_behind_an_at_sign_completes_and_goes_along(program: Program, server: ModelServer) -> None:
+async def test_a_file_after_an_at_sign_is_completed_and_attached(program: Program, server: ModelServer) -> None:
     (program.home / "work" / "notes.txt").write_text("the tide turns at nine")
     async with opened(program) as screen:
         await ready(screen)

@@ -233,7 +233,7 @@ def parked(tx: Transaction, gateway: SmallGateway) -> bool:
     return goal is not None and goal.parked is not None
 
 
-async def test_a_room_in_which_a_goal_waits_is_not_let_go_of(
+async def test_a_chat_with_a_waiting_goal_is_not_evicted(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     def answer(received: Received) -> Say:

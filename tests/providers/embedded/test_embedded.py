@@ -68,6 +68,7 @@ async def test_a_reply_grows_word_by_word_and_ends_as_a_whole(provider: Embedded
     assert reply.usage.input_tokens < SYSTEM_TOKENS
 
 
+@pytest.mark.slow
 @needs_weights
 async def test_a_reply_that_is_cut_off_says_so(provider: EmbeddedProvider) -> None:
     *_, reply = [event async for event in provider.reply(request("Tell me a long story.", tokens=3))]

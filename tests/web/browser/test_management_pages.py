@@ -62,10 +62,11 @@ async def test_every_page_is_clean_and_accessible(host: Hosted, viewport: Viewpo
 
 async def test_a_request_is_approved_and_a_key_created(host: Hosted) -> None:
     store = host.application.store
-    await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", "Grace")))
     async with chromium() as browser, signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/people")
+        await page.get_by_text("Nobody asks for access.").wait_for()
+        await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", "Grace")))  # the page hears of it
         await page.get_by_role("button", name="Approve Grace").click()
         await expect(page.get_by_role("button", name="Revoke access of Grace")).to_be_visible()
         assert await store.read(lambda tx: tx.pairing.is_paired("telegram", "9"))
@@ -96,7 +97,7 @@ async def test_a_browser_shows_a_code_and_the_owner_types_it(host: Hosted) -> No
         await other.assert_accessible()
         page = watched.page
         await watched.open("/browsers")
-        await page.get_by_label("Code", exact=True).fill(code.lower())
+        await page.get_by_label("Code that it shows").fill(code.lower())
         await page.get_by_role("button", name="Sign it in").click()
         await expect(other.page.get_by_role("heading", name="New conversation")).to_be_visible()
         await page.get_by_role("button", name="Show a code").click()
@@ -126,7 +127,7 @@ async def test_a_code_is_approved_in_a_terminal(host: Hosted) -> None:
         await context.close()
 
 
-async def test_settings_are_changed_with_faults_beside_the_field(host: Hosted) -> None:
+async def test_settings_are_changed_with_faults_next_to_the_field(host: Hosted) -> None:
     async with chromium() as browser, signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/settings")

@@ -213,10 +213,10 @@ async def test_signing_out_elsewhere_ends_the_page(browser: Browser, host: Hoste
         await watched.assert_accessible()
         (known,) = (await host.application.store.read(read_browsers)).values()
         await host.application.store.write(lambda tx: revoke_browser(tx, known.id))
-        await expect(page.get_by_label("Code")).to_be_visible()
+        await expect(page.get_by_label("Code", exact=True)).to_be_visible()
         await watched.assert_accessible()
         code = await host.application.store.write(create_code)
-        await page.get_by_label("Code").fill(code.lower())
+        await page.get_by_label("Code", exact=True).fill(code.lower())
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("link", name="New")).to_be_visible()
         assert watched.foreign == []

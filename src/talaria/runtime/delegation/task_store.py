@@ -132,6 +132,17 @@ def list_background(tx: Transaction, session_id: SessionId | None = None) -> lis
     return sorted((_decode(row.body) for row in rows), key=lambda one: one.began)
 
 
+def list_delegations(tx: Transaction) -> list[Delegation]:
+    """Return the delegations of all sessions: background ones, and those that a running turn waits for."""
+    found = {one.handle: one for one in list_background(tx)}
+    waited_for = [
+        _decode(row.body)
+        for session_id in dict.fromkeys(turn.session_id for turn in tx.turns.find(running=True))
+        for row in tx.delegated_tasks.of_session(session_id, background=False)
+    ]
+    return [*found.values(), *(one for one in waited_for if one.handle not in found or not one.handle)]
+
+
 def ask_to_stop(tx: Transaction, session_id: SessionId, handle: str) -> Delegation:
     """Mark a background delegation to be stopped by the process that runs it.
 

@@ -5,27 +5,16 @@
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { Composer } from "./composer.js";
 import { a, button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
-import { EntryView } from "./entries.js";
+import { EntryView, queuedView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import {
-  attempt,
-  choices,
-  compose,
-  connected,
-  conversation,
-  drawerOpen,
-  followLink,
-  me,
-  outdated,
-  overlay,
-} from "./state.js";
+import { attempt, choices, connected, conversation, drawerOpen, followLink, me, outdated, overlay } from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
-/** @import { QueuedMessage } from "./wire.d.ts" */
 
 const NEAR_END = 80;
+const LOADING_MILLISECONDS = 1500;
 
 /** @type {(props: object) => Child} */
 export function ChatPage() {
@@ -175,6 +164,7 @@ function Transcript({ conversation }) {
   const atEnd = useRef(true);
   const away = useSignal(false);
   const height = useRef(0);
+  const top = useRef(0);
   const shown = conversation.shown;
   const { value: queued } = conversation.queued;
   const { value: notes } = conversation.notes;
@@ -182,6 +172,10 @@ function Transcript({ conversation }) {
   useLayoutEffect(() => {
     const scroller = box.current;
     if (!scroller) return;
+    if (conversation.target.peek() < 0) {
+      conversation.target.value = 0;
+      atEnd.current = true;
+    }
     const found = conversation.target.peek() && scroller.querySelector(`[data-seq="${conversation.target.peek()}"]`);
     if (found) {
       conversation.target.value = 0;
@@ -197,17 +191,25 @@ function Transcript({ conversation }) {
   useEffect(() => {
     const scroller = box.current;
     if (!scroller) return;
-    const observer = new ResizeObserver(() => {
-      if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
+    const began = performance.now();
+    const observer = new ResizeObserver((seen) => {
+      // What a person unfolds in a conversation at rest must not move away.
+      const follows = conversation.running || performance.now() - began < LOADING_MILLISECONDS;
+      if (atEnd.current && (follows || seen.some((one) => one.target === scroller))) {
+        scroller.scrollTop = scroller.scrollHeight;
+      }
     });
-    observer.observe(scroller);
+    for (const one of [scroller, ...scroller.querySelectorAll(".entries")]) observer.observe(one);
     return () => observer.disconnect();
-  }, []);
+  }, [conversation.loaded.value]);
 
   const scroll = () => {
     const scroller = box.current;
     if (!scroller) return;
-    atEnd.current = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END;
+    // Only a person scrolls up; what grows below is followed.
+    if (scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END) atEnd.current = true;
+    else if (scroller.scrollTop < top.current) atEnd.current = false;
+    top.current = scroller.scrollTop;
     if (away.peek() === atEnd.current) away.value = !atEnd.current;
   };
   const earlier = () => {
@@ -258,32 +260,6 @@ function Transcript({ conversation }) {
   );
 }
 
-/** @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
-function queuedView(conversation, message) {
-  const withdraw = () => conversation.withdraw(message);
-  const edit = async () => {
-    await withdraw();
-    compose.value = message.text;
-  };
-  return li(
-    { key: `queued.${message.id || message.text}` },
-    div(
-      { class: "entry user queued" },
-      div({ class: "bubble" }, message.text),
-      div(
-        { class: "queued-actions" },
-        span({ class: "chip" }, "Queued"),
-        message.own
-          ? [
-            button({ class: "quiet small", type: "button", onClick: () => void attempt(edit) }, "Edit"),
-            button({ class: "quiet small", type: "button", onClick: () => void attempt(withdraw) }, "Withdraw"),
-          ]
-          : null,
-      ),
-    ),
-  );
-}
-
 /** What is unusual about this conversation, and what can be done about it. @type {(props: { conversation: Conversation }) => Child} */
 function Banner({ conversation }) {
   const detail = conversation.detail.value;
@@ -302,6 +278,12 @@ function Banner({ conversation }) {
     );
   }
   if (!connected.value) return div({ class: "banner", role: "status" }, span(null, "Connection lost. Trying again …"));
+  if (detail?.elsewhere && detail.taken_from) {
+    return div(
+      { class: "banner", role: "status" },
+      span(null, `Taken over from ${detail.taken_from}. The running turn ends there; its reply appears here.`),
+    );
+  }
   if (detail?.elsewhere) {
     return div(
       { class: "banner", role: "status" },

@@ -15,6 +15,8 @@ import { applyEvents, entriesOf, isPrompt } from "./turn.js";
 
 const PAGE = 60;
 const MOST = 500;
+/** After how many milliseconds without an event a turn that does not run has ended. */
+const SILENCE = 2000;
 /** How many messages are shown before one that a search has found. */
 const CONTEXT = 12;
 const ENDS = new Set(["answered", "stopped", "out_of_budget", "failed"]);
@@ -35,7 +37,7 @@ export class Conversation {
     this.queued = signal([]);
     /** The earlier message that is being edited. @type {Signal<{ seq: number, text: string } | null>} */
     this.editing = signal(null);
-    /** The message to which to scroll, found by a search. */
+    /** The message to which to scroll, found by a search; below 0 the end, since this tab has said something. */
     this.target = signal(0);
     /** What commands have shown. @type {Signal<string[]>} */
     this.notes = signal([]);
@@ -48,6 +50,7 @@ export class Conversation {
     this._firstSeq = 0;
     this._settling = false;
     this._unsettled = false;
+    this._heardAt = 0;
     /** Queued messages whose turn has begun. @type {Set<number>} */
     this._taken = new Set();
   }
@@ -109,7 +112,11 @@ export class Conversation {
   async refresh() {
     const detail = await this._getDetail();
     batch(() => this._setDetail(detail));
-    if (!this.turn.peek()) await this._settle();
+    const turn = this.turn.peek();
+    if (turn && !isPrompt(turn) && !detail.running && Date.now() - this._heardAt > SILENCE) {
+      this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
+    }
+    if (!this.turn.peek() || this.turn.peek()?.over) await this._settle();
   }
 
   /** Take over what the list knows. @param {SessionRow} row */
@@ -124,6 +131,7 @@ export class Conversation {
 
   /** Hear events of the running turn. @param {{ snapshot: boolean, events: TurnEvent[] }} message */
   hear({ snapshot, events }) {
+    this._heardAt = Date.now();
     batch(() => {
       if (snapshot) this.turn.value = applyEvents(null, events);
       else this.turn.value = applyEvents(this.turn.peek(), events);
@@ -149,6 +157,7 @@ export class Conversation {
    */
   async send(text, id, steer) {
     this.queued.value = [...this.queued.peek(), { id: 0, text, own: false }];
+    this.target.value = -1;
     try {
       await post(`/web/sessions/${this.id}/messages`, { text, id, steer });
       if (this.running) this._setDetail(await this._getDetail());

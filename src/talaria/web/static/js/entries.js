@@ -3,13 +3,14 @@
  * @module
  */
 import { h, useSignal } from "../vendor/preact.js";
-import { button, details, div, icon, lazy, p, span, summary } from "./elements.js";
+import { button, details, div, icon, lazy, li, p, span, summary } from "./elements.js";
 import { renderBlocks, renderMarkdown } from "./markdown.js";
 import { attempt, compose, navigate, runCommand } from "./state.js";
 
-/** @import { Child } from "../vendor/preact.d.ts" */
+/** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
 /** @import { IconName } from "./elements.js" */
+/** @import { QueuedMessage } from "./wire.d.ts" */
 /** @import { Entry, ReasoningEntry, ToolEntry, UserEntry } from "./turn.js" */
 
 /** Questions and approvals, which are rare. */
@@ -89,6 +90,32 @@ async function branch(conversation, seq) {
 async function undo(text) {
   await runCommand("/undo");
   compose.value = text;
+}
+
+/** A message that waits for its turn. @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
+export function queuedView(conversation, message) {
+  const withdraw = () => conversation.withdraw(message);
+  const edit = async () => {
+    await withdraw();
+    compose.value = message.text;
+  };
+  return li(
+    { key: `queued.${message.id || message.text}` },
+    div(
+      { class: "entry user queued" },
+      div({ class: "bubble" }, message.text),
+      div(
+        { class: "queued-actions" },
+        span({ class: "chip" }, "Queued"),
+        message.own
+          ? [
+            button({ class: "quiet small", type: "button", onClick: () => void attempt(edit) }, "Edit"),
+            button({ class: "quiet small", type: "button", onClick: () => void attempt(withdraw) }, "Withdraw"),
+          ]
+          : null,
+      ),
+    ),
+  );
 }
 
 /** @type {(props: { entry: ReasoningEntry }) => Child} */

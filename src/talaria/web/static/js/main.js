@@ -81,6 +81,11 @@ function isTyping(event) {
     target.closest("input, textarea, select, dialog") !== null;
 }
 
+// A link that signs in, opened where the app is already open, changes only the fragment.
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#code=")) location.reload();
+});
+
 async function boot() {
   setTheme(localStorage.getItem("theme") ?? "system");
   const code = new URLSearchParams(location.hash.slice(1)).get("code");

@@ -12,17 +12,20 @@ import { attempt } from "./state.js";
 /** @import { ToolEntry } from "./turn.js" */
 
 const MOST_SHOWN = 20_000;
+/** The output of a tool that has changed a file. */
+const DIFF = /^(?:.+:\n)?@@ -\d+(?:,\d+)? \+\d+/;
 /** A note in an output that was too long for the model: the file that has all of it. */
 const OMITTED = /\[… [^\]]* omitted; .* is in \S*?([\w-]+\.txt); use read_file …\]/;
 
 /** @type {(props: { conversation: Conversation, entry: ToolEntry }) => Child} */
 export function ToolBody({ conversation, entry }) {
-  const { input, diff } = splitInput(entry);
+  const isDiff = DIFF.test(entry.output);
+  const { input, diff } = splitInput({ input: entry.input, diff: entry.diff || (isDiff ? entry.output : "") });
   return div(
     { class: "fold-body" },
     input ? [caption("Input"), textView(input)] : null,
     diff ? [caption("Changes"), diffView(diff)] : null,
-    entry.output ? [caption("Output"), h(Output, { conversation, output: entry.output })] : null,
+    entry.output && !isDiff ? [caption("Output"), h(Output, { conversation, output: entry.output })] : null,
   );
 }
 

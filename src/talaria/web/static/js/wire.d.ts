@@ -61,6 +61,12 @@ export interface ApprovalAsked {
   diff: string;
 }
 
+/** Processes and delegated tasks, running ones first. */
+export interface BackgroundView {
+  processes: ProcessView[];
+  delegations: DelegationView[];
+}
+
 /** The first message of a conversation; slash commands, for example for its model, run before it. */
 export interface BeginRequest {
   text: string;
@@ -124,6 +130,29 @@ export interface BrowserView {
 export interface ChangedMessage {
   topic: "changed";
   page: string;
+}
+
+/** A finding of a check, with advice. */
+export interface CheckFinding {
+  state: "fault" | "ok" | "warning";
+  found: string;
+  repair: string;
+}
+
+/** A check of the doctor. */
+export interface CheckView {
+  name: string;
+  state: "fault" | "ok" | "warning";
+  findings: CheckFinding[];
+}
+
+/** A delegated task; ``delegations`` are those of its own session. */
+export interface ChildTaskView {
+  goal: string;
+  state: "done" | "failed" | "open" | "stopped";
+  text: string;
+  session_id: string;
+  delegations: DelegationView[];
 }
 
 /** A completion. */
@@ -190,6 +219,21 @@ export interface CreatedApiKey {
   key: string;
 }
 
+/** The tasks of one call; those without a ``handle`` end with the turn that waits for them. */
+export interface DelegationView {
+  session_id: string;
+  title: string;
+  handle: string;
+  began: string;
+  stopped: boolean;
+  children: ChildTaskView[];
+}
+
+/** All checks, without a request to the model's provider. */
+export interface DoctorView {
+  checks: CheckView[];
+}
+
 /** Nothing more to say. */
 export interface Done {
   done: boolean;
@@ -205,6 +249,15 @@ export interface ExportQuery {
   format: "json" | "jsonl" | "markdown";
 }
 
+/** A job whose last run has failed or was missed. */
+export interface FailedJobView {
+  job_id: string;
+  name: string;
+  state: string;
+  at: string;
+  output: string;
+}
+
 /** A problem of the settings, with its key and line if it has one. */
 export interface FaultView {
   problem: string;
@@ -218,6 +271,13 @@ export interface File {
   source: string;
   name: string;
   media_type?: string;
+}
+
+/** The gateway processes, the oldest undelivered messages, and the handoffs under way. */
+export interface GatewayView {
+  workers: WorkerStatus[];
+  outbox: OutboxView[];
+  handoffs: HandoffView[];
 }
 
 /** A limit of a goal and how much of it is used; ``unit`` is turns, tokens, microdollars or seconds. */
@@ -258,10 +318,30 @@ export interface GoalView {
   last: VerdictView | null;
 }
 
+/** A handoff under way. */
+export interface HandoffView {
+  session_id: string;
+  title: string;
+  platform: string;
+}
+
 /** The first event of a stream; ``digest`` is that of the app's files. */
 export interface HelloMessage {
   topic: "hello";
   digest: string;
+}
+
+/** The home page; requests for access and the networks are shown to the owner only. */
+export interface HomeView {
+  questions: QuestionView[];
+  pairing: PairingRequestView[];
+  failed_jobs: FailedJobView[];
+  running: RunningTurnView[];
+  goals: GoalView[];
+  next_jobs: JobView[];
+  today: UsageTotals;
+  has_gateway: boolean;
+  networks: NetworkStatus[];
 }
 
 /** A hook of the owner; ``problem`` is set for a broken one. */
@@ -335,6 +415,33 @@ export interface JobView {
   owner: string;
   made_at: string;
   remarks: string[];
+}
+
+/** An entry of the log; ``at`` is in the local time zone for text lines. ``message`` includes a traceback. */
+export interface LogEntry {
+  at: string;
+  level: string;
+  logger: string;
+  message: string;
+  session: string;
+  turn: string;
+}
+
+/** Which entries to show: the last ones, those after a position, or those before one; filters may be empty. */
+export interface LogQuery {
+  level: "" | "debug" | "error" | "info" | "warning";
+  text: string;
+  session: string;
+  after: number;
+  before: number;
+  limit: number;
+}
+
+/** Entries of the log in order; ``start`` and ``end`` are the positions of the part that was searched. */
+export interface LogView {
+  entries: LogEntry[];
+  start: number;
+  end: number;
 }
 
 /** A one-use code. */
@@ -429,6 +536,26 @@ export interface ModelSaved {
   notes: string[];
 }
 
+/** A model call from its request to the end of its reply. */
+export interface ModelSpan {
+  type: "model";
+  number: number;
+  model: string;
+  started_at: string;
+  ended_at: string;
+  first_text_seconds: number | null;
+  context: number;
+  usage: Usage;
+}
+
+/** A model whose last call failed; ``failures`` counts all failures since the process started. */
+export interface ModelStatus {
+  name: string;
+  error: string;
+  since: string | null;
+  failures: number;
+}
+
 /** The result of a small request to a model. */
 export interface ModelTest {
   model: string;
@@ -463,6 +590,16 @@ export interface ModelsView {
   version: string;
 }
 
+/** Status of a network, for `talaria gateway status`. */
+export interface NetworkStatus {
+  name: string;
+  state: "connected" | "connecting" | "elsewhere" | "refused" | "waiting";
+  since: string | null;
+  error: string;
+  received: number;
+  last_received: string | null;
+}
+
 /** A chat network; ``configured`` if it has its tokens. */
 export interface NetworkView {
   name: string;
@@ -475,6 +612,31 @@ export interface Noticed {
   text: string;
   lasting: boolean;
   posted: boolean;
+}
+
+/** A message that is not delivered yet, and why. */
+export interface OutboxView {
+  id: number;
+  session_id: string;
+  platform: string;
+  chat: string;
+  text: string;
+  state: "failed" | "sending" | "sent" | "waiting";
+  attempts: number;
+  error: string;
+  created_at: string;
+}
+
+/** A part of the output of a process, and the position at its end. */
+export interface OutputPage {
+  text: string;
+  start: number;
+  end: number;
+}
+
+/** The position after which output is wanted; -1 for the end of what there is. */
+export interface OutputQuery {
+  after: number;
 }
 
 /** The whole output of a tool, of which the transcript has only the beginning and the end. */
@@ -502,6 +664,14 @@ export interface PairingCodeView {
   minutes: number;
 }
 
+/** A person who asks for access. */
+export interface PairingRequestView {
+  platform: string;
+  user_id: string;
+  name: string;
+  since: string | null;
+}
+
 /** State of a browser that shows a code; ``waiting`` until the owner has answered. */
 export interface PairingState {
   approved: boolean;
@@ -523,6 +693,18 @@ export interface PersonJoined {
   text: string;
 }
 
+/** Request with a different prefix than the previous one, and the model call that paid for it. */
+export interface PrefixBreak {
+  at: string;
+  reason: string;
+  model: string;
+  turn: number | null;
+  step: number | null;
+  tokens: number;
+  cost_microdollars: number;
+  shared: boolean;
+}
+
 /** A text that begins with a time, for example ``every monday 9:00 water the plants``. */
 export interface PreviewQuery {
   text: string;
@@ -533,6 +715,23 @@ export interface PreviewQuery {
 export interface PreviewReply {
   preview: JobPreview | null;
   problem: string;
+}
+
+/** A background process; ``label`` describes its state, ``stopping`` that its end was requested. */
+export interface ProcessView {
+  id: string;
+  session_id: string;
+  title: string;
+  command: string;
+  folder: string;
+  state: string;
+  label: string;
+  stopping: boolean;
+  pid: number;
+  host: string;
+  begun_at: string;
+  ended_at: string | null;
+  last_line: string;
 }
 
 /** A provider to set up: a known one, or a server with an address. */
@@ -584,6 +783,19 @@ export interface QuestionClosed {
   id: string;
 }
 
+/** An open question or approval; ``tool`` is empty for a question. */
+export interface QuestionView {
+  id: string;
+  session_id: string;
+  title: string;
+  source: string;
+  at: string;
+  text: string;
+  tool: string;
+  reason: string;
+  choices: string[];
+}
+
 /** A pending message; ``own`` if the caller may withdraw it. */
 export interface QueuedMessage {
   id: number;
@@ -623,6 +835,15 @@ export interface RunView {
   ended_at: string | null;
   session_id: string | null;
   output: string;
+}
+
+/** A turn that is running, in any process. */
+export interface RunningTurnView {
+  session_id: string;
+  title: string;
+  source: string;
+  owner: string;
+  started_at: string;
 }
 
 /** A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once. */
@@ -877,6 +1098,21 @@ export interface ToolResult {
   failed?: boolean;
 }
 
+/** A tool call; if its end is unknown, ``ended_at`` is when the turn continued or ended without it. */
+export interface ToolSpan {
+  type: "tool";
+  number: number;
+  name: string;
+  call_id: string;
+  summary: string;
+  state: "failed" | "interrupted" | "ok" | "running";
+  started_at: string;
+  ended_at: string;
+  arguments_size: number;
+  result_size: number;
+  failure: string;
+}
+
 /** A tool for display: its description, and its size in bytes in each request. */
 export interface ToolState {
   name: string;
@@ -911,6 +1147,19 @@ export interface ToolsetState {
 export interface TopicsRequest {
   topics: string[];
   again: string[];
+}
+
+/** The number of a turn in its conversation, or its id; the last one by default. */
+export interface TraceQuery {
+  turn: string;
+}
+
+/** The latest turns of a conversation, newest first, and one of them; none if nothing has run. */
+export interface TraceView {
+  session_id: string;
+  title: string;
+  turns: TurnSummary[];
+  turn: TurnTraceView | null;
 }
 
 /** A message of the transcript. */
@@ -962,6 +1211,26 @@ export interface TurnOutOfBudget {
 /** A person stopped the turn; completed steps are stored. */
 export interface TurnStopped {
   type: "stopped";
+}
+
+/** A turn of the conversation, to choose from. */
+export interface TurnSummary {
+  number: number;
+  id: string;
+  state: "answered" | "failed" | "out_of_budget" | "running" | "stopped";
+  started_at: string;
+}
+
+/** A turn with its calls in order; a running one ends now. */
+export interface TurnTraceView {
+  number: number;
+  id: string;
+  state: "answered" | "failed" | "out_of_budget" | "running" | "stopped";
+  error: string;
+  started_at: string;
+  ended_at: string;
+  spans: (ModelSpan | ToolSpan)[];
+  breaks: PrefixBreak[];
 }
 
 /** All models that can be used now, and why some providers have none. */
@@ -1030,4 +1299,23 @@ export interface VerdictView {
 export interface WebError {
   message: string;
   code: string;
+}
+
+/** Last reported status of a gateway process; it is valid for ``lease`` seconds. */
+export interface WorkerStatus {
+  worker: string;
+  pid: number;
+  host: string;
+  started: string;
+  at: string;
+  version: string;
+  lease: number;
+  address: string;
+  networks: NetworkStatus[];
+  models: ModelStatus[];
+  open_sessions: number;
+  turns: number;
+  waiting: number;
+  undelivered: number;
+  error: string;
 }

@@ -7,21 +7,17 @@ import { get, post, request } from "../server.js";
 import { button, code, div, label, li, option, p, path, select, span, svg, time, ul } from "../elements.js";
 import { attempt, me, signOut, toast } from "../state.js";
 import { ActionButton, panel, plainForm, textField, textOf } from "./controls.js";
-import { PageFrame } from "./frame.js";
+import { failureNotice, PageFrame, useLive } from "./frame.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { BrowserCode, BrowserView, SettingsView } from "../wire.d.ts" */
 
 /** @type {(props: object) => Child} */
 export function Page() {
-  const browsers = useSignal(/** @type {BrowserView[]} */ ([]));
+  /** @type {import("./frame.js").Loaded<BrowserView[]>} */
+  const { data, failure, reload } = useLive("/web/browsers", "browsers");
   const people = useSignal(/** @type {string[]} */ ([]));
-  const load = () =>
-    attempt(async () => {
-      browsers.value = await get("/web/browsers");
-    });
   useEffect(() => {
-    void load();
     if (!me.peek()?.owner) return;
     void attempt(async () => {
       /** @type {SettingsView} */
@@ -35,8 +31,9 @@ export function Page() {
     me.value && !me.value.secure
       ? p({ class: "notice" }, "This connection isn't encrypted. Use it only in a network that you trust.")
       : null,
-    ul({ class: "cards" }, ...browsers.value.map((one) => h(BrowserCard, { key: one.id, one, load }))),
-    me.value?.owner ? h(ApproveBrowser, { people: people.value, load }) : null,
+    failureNotice(failure.value),
+    ul({ class: "cards" }, ...(data.value ?? []).map((one) => h(BrowserCard, { key: one.id, one, load: reload }))),
+    me.value?.owner ? h(ApproveBrowser, { people: people.value, load: reload }) : null,
     me.value?.owner ? h(AddDevice, { people: people.value }) : null,
     p({ class: "caption" }, `Talaria ${me.value?.version ?? ""}`),
   );
@@ -96,7 +93,7 @@ function ApproveBrowser({ people, load }) {
     plainForm(
       "inline-form",
       () => void approve(),
-      textField("browser-code", "Code", typed.value, (text) => (typed.value = text), {
+      textField("browser-code", "Code that it shows", typed.value, (text) => (typed.value = text), {
         placeholder: "ABCD-EFGH",
         maxlength: 20,
       }),

@@ -9,7 +9,7 @@ import { followLink } from "../state.js";
 import { ApiKeys } from "./api_keys.js";
 import { ActionButton, ListEditor, panel, plainForm, settingRow, Switch, textField } from "./controls.js";
 import { formatMoment } from "./format.js";
-import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
+import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
 import { surfaceLabel } from "./parts.js";
 import { useSettings } from "./settings_data.js";
 
@@ -20,7 +20,7 @@ import { useSettings } from "./settings_data.js";
 /** @type {(props: object) => Child} */
 export function Page() {
   /** @type {import("./frame.js").Loaded<PeopleView>} */
-  const { data, failure, reload } = useLoaded("/web/people");
+  const { data, failure, reload } = useLive("/web/people", "people");
   const settings = useSettings();
   const people = data.value;
   const ready = people && settings.view.value;

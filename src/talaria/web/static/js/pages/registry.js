@@ -24,6 +24,14 @@ import { addStyles, emptyState, PageFrame } from "./frame.js";
 /** @type {PageEntry[]} */
 export const PAGES = [
   {
+    path: "/home",
+    title: "Home",
+    icon: "home",
+    group: "Work",
+    owner: false,
+    load: () => styled(import("./home.js")),
+  },
+  {
     path: "/goals",
     title: "Goals",
     icon: "target",
@@ -40,12 +48,52 @@ export const PAGES = [
     load: () => styled(import("./schedules.js")),
   },
   {
+    path: "/background",
+    title: "Background",
+    icon: "layers",
+    group: "Work",
+    owner: false,
+    load: () => styled(import("./background.js")),
+  },
+  {
     path: "/usage",
     title: "Usage",
     icon: "chart",
     group: "Look inside",
     owner: false,
     load: () => styled(import("./usage.js")),
+  },
+  {
+    path: "/trace",
+    title: "Traces",
+    icon: "timeline",
+    group: "Look inside",
+    owner: false,
+    load: () => styled(import("./trace.js")),
+  },
+  {
+    path: "/gateway",
+    title: "Gateway",
+    icon: "network",
+    group: "Look inside",
+    owner: true,
+    load: () => styled(import("./gateway.js")),
+  },
+  {
+    path: "/logs",
+    title: "Logs",
+    icon: "log",
+    group: "Look inside",
+    owner: true,
+    load: () => styled(import("./logs.js")),
+  },
+  {
+    path: "/doctor",
+    title: "Doctor",
+    icon: "pulse",
+    group: "Look inside",
+    owner: true,
+    load: () => styled(import("./doctor.js")),
   },
   {
     path: "/models",

@@ -5,12 +5,12 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from talaria.cli.commands.trace.prefix_breaks import PaidCall, PrefixBreak, price_breaks, read_breaks
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.stores.turns import Turn
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.messages import Usage
+from talaria.observability.prefix_breaks import PaidCall, PrefixBreak, price_breaks, read_breaks
 from talaria.observability.trace import TurnTrace, read_turn, sum_usage
 
 _LONGEST_NUMBER = 7
