@@ -162,7 +162,7 @@ def _exit(code: int) -> NoReturn:
 
 
 def serve(address: Path) -> int:
-    """Serve until the input ends; in a forked process, run the program."""
+    """Serve until the input ends, then remove the folder of the socket; in a forked process, run the program."""
     _load_program()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(address))
@@ -171,6 +171,8 @@ def serve(address: Path) -> int:
     sys.stdout.flush()
     run = ForkServer(listener).serve()
     if run is None:
+        address.unlink()
+        address.parent.rmdir()
         return 0
     _exit(run.execute())
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -57,7 +57,8 @@ class WarmProcess:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and its exit code is on its way
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Ask the process to end."""
@@ -181,16 +182,10 @@ def _server_address() -> str:
     )
     assert server.stdin is not None
     assert server.stdout is not None
-    atexit.register(_end_server, server, folder)
+    atexit.register(server.communicate)
     if server.stdout.readline() != b"ready\n":
         raise RuntimeError("the fork server did not start")
     return address
-
-
-def _end_server(server: "subprocess.Popen[bytes]", folder: str) -> None:
-    server.communicate()
-    Path(folder, "socket").unlink()
-    Path(folder).rmdir()
 
 
 def _read_mask() -> int:

@@ -6,7 +6,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.events import ApprovalAsked, QuestionAsked
 from talaria.core.ids import SessionId, TurnId, new_id
-from talaria.runtime.open_questions import OPEN_QUESTION, OpenQuestion, list_open_questions
+from talaria.runtime.questions import OPEN_QUESTION, OpenQuestion, list_open_questions
 
 
 def ask(tx: Transaction, turn_id: str, at: datetime) -> SessionId:

@@ -71,10 +71,10 @@ def test_a_file_that_has_changed_is_not_overwritten(profile: Profile) -> None:
 
 def test_several_keys_are_changed_together_or_not_at_all(profile: Profile) -> None:
     write(profile)
-    wrong = {"log.level": "loud", "log.format": "json", "gateway.rooms": "x"}
+    wrong = {"log.level": "loud", "log.format": "json", "gateway.open_sessions": "x"}
     with pytest.raises(SettingsInvalid) as refused:
         edit_values(profile, wrong, read_text(profile).version)
-    assert [fault.key for fault in refused.value.faults] == ["log.level", "gateway.rooms"]
+    assert [fault.key for fault in refused.value.faults] == ["log.level", "gateway.open_sessions"]
     edits = edit_values(profile, {"log.level": "debug", "telemetry.headers.X-Team": None}, read_text(profile).version)
     assert [(edit.key, edit.shown) for edit in edits] == [("log.level", "debug"), ("telemetry.headers.X-Team", "")]
     text = profile.config_file.read_text()

@@ -57,10 +57,10 @@ async def test_a_change_is_written_applied_and_reset(host: Hosted, owner: httpx.
 
 async def test_wrong_values_are_named_and_nothing_is_written(host: Hosted, owner: httpx.AsyncClient) -> None:
     before = host.application.profile.config_file.read_text()
-    answer = await _change(owner, log__level="loud", gateway__rooms="many", approval__mode="off")
+    answer = await _change(owner, log__level="loud", gateway__open_sessions="many", approval__mode="off")
     assert answer.status_code == 422
     faults = {one["key"]: one["problem"] for one in answer.json()["faults"]}
-    assert faults.keys() == {"log.level", "gateway.rooms"}
+    assert faults.keys() == {"log.level", "gateway.open_sessions"}
     assert "one of" in faults["log.level"]
     assert host.application.profile.config_file.read_text() == before
     assert (await _change(owner, no__such="1")).status_code == 400
@@ -77,10 +77,10 @@ async def test_a_change_to_a_file_that_has_changed_is_refused(host: Hosted, owne
 
 
 async def test_settings_that_need_a_restart_say_so(owner: httpx.AsyncClient) -> None:
-    answer = await _change(owner, gateway__rooms=9)
-    assert answer.json()["notes"] == ["`gateway.rooms` takes effect after a restart."]
-    assert (await _view(owner))["restart"] == ["gateway.rooms"]
-    assert (await _change(owner, gateway__rooms=None)).status_code == 200
+    answer = await _change(owner, gateway__open_sessions=9)
+    assert answer.json()["notes"] == ["`gateway.open_sessions` takes effect after a restart."]
+    assert (await _view(owner))["restart"] == ["gateway.open_sessions"]
+    assert (await _change(owner, gateway__open_sessions=None)).status_code == 200
     assert (await _view(owner))["restart"] == []
 
 

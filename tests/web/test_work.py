@@ -16,7 +16,7 @@ from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, TurnId, new_id
 from talaria.runtime.delegation.task_store import Delegation, queue_in_background, save_delegation
-from talaria.runtime.open_questions import list_open_questions
+from talaria.runtime.questions import list_open_questions
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
 

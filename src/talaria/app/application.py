@@ -35,8 +35,8 @@ from talaria.core.formatting import find_zone
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.agent_cache import AgentSpec
-from talaria.runtime.open_questions import index_questions
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.questions import index_questions
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
@@ -164,7 +164,15 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         has_hooks = not isinstance(self.hooks, NoHooks)
         if has_hooks and (subscriber := self.hooks.turn_subscriber()) is not None:
             chat.events.subscribe(subscriber)
-        index_questions(self.store, chat, jobs)
+        runner = chat.conversation
+        index_questions(
+            self.store,
+            runner.session_id,
+            chat.questions,
+            chat.events.subscribe,
+            jobs,
+            lambda: runner.turn.turn_id if runner.turn else "",
+        )
         if request.watchable:
             self.watched_turns().add_session(chat, after_close, jobs, request.moved)
         if has_hooks and not request.resume and not request.latest:

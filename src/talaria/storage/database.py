@@ -10,7 +10,7 @@ from talaria.core.errors import StoreConflict, StoreCorrupt, StoreError
 from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
 from talaria.storage.tables.bindings import BindingsTable, HandoffsTable
 from talaria.storage.tables.queues import CompletionsTable, EventsTable, ForwardedUpdatesTable, InboxTable, OutboxTable
-from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
+from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable, UsageTable
 from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import LeasesTable, TurnsTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
@@ -116,8 +116,6 @@ def _make_table(name: str, sql: Sql) -> object:
 
             return ApiRunsTable(sql) if name == "runs" else ResponsesTable(sql)
         case "usage":
-            from talaria.storage.tables.turns import UsageTable  # noqa: PLC0415 (loaded on first use)
-
             return UsageTable(sql)
         case _:
             raise AttributeError(name)

@@ -13,7 +13,7 @@ from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.goals.goal_store import GOALS
 from talaria.handoff.service import HANDOFFS
 from talaria.runtime.delegation.task_store import DELEGATIONS
-from talaria.runtime.open_questions import QUESTIONS
+from talaria.runtime.questions import QUESTIONS
 from talaria.runtime.workers import GATEWAY_RESTARTS
 from talaria.schedule.job_store import SCHEDULES
 from talaria.web.front_door import WebCaller

@@ -107,7 +107,7 @@ async def test_every_page_is_drawn(host: Hosted, viewport: ViewportSize, dark: b
         for path, title in PAGES.items():
             await watched.open(path)
             await expect(page.get_by_role("heading", level=1)).to_have_text(title)
-            await expect(page.locator(".panel, .stat, .entry, .rows").first).to_be_visible()
+            await expect(page.locator(".work-panel, .stat, .log-entry, .rows").first).to_be_visible()
             for fold in await page.locator("main details > summary").all():
                 await fold.click()
             await watched.assert_accessible()
@@ -126,7 +126,7 @@ async def test_a_goal_is_set_and_followed(host: Hosted, model: ModelServer) -> N
         await page.get_by_role("button", name="Set the first goal").click()
         await page.get_by_label("What should be reached?").fill("Write the book\nbudget: 5 turns")
         await page.get_by_role("button", name="Set the goal").click()
-        card = page.locator("li.panel")
+        card = page.locator("li.work-panel")
         await expect(card.locator(".state").first).to_have_text("Reached")
         await expect(card.locator(".budget")).to_contain_text("2 of 5")
         await card.get_by_text("Verdicts").click()
@@ -149,7 +149,7 @@ async def test_a_job_is_previewed_scheduled_run_and_deleted(host: Hosted, model:
         await expect(page.locator(".next-runs li")).to_have_count(5)
         await watched.assert_accessible()
         await page.get_by_role("button", name="Schedule", exact=True).click()
-        card = page.locator("li.panel")
+        card = page.locator("li.work-panel")
         await expect(card).to_contain_text("every Monday, Thursday 18:30")
         await card.get_by_text("History").click()
         await card.get_by_role("button", name="Run now").click()
@@ -214,7 +214,8 @@ async def test_a_trace_is_a_picture_with_details(host: Hosted, model: ModelServe
         page = watched.page
         await watched.say("What is here?")
         await expect(page.locator(".reply").last).to_contain_text("Empty.")
-        await watched.open(page.url.removeprefix(host.url).replace("/c/", "/trace/"))
+        await page.get_by_role("button", name="Conversation menu").click()
+        await page.get_by_role("link", name="Trace", exact=True).click()
         await expect(page.locator(".timeline .span")).to_have_count(4)
         await page.get_by_role("button", name="list_files").first.click()
         await expect(page.get_by_role("heading", name="list_files")).to_be_visible()
@@ -225,11 +226,11 @@ async def test_a_trace_is_a_picture_with_details(host: Hosted, model: ModelServe
 async def test_the_log_is_followed(host: Hosted) -> None:
     async with chromium() as browser, opened(browser, host, "/logs") as watched:
         page = watched.page
-        await expect(page.locator(".entry").first).to_be_visible()
+        await expect(page.locator(".log-entry").first).to_be_visible()
         log.warning("a wolf was seen")
-        await expect(page.locator(".entry").last).to_contain_text("a wolf was seen")
+        await expect(page.locator(".log-entry").last).to_contain_text("a wolf was seen")
         await page.get_by_label("Text").fill("wolf")
-        await expect(page.locator(".entry")).to_have_count(1)
+        await expect(page.locator(".log-entry")).to_have_count(1)
 
 
 async def test_guests_have_no_pages_of_the_inside(host: Hosted) -> None:

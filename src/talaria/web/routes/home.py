@@ -11,7 +11,7 @@ from talaria.contracts.stores.jobs import Job
 from talaria.contracts.stores.sessions import Session
 from talaria.core.events import ApprovalAsked
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.open_questions import OpenQuestion, list_open_questions
+from talaria.runtime.questions import OpenQuestion, list_open_questions
 from talaria.runtime.workers import NetworkStatus, is_gateway_alive, read_workers
 from talaria.web.front_door import USER, WebCaller, WebRequest
 from talaria.web.routes.goals import GoalView, list_goals

@@ -4,7 +4,7 @@
  */
 import { useEffect, useRef } from "../vendor/preact.js";
 import { a, button, div } from "./elements.js";
-import { attempt, changeSession, me, navigate, overlay } from "./state.js";
+import { attempt, changeSession, followLink, me, navigate, overlay } from "./state.js";
 
 /** @import { Child } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
@@ -54,6 +54,7 @@ export function ChatMenu({ conversation, onClose }) {
     opens("Personality …", choice("personality", "Personality"), isHere && commands.has("personality")),
     opens(`Branches (${detail.branches}) …`, { kind: "branches" }, detail.branches),
     opens("Move to …", choice("move", "Move this conversation to"), isHere && commands.has("move")),
+    a({ href: `/trace/${id}`, onClick: (event) => followLink(event, `/trace/${id}`) }, "Trace"),
     a({ href: `/web/sessions/${id}/export`, download: "", onClick: onClose }, "Export as Markdown"),
     a({ href: `/web/sessions/${id}/export?format=json`, download: "", onClick: onClose }, "Export as JSON"),
     button({ type: "button", onClick: () => void attempt(archive) }, detail.archived ? "Restore" : "Archive"),

@@ -30,7 +30,7 @@ export function Page() {
       : null,
     view?.processes.length
       ? section(
-        { class: "stack", "aria-label": "Processes" },
+        { class: "work-stack", "aria-label": "Processes" },
         heading(2, { class: "section-title" }, "Processes"),
         ul(
           { class: "cards" },
@@ -40,12 +40,12 @@ export function Page() {
       : null,
     view?.delegations.length
       ? section(
-        { class: "stack", "aria-label": "Delegated tasks" },
+        { class: "work-stack", "aria-label": "Delegated tasks" },
         heading(2, { class: "section-title" }, "Delegated tasks"),
         ul(
           { class: "cards" },
           ...view.delegations.map((one) =>
-            li({ key: one.session_id + one.handle, class: "panel stack" }, delegationView(one, reload))
+            li({ key: one.session_id + one.handle, class: "work-panel work-stack" }, delegationView(one, reload))
           ),
         ),
       )
@@ -57,9 +57,9 @@ export function Page() {
 function ProcessCard({ process, reload }) {
   const end = process.ended_at ? Date.parse(process.ended_at) : Date.now();
   return li(
-    { class: "panel stack" },
+    { class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip(process.state, process.stopping ? "stopping" : process.label),
       span({ class: "caption" }, formatDuration((end - Date.parse(process.begun_at)) / 1000)),
       span(
@@ -72,7 +72,7 @@ function ProcessCard({ process, reload }) {
     code({ class: "command" }, process.command),
     h(Output, { process }),
     process.ended_at || process.stopping ? null : div(
-      { class: "actions" },
+      { class: "button-row" },
       h(ConfirmButton, {
         label: "Stop",
         confirm: "Stop it and all it started?",
@@ -123,15 +123,15 @@ function delegationView(one, reload) {
   const open = one.children.some((child) => child.state === "open");
   return [
     div(
-      { key: "head", class: "panel-head" },
+      { key: "head", class: "work-head" },
       stateChip(open ? "running" : "done", one.stopped && open ? "stopping" : open ? "running" : "done"),
       span(null, one.handle ? `Background task ${one.handle}` : "Tasks of a running turn"),
       span({ class: "caption push" }, conversationLink(one.session_id, one.title), " · ", moment(one.began)),
     ),
-    ul({ key: "tree", class: "tree" }, ...one.children.map((child, place) => childView(child, place, reload))),
+    ul({ key: "tree", class: "task-tree" }, ...one.children.map((child, place) => childView(child, place, reload))),
     one.handle && open && !one.stopped
       ? div(
-        { key: "actions", class: "actions" },
+        { key: "actions", class: "button-row" },
         h(ConfirmButton, {
           label: "Stop",
           confirm: "Stop these tasks?",
@@ -150,13 +150,16 @@ function childView(child, place, reload) {
   return li(
     { key: place },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip(child.state === "open" ? "running" : child.state, child.state === "open" ? "running" : child.state),
       span({ class: "clamp" }, child.session_id ? conversationLink(child.session_id, child.goal) : child.goal),
     ),
     child.text ? p({ class: "caption clamp" }, child.text) : null,
     child.delegations.length
-      ? ul({ class: "tree" }, ...child.delegations.map((one) => li({ key: one.handle }, delegationView(one, reload))))
+      ? ul(
+        { class: "task-tree" },
+        ...child.delegations.map((one) => li({ key: one.handle }, delegationView(one, reload))),
+      )
       : null,
   );
 }

@@ -62,9 +62,9 @@ function sortChecks(checks) {
 /** @type {(check: CheckView) => Child} */
 function checkCard(check) {
   return li(
-    { key: check.name, class: "panel stack" },
+    { key: check.name, class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       heading(2, { class: "check-name" }, check.name),
       span({ class: "push" }, stateChip(CHIPS[check.state], STATES[check.state])),
     ),

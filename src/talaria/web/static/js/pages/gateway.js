@@ -42,7 +42,7 @@ function content(view, reload) {
       ? ul({ key: "workers", class: "cards" }, ...view.workers.map(workerCard))
       : emptyState("No gateway is running.", p(null, "Start one with ", code(null, "talaria gateway start"), ".")),
     section(
-      { key: "outbox", class: "stack", "aria-label": "Undelivered messages" },
+      { key: "outbox", class: "work-stack", "aria-label": "Undelivered messages" },
       heading(2, { class: "section-title" }, "Undelivered messages"),
       view.outbox.length
         ? ul({ class: "cards" }, ...view.outbox.map((item) => outboxCard(item, reload)))
@@ -50,10 +50,10 @@ function content(view, reload) {
     ),
     view.handoffs.length
       ? section(
-        { key: "handoffs", class: "stack", "aria-label": "Handoffs under way" },
+        { key: "handoffs", class: "work-stack", "aria-label": "Handoffs under way" },
         heading(2, { class: "section-title" }, "Handoffs under way"),
         ul(
-          { class: "rows panel" },
+          { class: "rows work-panel" },
           ...view.handoffs.map((one) =>
             li(
               { key: one.session_id },
@@ -70,9 +70,9 @@ function content(view, reload) {
 /** @type {(worker: GatewayView["workers"][number]) => Child} */
 function workerCard(worker) {
   return li(
-    { key: worker.worker, class: "panel stack" },
+    { key: worker.worker, class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       heading(2, null, `Process ${worker.pid} on ${worker.host}`),
       stateChip("running"),
       span({ class: "caption push" }, `Talaria ${worker.version} · started `, moment(worker.started)),
@@ -122,9 +122,9 @@ function outboxCard(item, reload) {
     await reload();
   };
   return li(
-    { key: item.id, class: "panel stack" },
+    { key: item.id, class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip(item.state),
       span(null, `${surfaceLabel(item.platform)}, chat ${item.chat}`),
       span(
@@ -139,7 +139,7 @@ function outboxCard(item, reload) {
       ? p({ class: "notice error" }, `${item.error}${item.attempts ? ` (${item.attempts} attempts)` : ""}`)
       : null,
     item.state === "sending" ? null : div(
-      { class: "actions" },
+      { class: "button-row" },
       h(ActionButton, { label: "Try again now", action: changing(() => post(`/web/outbox/${item.id}/retry`, {})) }),
       h(ConfirmButton, {
         label: "Drop",

@@ -4,7 +4,7 @@
  */
 import { h, useSignal } from "../../vendor/preact.js";
 import { post } from "../server.js";
-import { button, code, div, form, heading, input, li, p, pre, section, span, ul } from "../elements.js";
+import { button, div, form, heading, input, li, p, pre, section, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
 import { formatMoney, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
@@ -40,7 +40,7 @@ function content(view, reload) {
   return [
     statistics(view),
     section(
-      { key: "waiting", class: "stack", "aria-label": "Waiting for you" },
+      { key: "waiting", class: "work-stack", "aria-label": "Waiting for you" },
       heading(2, { class: "section-title" }, "Waiting for you"),
       waiting.length ? ul({ class: "cards" }, ...waiting) : emptyState("Nothing waits for you."),
     ),
@@ -81,9 +81,9 @@ function QuestionCard({ question, reload }) {
     await reload();
   };
   return li(
-    { class: "panel stack waiting" },
+    { class: "work-panel work-stack waiting" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip("waiting", question.tool ? "Approval" : "Question"),
       span(null, conversationLink(question.session_id, question.title)),
       span({ class: "caption push" }, `${surfaceLabel(question.source)} · `, moment(question.at)),
@@ -97,7 +97,7 @@ function QuestionCard({ question, reload }) {
       : p({ class: "question-text" }, question.text),
     question.tool
       ? div(
-        { class: "actions" },
+        { class: "button-row" },
         h(ActionButton, { label: "Allow once", class: "primary", action: () => answer("once") }),
         h(ActionButton, { label: "Allow in this conversation", action: () => answer("session") }),
         h(ConfirmButton, {
@@ -108,7 +108,7 @@ function QuestionCard({ question, reload }) {
         h(ActionButton, { label: "Deny", action: () => answer("no") }),
       )
       : div(
-        { class: "actions" },
+        { class: "button-row" },
         ...question.choices.map((choice) =>
           h(ActionButton, { key: choice, label: choice, action: () => answer(choice) })
         ),
@@ -137,28 +137,23 @@ function QuestionCard({ question, reload }) {
 /** @type {(one: PairingRequestView) => Child} */
 function pairingCard(one) {
   return li(
-    { key: `${one.platform}:${one.user_id}`, class: "panel stack" },
+    { key: `${one.platform}:${one.user_id}`, class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip("waiting", "Access"),
       span(null, `${one.name || one.user_id} on ${surfaceLabel(one.platform)} wants to talk to the agent.`),
       one.since ? span({ class: "caption push" }, moment(one.since)) : null,
     ),
-    p(
-      { class: "caption" },
-      "Ask for the code, then run ",
-      code(null, `talaria pairing approve ${one.platform} CODE`),
-      ".",
-    ),
+    p({ class: "caption" }, link("/people", "Open People to decide")),
   );
 }
 
 /** @type {(one: FailedJobView) => Child} */
 function failedCard(one) {
   return li(
-    { key: one.job_id, class: "panel stack" },
+    { key: one.job_id, class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip(one.state, one.state === "missed" ? "Missed" : "Failed"),
       span(null, link("/schedules", one.name)),
       span({ class: "caption push" }, moment(one.at)),
@@ -170,9 +165,9 @@ function failedCard(one) {
 /** @type {(title: string, rows: Child[], empty: string, to?: string, more?: string) => Child} */
 function listPanel(title, rows, empty, to = "", more = "") {
   return section(
-    { key: title, class: "panel stack", "aria-label": title },
+    { key: title, class: "work-panel work-stack", "aria-label": title },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       heading(2, null, title),
       to ? span({ class: "caption push" }, link(to, more)) : null,
     ),

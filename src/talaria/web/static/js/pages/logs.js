@@ -136,7 +136,7 @@ function useLog(query, following) {
 function entryView(entry, place) {
   return h(
     "li",
-    { key: `${entry.at}:${place}`, class: "entry", "data-level": entry.level },
+    { key: `${entry.at}:${place}`, class: "log-entry", "data-level": entry.level },
     time({ datetime: entry.at, title: entry.at }, entry.at.slice(5, 19).replace("T", " ")),
     span({ class: "level" }, entry.level),
     span(

@@ -51,7 +51,7 @@ function Chooser() {
     { title: "Traces" },
     found.length
       ? ul(
-        { class: "rows panel" },
+        { class: "rows work-panel" },
         ...found.map((row) =>
           li(
             { key: row.id },
@@ -94,7 +94,7 @@ function content(view, chosen) {
     statistics(turn),
     turn.error ? p({ key: "error", class: "notice error" }, turn.error) : null,
     section(
-      { key: "timeline", class: "panel stack", "aria-label": "Timeline" },
+      { key: "timeline", class: "work-panel work-stack", "aria-label": "Timeline" },
       placed.length ? timeline(turn, placed, chosen) : p({ class: "caption" }, "No call has ended yet."),
       legend(turn),
       details(placed[chosen.value]),
@@ -248,7 +248,7 @@ function details(one) {
     );
   }
   return div(
-    { class: "stack" },
+    { class: "work-stack" },
     heading(2, null, call.name),
     pre({ tabIndex: 0 }, call.summary),
     call.failure ? p({ class: "notice error" }, call.failure) : null,
