@@ -39,6 +39,7 @@ walk: $(VENV)/dev.stamp
 docs: $(VENV)/dev.stamp
 	@$(BIN)/python -m scripts.reference
 	@$(BIN)/python scripts/picture.py
+	@$(BIN)/python -m scripts.page_pictures
 
 lock:
 	@sh scripts/lock.sh

@@ -25,7 +25,7 @@ from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutpu
 from talaria.core.events import TextAdded, TurnAnswered, TurnBegan, TurnEvent
 from talaria.core.ids import SessionId, new_id, new_session_id
 from talaria.core.messages import Message, Text
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
 from talaria.runtime.runner import RunnerOptions, SessionRunner

@@ -14,7 +14,7 @@ from bench.agent_server import served
 from bench.api_servers import Server, talaria, within
 from bench.measure import Measurement
 
-NAME = "api_abuse"
+NAME = "api-abuse"
 
 _HALF_OPEN = 300
 _LARGE = 300_000_000  # bytes

@@ -12,7 +12,7 @@ from bench.measure import Measurement
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 
-NAME = "gateway_load"
+NAME = "gateway-load"
 _CHATS = 500
 _NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True)
 _PATIENCE = 300.0

@@ -1,4 +1,4 @@
-"""How soon a gateway takes up a handoff that another process asks for, and what waiting for one costs it."""
+"""Delay until a gateway executes a handoff that another process requests, and the cost of waiting for one."""
 
 import asyncio
 from pathlib import Path

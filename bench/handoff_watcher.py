@@ -60,18 +60,18 @@ async def _watch(store: Store, group: asyncio.TaskGroup) -> None:
     platform = LoopbackPlatform(
         LoopbackSettings(address="127.0.0.1:1", abilities=PlatformCapabilities(text_limit=4096))
     )
-    rooms = ChatRegistry(store, new_worker_id(), _no_room, _no_prospect, group, settings)
+    chats = ChatRegistry(store, new_worker_id(), _make_no_chat, _make_no_agent, group, settings)
     target = GatewayHandoffTarget(
-        store, rooms, {platform.name: platform}, lambda: settings.current, lambda _platform, name: f"/{name}"
+        store, chats, {platform.name: platform}, lambda: settings.current, lambda _platform, name: f"/{name}"
     )
     await HandoffWorker(store, target).serve()
 
 
-def _no_room(_key: str, _address: Address) -> Chat:
+def _make_no_chat(_key: str, _address: Address) -> Chat:
     raise AssertionError("nobody goes anywhere")
 
 
-async def _no_prospect(_address: Address, _session_id: SessionId) -> AgentSpec:
+async def _make_no_agent(_address: Address, _session_id: SessionId) -> AgentSpec:
     raise AssertionError("nobody goes anywhere")
 
 

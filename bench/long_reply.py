@@ -12,7 +12,7 @@ from bench.measure import Measurement
 from talaria.platforms.telegram.adapter import ABILITIES
 from talaria.testing.loopback_platform import LoopbackNetwork
 
-NAME = "long_reply"
+NAME = "long-reply"
 _OTHERS = 5
 _PATIENCE = 120.0
 

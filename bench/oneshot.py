@@ -1,4 +1,4 @@
-"""What `talaria chat -q hi` takes from its start to its end, with a model that answers at once."""
+"""CPU and wall time of `talaria chat -q hi`, with a model that answers at once."""
 
 import subprocess
 import sys

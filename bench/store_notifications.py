@@ -21,7 +21,7 @@ from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.postgres import PostgresServer, find_postgres
 
-NAME = "store_notifications"
+NAME = "store-notifications"
 NUMBER = NamedValue("bench_number", int)
 _TOPICS = ("inbox", "outbox", "approvals")
 _NEVER = 3600.0

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -12,10 +13,11 @@ from time import perf_counter
 from urllib.parse import urlsplit
 
 import httpx
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Cookie, Page, async_playwright
 
 from bench.measure import Measurement, bytecode_environment, installed
 from talaria.core.os_processes import list_process_tree
+from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.model_server import ModelServer, Say
 from talaria.web.assets import Assets
 
@@ -25,6 +27,8 @@ _PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 _FAST_4G = {"offline": False, "latency": 60, "downloadThroughput": 9e6 / 8, "uploadThroughput": 1.5e6 / 8}
 _REPLY = "Hello there, this is the reply."
 _PAGE_KB = 1 / 1000
+_YEAR = 365
+_HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
 
 
 def run(quick: bool) -> list[Measurement]:
@@ -49,6 +53,8 @@ async def _measure(rounds: int, browsers: int) -> list[Measurement]:
         model.otherwise(Say(_REPLY))
         async with _served(model) as (link, pid, home):
             found += await _measure_memory(link, pid, browsers)
+            await asyncio.to_thread(_fill_usage, home / "profiles/default/talaria.db")
+            found += await _measure_usage(await _new_link(home), rounds)
             if (chromium := shutil.which("chromium")) is None:
                 print("Chromium is not installed: nothing is drawn.")
                 return found
@@ -95,9 +101,8 @@ async def _new_link(home: Path) -> str:
 async def _measure_memory(link: str, pid: int, browsers: int) -> list[Measurement]:
     """Open many streams with one cookie, and measure what each of them takes."""
     base, _, code = link.partition("/#code=")
-    headers = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=base, headers=headers, limits=limits, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=base, headers=_HEADERS, limits=limits, trust_env=False) as http:
         (await http.post("/web/login", json={"code": code})).raise_for_status()
         cookie = "; ".join(f"{name}={value}" for name, value in http.cookies.items())
         async with AsyncExitStack() as stack:
@@ -106,6 +111,36 @@ async def _measure_memory(link: str, pid: int, browsers: int) -> list[Measuremen
             await _open_streams(stack, base, cookie, range(20, 20 + min(browsers, 100)))
             each = (_resident(pid) - before) / min(browsers, 100)
     return [Measurement("server memory per open browser", each, "kB", 20)]
+
+
+def _fill_usage(file: Path) -> None:
+    """Store a year of usage: 4 models, 4 surfaces and 4 people on each day."""
+    today = (datetime.now(UTC).date() - date(1970, 1, 1)).days
+    names = ("day", "model", "surface", "owner", "turns", "calls", "input_tokens", "output_tokens", "cost_microdollars")
+    rows = [
+        (today - day, f"model-{model}", surface, owner, 3, 9, 90_000, 4_000, 12_000)
+        for day in range(_YEAR)
+        for model in range(4)
+        for surface in ("cli", "telegram", "web", "cron")
+        for owner in ("", "ana", "ben", "eva")
+    ]
+    database = open_sqlite(file)
+    database.write(lambda tx: tx.archive.load("daily_usage", names, rows))
+    database.close()
+
+
+async def _measure_usage(link: str, rounds: int) -> list[Measurement]:
+    """Measure the request of the usage page for a year."""
+    base, _, code = link.partition("/#code=")
+    times: list[float] = []
+    async with httpx.AsyncClient(base_url=base, headers=_HEADERS, trust_env=False) as http:
+        (await http.post("/web/login", json={"code": code})).raise_for_status()
+        for _ in range(rounds):
+            for group in ("model", "surface", "owner"):
+                began = perf_counter()
+                (await http.get("/web/usage", params={"days": _YEAR, "by": group})).raise_for_status()
+                times.append((perf_counter() - began) * 1000)
+    return [Measurement("usage of a year, request", median(times), "ms", 100)]
 
 
 async def _open_streams(stack: AsyncExitStack, base: str, cookie: str, numbers: range) -> None:
@@ -151,14 +186,39 @@ async def _measure_pages(browser: Browser, home: Path, link: str, key: str, roun
             await shown.get_by_label("Message", exact=True).wait_for()
             times.append(await shown.evaluate(_PAINT))
             await fresh.close()
+    charts = [await _time_chart(browser, cookies, base) for _ in range(rounds)]
     words = [await _time_first_word(page) for _ in range(rounds)]
     raw = [await _time_raw(base, key) for _ in range(rounds)]
     return [
         Measurement("requests until the chat is usable", len(sent), "requests", 20),
         Measurement("first paint, loopback, cold", median(cold), "ms", 200),
         Measurement("first paint, fast 4G and a quarter of the CPU, cold", median(slow), "ms", 700),
+        Measurement("usage of a year, from the click to the chart", median(charts), "ms", 100),
         Measurement("Enter to the first word, above the raw API", median(words) - median(raw), "ms", 20),
     ]
+
+
+async def _time_chart(browser: Browser, cookies: Sequence[Cookie], base: str) -> float:
+    """Return the milliseconds from choosing a year on the usage page to its chart."""
+    context = await browser.new_context()
+    await context.add_cookies([{"name": one["name"], "value": one["value"], "url": base} for one in cookies])
+    page = await context.new_page()
+    await page.goto(f"{base}/usage")
+    await page.locator(".chart .column").first.wait_for(state="attached")
+    took = await page.evaluate(
+        """() => new Promise(resolve => {
+            const began = performance.now();
+            new MutationObserver((_, observer) => {
+                if (document.querySelectorAll(".chart .column").length === 53) {
+                    observer.disconnect();
+                    resolve(performance.now() - began);
+                }
+            }).observe(document.body, { childList: true, subtree: true });
+            [...document.querySelectorAll("button")].find(one => one.textContent === "1 year").click();
+        })"""
+    )
+    await context.close()
+    return float(took)
 
 
 async def _time_first_word(page: Page) -> float:

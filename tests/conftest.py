@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.storage.engines import Place, one_by_one
+from tests.storage.schema_pool import SchemaPool
 from tests.storage.shared_postgres import PostgresDesk, ask_for_server
 from tests.tiers import ProcessBan, is_slow
 
@@ -23,6 +24,8 @@ from talaria.testing.postgres import MISSING, find_postgres
 DESK = pytest.StashKey[PostgresDesk]()
 DESK_PORT = pytest.StashKey[int]()
 BAN = pytest.StashKey[ProcessBan]()
+MEMORY = Path("/dev/shm")
+NEEDED_MEMORY = 2 << 30
 OpenDatabase = Callable[[str], Database]
 
 # How long an example takes says how busy the machine is; figures are the business of bench/.
@@ -71,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
         config.stash[BAN] = ProcessBan()
         settings.load_profile("quick")
+    _put_temporary_files_into_memory()
     given = getattr(config, "workerinput", None)
     if given is not None:
         config.stash[DESK_PORT] = given["postgres_desk"]
@@ -111,6 +115,15 @@ def _remove_python_variables() -> None:
         del os.environ[name]  # noqa: TID251 (this process is the environment of its children)
 
 
+def _put_temporary_files_into_memory() -> None:
+    """Use memory for the temporary folders of tests where there is room: a store waits for the disk at each commit."""
+    if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK | os.X_OK):
+        return
+    room = os.statvfs(MEMORY)
+    if room.f_bavail * room.f_frsize >= NEEDED_MEMORY and not room.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # noqa: TID251 (pytest reads it, also in workers)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: "WorkerNode") -> None:
     node.workerinput["postgres_desk"] = node.config.stash[DESK_PORT]
@@ -148,10 +161,32 @@ def postgres_place(postgres_url: str) -> Iterator[Place]:
     place.drop()
 
 
+@pytest.fixture(scope="session")
+def schema_pool(postgres_url: str) -> Iterator[SchemaPool]:
+    pool = SchemaPool(postgres_url)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def pooled_postgres_place(schema_pool: SchemaPool) -> Iterator[Place]:
+    place = schema_pool.take()
+    yield place
+    schema_pool.give_back(place)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_place(request: pytest.FixtureRequest) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    place: Place = request.getfixturevalue(f"{request.param}_place")
+    return place
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """An empty store, on each engine in turn."""
-    place: Place = request.getfixturevalue(f"{request.param}_place")
+    """An empty store, on each engine in turn; on PostgreSQL its tables may exist already."""
+    name = "sqlite_place" if request.param == "sqlite" else "pooled_postgres_place"
+    place: Place = request.getfixturevalue(name)
     return place
 
 

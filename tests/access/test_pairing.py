@@ -7,11 +7,21 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from talaria.access.pairing import PAIRING_ADDRESS, RULES, approve_code, offer_code, render_pairing_text
+from talaria.access.browsers import digest_token, is_waiting, read_browsers
+from talaria.access.pairing import (
+    PAIRING_ADDRESS,
+    RULES,
+    approve_code,
+    approve_request,
+    offer_browser_code,
+    offer_code,
+    refuse_request,
+    render_pairing_text,
+)
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.core.addresses import Address
-from talaria.core.errors import Refused
+from talaria.core.errors import NotFound, Refused
 from talaria.runtime.outbox import read_content
 from talaria.testing.clock import NOON, SettableClock
 
@@ -73,7 +83,7 @@ def test_only_so_many_codes_are_made_in_a_minute(mine: Transaction) -> None:
     assert offer_code(mine, PairedPerson("discord", "other"), rules) is not None
 
 
-def test_whoever_is_let_in_is_told_so_in_their_chat(database: Database) -> None:
+def test_an_approved_sender_is_notified_in_their_chat(database: Database) -> None:
     place = Address("telegram", "chat-of-ann")
     code = database.write(lambda tx: offer_code(tx, ANN, place=place))
     assert code is not None
@@ -122,7 +132,61 @@ def test_guessing_locks_the_network(database: Database, clock: SettableClock) ->
     assert approved(database, offered(database)) is not None
 
 
-def test_a_stranger_is_told_what_to_do() -> None:
+def test_a_stranger_learns_how_to_get_access() -> None:
     words = render_pairing_text("telegram", "ABCD2345")
     assert "`talaria pairing approve telegram ABCD2345`" in words
     assert "60 minutes" in words
+
+
+def test_a_request_is_approved_without_its_code(database: Database) -> None:
+    place = Address("telegram", "1")
+    database.write(lambda tx: offer_code(tx, ANN, place=place))
+    assert database.write(lambda tx: approve_request(tx, "telegram", "1")) == structs.replace(ANN, since=NOON)
+    assert database.read(lambda tx: tx.pairing.is_paired("telegram", "1"))
+    with pytest.raises(NotFound, match="expired"):
+        database.write(lambda tx: approve_request(tx, "telegram", "1"))
+
+
+def test_a_refused_code_is_worth_nothing(database: Database) -> None:
+    code = offered(database)
+    database.write(lambda tx: refuse_request(tx, "telegram", "1"))
+    assert approved(database, code) is None
+    assert database.read(lambda tx: PAIRING_ADDRESS.keys(tx, "")) == []
+    with pytest.raises(NotFound):
+        database.write(lambda tx: refuse_request(tx, "telegram", "1"))
+
+
+def test_an_approved_browser_is_signed_in_and_no_person(database: Database) -> None:
+    offer = database.write(lambda tx: offer_browser_code(tx, "Firefox on Linux"))
+    assert offer is not None
+    code, token = offer
+    digest = digest_token(token)
+    assert database.read(lambda tx: is_waiting(tx, digest))
+    assert database.read(read_browsers) == {}
+    waiting = database.read(lambda tx: tx.pairing.waiting())
+    with pytest.raises(Refused, match="code"):
+        database.write(lambda tx: approve_request(tx, "web", waiting[0].user_id))
+    database.write(lambda tx: approve_code(tx, "web", code, person="alice"))
+    browser = database.read(read_browsers)[digest]
+    assert (browser.label, browser.person, browser.id) == ("Firefox on Linux", "alice", waiting[0].user_id)
+    assert database.read(lambda tx: (tx.pairing.people(), tx.pairing.waiting(), is_waiting(tx, digest))) == (
+        [],
+        [],
+        False,
+    )
+
+
+def test_a_refused_browser_stays_out(database: Database) -> None:
+    offer = database.write(lambda tx: offer_browser_code(tx, "Firefox"))
+    assert offer is not None
+    (waiting,) = database.read(lambda tx: tx.pairing.waiting())
+    database.write(lambda tx: refuse_request(tx, "web", waiting.user_id))
+    assert not database.read(lambda tx: is_waiting(tx, digest_token(offer[1])))
+    assert approved(database, offer[0], "web") is None
+    assert database.read(read_browsers) == {}
+
+
+def test_many_browsers_that_ask_at_once_get_no_code(database: Database) -> None:
+    rules = PairingRules(per_minute=2)
+    offers = [database.write(lambda tx: offer_browser_code(tx, "Bot", rules)) for _ in range(3)]
+    assert [offer is not None for offer in offers] == [True, True, False]

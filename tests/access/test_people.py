@@ -9,7 +9,7 @@ from talaria.settings.sections.chats import PersonSettings
 PHONE, LID = "491701234567", "881122@lid"
 
 
-def test_somebody_with_a_name_owns_things_under_it_wherever_they_write() -> None:
+def test_a_named_person_owns_things_on_every_network() -> None:
     people = People({"ann": PersonSettings(ids=("telegram:1", "matrix:@ann:example.org"))})
     assert people.person("telegram", ("1",)) == people.person("matrix", ("@ann:example.org",)) == "ann"
     assert people.person("telegram", ("2",)) == "telegram:2"
@@ -29,7 +29,7 @@ def test_what_a_network_tells_makes_two_ids_one_person(database: Database, other
     assert People({}).person("whatsapp", (PHONE, LID)) == f"whatsapp:{PHONE}"
 
 
-def test_who_stood_for_somebody_continues_to_do_so(database: Database) -> None:
+def test_an_id_linked_to_a_person_stays_linked(database: Database) -> None:
     def learn(known: str, another: str) -> None:
         database.write(lambda tx: link_user_ids(tx, "whatsapp", known, another))
 

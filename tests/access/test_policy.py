@@ -39,7 +39,7 @@ def test_without_pairing_a_stranger_hears_nothing() -> None:
     assert isinstance(access(Rules(pairing=False)).decide(PRIVATE, unpaired), AccessDenied)
 
 
-def test_whoever_was_let_in_may_speak_everywhere_on_that_network() -> None:
+def test_a_paired_sender_is_allowed_in_every_chat_of_the_network() -> None:
     assert access().decide(PRIVATE, paired) == AccessAllowed()
     assert access().decide(IN_GROUP, paired) == AccessAllowed()
 
@@ -119,7 +119,7 @@ def test_who_is_blocked_hears_nothing_whatever_else_holds() -> None:
     assert isinstance(access(rules).decide(said(Sender("7")), paired, ids=("1",)), AccessDenied)
 
 
-def test_nobody_in_particular_is_not_somebody() -> None:
+def test_an_unnamed_sender_matches_no_person() -> None:
     nobody = Sender("")
     assert isinstance(access().decide(said(nobody, chat="1"), unpaired), AccessDenied)
     assert (

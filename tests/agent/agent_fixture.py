@@ -25,9 +25,10 @@ from talaria.contracts.turn_log import TurnLog
 from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.settings import OpenAIChatSettings, Timeouts
+from talaria.providers.settings import OpenAIChatSettings
 from talaria.runtime.turns import add_to_inbox
 from talaria.sessions.model_context import StoredHistory
 from talaria.storage.sqlite.store import open_sqlite_store

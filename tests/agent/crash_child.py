@@ -16,7 +16,7 @@ from tests.agent.agent_fixture import Echo, Word, Workshop
 from talaria.agent.environment import Limits
 from talaria.contracts.tool import Call, Effect
 from talaria.core.ids import SessionId
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.clock import SettableClock

@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.agent.agent_fixture import Workshop, workshop
+from tests.app import warm_program
+from tests.app.warm_program import WarmProcess
 from tests.contracts.sample_messages import said
 
 from talaria.contracts.tool import Effect
@@ -42,14 +43,12 @@ class Chain:
         self._lives = 0
         self.journal = shop.folder / "journal"
 
-    async def start(self, doom: str = "") -> asyncio.subprocess.Process:
+    async def start(self, doom: str = "") -> WarmProcess:
         self._lives += 1
         shop = self._shop
         place = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
         words = [*place, str(self.journal), str(self._lives), doom]
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.agent.crash_child", *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE
-        )
+        return await warm_program.start_module("tests.agent.crash_child", *words, stdout=warm_program.PIPE)
 
     async def die_in(self, word: str, moment: float) -> None:
         """Let a worker be killed within a call, some time behind its beginning."""
@@ -207,7 +206,7 @@ async def _stands(shop: Workshop, *, calls: int) -> None:
     assert turn.state == "answered"
 
 
-async def _line(worker: asyncio.subprocess.Process) -> str:
+async def _line(worker: WarmProcess) -> str:
     assert worker.stdout is not None
     line = (await worker.stdout.readline()).decode().strip()
     assert line, "the worker ended without a word"

@@ -46,12 +46,12 @@ async def answer(function: Any, arguments: str = "{}") -> str:
     return (await tool.run(order.arguments, call_from(Path.cwd()))).text
 
 
-def test_name_and_docstring_are_what_the_model_is_told() -> None:
+def test_the_model_receives_name_and_docstring() -> None:
     spec = describe_tool(function_tool(add))
     assert (spec.name, spec.description) == ("add", "Add two numbers.\n\nBoth are whole.")
 
 
-def test_a_function_without_a_docstring_is_told_of_by_its_name() -> None:
+def test_a_function_without_a_docstring_is_described_by_its_name() -> None:
     def send_letter() -> None: ...
 
     assert describe_tool(function_tool(send_letter)).description == "send letter"

@@ -10,7 +10,7 @@ from tests.providers.scripted_providers import BRIEF, heard, pool
 from talaria.agent.key_pool import LONG_REST, KeyPool, PooledProvider
 from talaria.contracts.provider import Provider
 from talaria.core.errors import BadKey, NoCredit, ProviderBusy, ProviderUnreachable
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
 from talaria.testing.clock import SettableClock

@@ -50,7 +50,7 @@ async def test_tools_answer_in_the_order_of_their_calls(shop: Workshop) -> None:
     assert len(shop.heard(ToolCalled)) == 3
 
 
-async def test_calls_that_read_run_at_once_and_others_one_behind_the_other(shop: Workshop) -> None:
+async def test_calls_that_read_run_in_parallel_and_others_in_sequence(shop: Workshop) -> None:
     meeting = asyncio.Barrier(2)
     inside = 0
 

@@ -165,7 +165,7 @@ async def test_attempts_are_bounded(provider: Provider, server: ModelServer) -> 
     assert models_asked(server) == ["first"] * 3 + ["second"] * 3
 
 
-async def test_a_wait_that_was_asked_for_is_kept_and_told(provider: Provider, server: ModelServer) -> None:
+async def test_a_requested_wait_is_observed_and_reported(provider: Provider, server: ModelServer) -> None:
     patience = RetryPolicy(first_wait=timedelta(0), silent_wait=timedelta(milliseconds=10))
     server.script(Fail(429, retry_after=0.03), Say("Now."))
     before = asyncio.get_running_loop().time()

@@ -90,7 +90,7 @@ POINT = {
         ("label", {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
     ],
 )
-def test_a_field_is_told_in_as_few_words_as_do(field: str, told: object) -> None:
+def test_a_field_is_described_briefly(field: str, told: object) -> None:
     assert schema_of(Drawing)["properties"][field] == told
 
 
@@ -106,7 +106,7 @@ def test_there_is_nothing_around_the_fields() -> None:
     assert set(schema_of(Drawing)) == {"type", "properties", "required"}
 
 
-def test_the_same_tool_is_told_in_the_same_bytes() -> None:
+def test_the_same_tool_has_the_same_bytes() -> None:
     assert describe_tool(Draw(Drawing)) == describe_tool(Draw(Drawing))
 
 

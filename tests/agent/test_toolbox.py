@@ -95,12 +95,12 @@ def test_no_arguments_are_an_empty_object() -> None:
     assert understood("", "read_letter") == understood("{}", "read_letter") == understood(" ", "read_letter")
 
 
-def test_mending_leaves_alone_what_stands_in_quotes() -> None:
+def test_repair_leaves_quoted_text_unchanged() -> None:
     arguments = '{"to": "Ann", "text": "f(a, [1,], \\"{x,}\\")",}'
     assert understood(arguments).text == 'f(a, [1,], "{x,}")'
 
 
-def test_arguments_that_need_no_mending_are_taken_to_the_letter() -> None:
+def test_valid_arguments_are_taken_unchanged() -> None:
     assert understood('{"to": "Ann", "text": "```json\\n[1,]\\n```"}').text == "```json\n[1,]\n```"
 
 
@@ -133,7 +133,7 @@ def test_numbers_and_truths_in_quotes_are_taken_for_what_they_are() -> None:
     assert understood('{"to": "Ann", "copies": "2", "urgent": "true"}') == Letter("Ann", copies=2, urgent=True)
 
 
-def test_the_model_is_told_of_tools_in_an_order_that_does_not_depend_on_who_added_them() -> None:
+def test_tools_are_listed_in_an_order_independent_of_registration() -> None:
     one, two = Echo("one"), Echo("two")
     assert Toolbox([one, two]).specs == Toolbox([two, one]).specs
 

@@ -2,16 +2,19 @@
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from openai import AsyncOpenAI
 from tests.api.in_process_server import Hosted, hosted
 from tests.api.server_process import PATIENCE, Server, client, serving
 from tests.app.program_with_model import scripted_program
 from tests.storage.engines import Place
 
 from talaria.testing.model_server import ModelServer
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 
 @pytest.fixture
@@ -29,8 +32,10 @@ async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def sdk(server: Server) -> AsyncIterator[AsyncOpenAI]:
+async def sdk(server: Server) -> "AsyncIterator[AsyncOpenAI]":
     """The official client, asking it."""
+    from openai import AsyncOpenAI  # noqa: PLC0415 (takes a second of every worker, and few tests use it)
+
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.key, timeout=PATIENCE, max_retries=0) as one:
         yield one
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 from tests.app.program_with_model import scripted_program
+from tests.http.loopback_client import loopback_client
 
 from talaria.access.api_keys import read_key_file
 from talaria.app.api import open_api
@@ -45,6 +46,6 @@ async def hosted(home: Path, model: ModelServer, settings: str = "", secrets: st
         url = await stack.enter_async_context(open_api(application, jobs, port=0))
         key = read_key_file(profile)
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        http = httpx.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, trust_env=False)
+        http = loopback_client(url, headers=headers, timeout=PATIENCE)
         await stack.enter_async_context(http)
         yield Hosted(application, url, http, key)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import httpx
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
+from tests.app.warm_program import WarmProcess
+from tests.http.loopback_client import loopback_client
 
 from talaria.access.api_keys import read_key_file
 from talaria.settings.profiles import Profiles
@@ -26,7 +29,7 @@ class Server:
     program: Program
     port: int = 0
     url: str = ""
-    process: asyncio.subprocess.Process | None = None
+    process: WarmProcess | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -42,14 +45,12 @@ class Server:
         raise AssertionError("the server did not begin to listen")
 
     async def _listens_at(self, port: int) -> bool:
-        self.process = await asyncio.create_subprocess_exec(
-            TALARIA,
+        self.process = await warm_program.start(
             "serve",
             "--port",
             str(port),
             env=self.program.environment(**self.environment),
             cwd=self.program.home / "work",
-            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -93,7 +94,7 @@ async def client(server: Server, key: str | None = None) -> AsyncIterator[httpx.
     """Return a client with a key: the first one of the server, unless another is given."""
     shown = server.key if key is None else key
     headers = {"authorization": f"Bearer {shown}"} if shown else {}
-    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+    async with loopback_client(server.url, headers=headers, timeout=PATIENCE) as http:
         yield http
 
 

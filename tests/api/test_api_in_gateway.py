@@ -74,7 +74,7 @@ async def test_a_conversation_moves_from_the_api_to_a_chat(
         moved = await http.post(f"/v1/sessions/{session}/move", json={"to": "loopback:chat-1"})
         assert moved.status_code == 200, moved.text
         assert moved.json()["handoff"] == "completed"
-        platform, chat, *thread = moved.json()["place"].split(":")
+        platform, chat, *thread = moved.json()["address"].split(":")
         assert (platform, chat) == ("loopback", "chat-1")
         before = len(model.received)
         network.say(Address(platform, chat, "private", *thread) if thread else chat, "Which number?")
@@ -110,7 +110,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
         assert (busy.status_code, busy.json()["error"]["code"]) == (409, "busy")
         moved = (await http.post(where, json={"to": "loopback:chat-1", "now": True})).json()
         assert (moved["handoff"], moved["running"]) == ("completed", True)
-        _, chat, *thread = moved["place"].split(":")
+        _, chat, *thread = moved["address"].split(":")
         there = Address("loopback", chat, "private", *thread)
         going_on.set()
         await network.until(lambda: "re: Go." in network.shown(chat, *thread))

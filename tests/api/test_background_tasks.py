@@ -49,9 +49,7 @@ async def test_request_and_response_wait_for_tasks_and_say_so(
     assert "tortoise" in last
 
 
-async def test_a_run_is_told_of_its_tasks_also_when_the_server_was_killed_meanwhile(
-    server: Server, model: ModelServer
-) -> None:
+async def test_a_run_receives_task_results_after_a_server_kill(server: Server, model: ModelServer) -> None:
     company = _company(model, gates=("task",))
     async with client(server) as http:
         run = (await http.post("/v1/runs", json={"input": "go"})).json()

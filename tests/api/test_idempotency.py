@@ -117,7 +117,7 @@ async def test_an_answer_that_says_to_come_again_does_not_use_up_the_key(host: H
     assert (again.status_code, len(model.received)) == (200, 2)
 
 
-async def test_while_the_first_is_being_answered_others_are_told_to_wait(host: Hosted, model: ModelServer) -> None:
+async def test_a_repeated_request_is_rejected_while_the_first_is_running(host: Hosted, model: ModelServer) -> None:
     held = await _held(model)
     async with asyncio.TaskGroup() as group:
         first = group.create_task(host.http.post(CHAT, json=HI, headers=KEY))
@@ -143,7 +143,7 @@ async def test_who_hangs_up_may_come_back_for_the_answer(host: Hosted, model: Mo
     assert len(model.received) == 1
 
 
-async def test_the_turn_of_somebody_who_takes_nothing_goes_to_its_end(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_turn_finishes_when_its_client_reads_nothing(tmp_path: Path, model: ModelServer) -> None:
     model.script(Say("\x01" * 900_000, chunks=100, pause=0.02))  # as JSON, more than lies between two sockets
     body = msgspec.json.encode({**HI, "stream": True})
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
@@ -158,7 +158,7 @@ async def test_the_turn_of_somebody_who_takes_nothing_goes_to_its_end(tmp_path: 
     assert len(model.received) == 1
 
 
-async def test_an_answer_that_is_too_long_to_be_kept_is_told_so(host: Hosted, model: ModelServer) -> None:
+async def test_an_answer_too_long_to_store_is_reported_as_such(host: Hosted, model: ModelServer) -> None:
     model.script(Say("\x01" * 900_000, chunks=10))  # six times as long as JSON
     first = await host.http.post(CHAT, json=HI, headers=KEY)
     again = await host.http.post(CHAT, json=HI, headers=KEY)

@@ -118,7 +118,7 @@ async def test_the_flag_belongs_to_the_door_and_not_to_the_session(server: Serve
     assert _CANNOT not in outputs[0]
 
 
-async def test_a_run_that_somebody_else_works_off_ends_all_the_same(server: Server, model: ModelServer) -> None:
+async def test_a_run_processed_by_another_worker_still_ends(server: Server, model: ModelServer) -> None:
     model.script(Say("one two three four five", pause=0.3), Say("In the terminal."), Say("And that."))
     async with client(server) as http:
         run = (await http.post("/v1/runs", json={"input": "Go."})).json()

@@ -14,8 +14,10 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.server_process import PATIENCE, Server, client, serving
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
 from tests.app.program_with_model import scripted_program, talk
+from tests.http.loopback_client import loopback_client
 
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
@@ -32,7 +34,7 @@ def _free_port() -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_until_it_is_told_to_end_and_lets_requests_end_first(
+async def test_it_serves_until_terminated_and_finishes_open_requests(
     tmp_path: Path, model: ModelServer, number: int
 ) -> None:
     held = asyncio.Event()
@@ -101,8 +103,7 @@ async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServ
     program = scripted_program(tmp_path, model)
     made = await talk(program, "api-keys", "create", "mine", "--json")
     key = json.loads(made.out)["key"]
-    process = await asyncio.create_subprocess_exec(
-        TALARIA,
+    process = await warm_program.start(
         "serve",
         "--host",
         "0.0.0.0",
@@ -130,8 +131,7 @@ async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServ
 @asynccontextmanager
 async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
     """Serve on a free port while the block runs, and yield the printed JSON; nothing else may be printed."""
-    process = await asyncio.create_subprocess_exec(
-        TALARIA,
+    process = await warm_program.start(
         "serve",
         "--port",
         "0",
@@ -159,11 +159,11 @@ def _key_of(told: dict[str, str]) -> str:
     return Path(told["api_key_file"]).read_text().strip()
 
 
-async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_script_can_read_the_listening_address(tmp_path: Path, model: ModelServer) -> None:
     async with _listening(scripted_program(tmp_path, model)) as told:
         assert told["base_url"] == f"{told['url']}/v1"
         key = _key_of(told)
-        async with httpx.AsyncClient(base_url=told["base_url"], trust_env=False) as http:
+        async with loopback_client(told["base_url"]) as http:
             assert (await http.get("models")).status_code == httpx.codes.UNAUTHORIZED
             known = {"authorization": f"Bearer {key}"}
             assert (await http.get("models", headers=known)).status_code == httpx.codes.OK
@@ -177,7 +177,7 @@ async def test_it_listens_at_an_address_of_six_as_well(tmp_path: Path, model: Mo
     async with _listening(scripted_program(tmp_path, model), "--host", "::1") as told:
         assert told["url"].startswith("http://[::1]:")
         key = {"authorization": f"Bearer {_key_of(told)}"}
-        async with httpx.AsyncClient(base_url=told["url"], headers=key, trust_env=False) as http:
+        async with loopback_client(told["url"], headers=key) as http:
             asked = {
                 name: (await http.post(CHAT, json=HI, headers=headers)).status_code
                 for name, headers in {
@@ -233,8 +233,12 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
         assert (alone.code, f"Can't listen on 127.0.0.1:{port}" in alone.err) == (1, True)
         network = f'{settings}[platforms.loopback.options]\naddress = "http://127.0.0.1:9"\n'
         program = scripted_program(tmp_path / "chats", model, network)
-        process = await asyncio.create_subprocess_exec(
-            TALARIA, "gateway", "run", env=program.environment(), cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+        process = await warm_program.start(
+            "gateway",
+            "run",
+            env=program.environment(),
+            cwd=tmp_path,
+            stderr=asyncio.subprocess.PIPE,
         )
         try:
 
@@ -252,8 +256,12 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
 async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path: Path, model: ModelServer) -> None:
     port = _free_port()
     program = scripted_program(tmp_path, model, f"[api]\nenabled = true\nport = {port}\n")
-    process = await asyncio.create_subprocess_exec(
-        TALARIA, "gateway", "run", env=program.environment(), cwd=tmp_path / "work", stderr=asyncio.subprocess.PIPE
+    process = await warm_program.start(
+        "gateway",
+        "run",
+        env=program.environment(),
+        cwd=tmp_path / "work",
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
 

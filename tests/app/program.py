@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.app import warm_program
+
 from talaria.settings.environment import process_environment
 
 TALARIA = str(Path(sys.executable).parent / "talaria")
@@ -35,9 +37,16 @@ class Program:
         return {"PATH": path, "HOME": str(self.home), "TALARIA_HOME": str(self.home), "TERM": "xterm", **more}
 
     def run(self, *words: str, env: Mapping[str, str] | None = None) -> Outcome:
+        """Run it without a terminal, forked from a process that has imported it.
+
+        With variables for the interpreter, which reads them when it starts, the installed program is started.
+        """
+        environment = self.environment(**env or {})
+        if not any(name.startswith("PYTHON") for name in environment):
+            return Outcome(*warm_program.run(words, env=environment))
         done = subprocess.run(
             [TALARIA, *words],
-            env=self.environment(**env or {}),
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

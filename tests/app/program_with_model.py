@@ -3,7 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from tests.app.program import TALARIA, Outcome, Program
+from tests.app import warm_program
+from tests.app.program import Outcome, Program
 
 from talaria.testing.model_server import ModelServer
 
@@ -22,14 +23,5 @@ def scripted_program(home: Path, server: ModelServer, settings: str = "", secret
 
 async def talk(program: Program, *words: str) -> Outcome:
     """Run the program in its working folder; the model answers meanwhile."""
-    process = await asyncio.create_subprocess_exec(
-        TALARIA,
-        *words,
-        env=program.environment(),
-        cwd=program.home / "work",
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return Outcome(process.returncode or 0, out.decode(), err.decode())
+    work = program.home / "work"
+    return Outcome(*await asyncio.to_thread(warm_program.run, words, env=program.environment(), cwd=work))

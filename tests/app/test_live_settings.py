@@ -18,7 +18,9 @@ from talaria.core.events import TurnOutOfBudget
 from talaria.runtime.open_session import OpenSession
 from talaria.settings.model import Settings
 from talaria.settings.schema import SettingsSchema
-from talaria.testing.model_server import Ask, Say
+from talaria.settings.secrets import store_secret
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.tools.output import MASK
 
 LIVE = {field.key.replace("<name>", "scripted"): field for field in SettingsSchema().fields() if field.live}
 CANDIDATES: tuple[Any, ...] = (
@@ -39,7 +41,7 @@ CANDIDATES: tuple[Any, ...] = (
         "new",
         "idle",
     ),
-    *("cat", "alloy", "never", "owner", "loopback:1", "always", "https://collector.test"),
+    *("cat", "alloy", "never", "owner", "loopback:1", "always", "https://collector.test", "anthropic"),
 )
 # Their effect is shown by other tests: in chats, in turns, jobs and commands, and at the end of this file.
 SHOWN_ELSEWHERE = {
@@ -82,6 +84,10 @@ async def _goals(here: Process, chat: OpenSession) -> object:
     return here.application.goal_budgets
 
 
+async def _accounts(here: Process, chat: OpenSession) -> object:
+    return here.application.models.accounts()
+
+
 async def _zone(here: Process, chat: OpenSession) -> object:
     return here.application.zone
 
@@ -96,6 +102,7 @@ PROBES: dict[str, Callable[[Process, OpenSession], Awaitable[object]]] = {
     "model.effort": _effort,
     "model.": _signature,
     "models.": _signature,
+    "providers.": _accounts,
     "access.guest_tools": _signature,
     "delegation.depth": _signature,
     "goals.judge_seconds": _signature,
@@ -187,6 +194,20 @@ async def test_fallbacks_and_auxiliary_models_are_those_of_the_settings(tmp_path
         )
         await here.until(lambda: here.application.settings.model.auxiliary == "mine:judge")
         assert [one.model for one in here.application.models.auxiliary(chosen)] == ["judge", "spare"]
+
+
+async def test_new_sessions_use_the_new_address_and_key_of_a_provider(tmp_path: Path) -> None:
+    async with process(tmp_path) as here, ModelServer() as other:
+        application = here.application
+        file = application.profile.config_file
+        file.write_text(file.read_text().replace(here.server.url, other.url))
+        store_secret(application.profile, "NEW_KEY", "key-number-two")
+        await here.write("providers.mine.key", '"NEW_KEY"')
+        await here.until(lambda: application.secrets.get("NEW_KEY") == "key-number-two")
+        other.otherwise(Say("Hello"))
+        await said(await here.open(), "Hi")
+        assert other.received[0].headers["authorization"] == "Bearer key-number-two"
+        assert application.mask("It is key-number-two.") == f"It is {MASK}."
 
 
 async def test_a_new_owner_gets_their_tools_in_the_open_conversation(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ async def test_five_lines_run_a_turn_with_a_tool_of_your_own(program: Program, s
     assert json.loads(answered.json["messages"][-1]["content"]) == {"apples": 7.5}
 
 
-async def test_a_function_is_vouched_for_by_whoever_hands_it_over(program: Program, server: ModelServer) -> None:
+async def test_a_function_tool_needs_no_approval(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("launch", {})]), Say("It flies."))
     done = await _run(
         program,
@@ -102,7 +102,7 @@ async def test_events_are_heard_as_they_happen(program: Program, server: ModelSe
     ]
 
 
-async def test_a_tool_that_fails_is_told_to_the_model(program: Program, server: ModelServer) -> None:
+async def test_a_tool_failure_is_reported_to_the_model(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("broken", {})]), Say("It is broken."))
     done = await _run(
         program,

@@ -1,6 +1,8 @@
 """Whether commands of a turn run in the sandbox: by the setting, the place of the turn, and what the machine has."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.app.program_with_model import scripted_program, talk
@@ -17,6 +19,13 @@ MISSING = sandbox_available()
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=f"No sandbox on this machine: {MISSING}")
 UNASKED = {"TALARIA__APPROVAL__MODE": "off"}
 NOTE = "with the setting sandbox.enabled]"
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder in /tmp: a sandbox has one of its own."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

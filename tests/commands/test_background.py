@@ -33,7 +33,7 @@ def _answering(server: ModelServer, **answers: str) -> dict[str, asyncio.Event]:
     return gates
 
 
-async def test_the_answer_is_told_in_a_conversation_that_continues_meanwhile(tmp_path: Path) -> None:
+async def test_the_answer_is_posted_in_a_conversation_that_continues(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         gates = _answering(server, height="Very *tall*.")
         handle = _named(await desk.use("/background height"))
@@ -49,7 +49,7 @@ async def test_the_answer_is_told_in_a_conversation_that_continues_meanwhile(tmp
         assert "No background tasks" in await desk.use("/background")
 
 
-async def test_what_a_person_asked_for_is_told_in_the_conversation_they_are_in_then(tmp_path: Path) -> None:
+async def test_a_result_is_posted_in_the_current_conversation_of_the_person(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         gates = _answering(server, product="42")
         await desk.say("hi")
@@ -104,7 +104,7 @@ async def test_nobody_is_asked_for_permission(tmp_path: Path) -> None:
         assert "nobody was there to approve it" in server.received[1].body.decode()
 
 
-async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: Path) -> None:
+async def test_a_stopped_task_is_not_reported_and_leaves_nothing_running(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         _answering(server, count="never")
         await desk.say("hi")
@@ -127,7 +127,7 @@ async def test_there_is_a_limit_to_what_is_running(tmp_path: Path) -> None:
         assert "2 background tasks are already running" in await desk.use("/background three")
 
 
-async def test_where_nothing_can_be_told_later_nothing_is_begun(tmp_path: Path) -> None:
+async def test_no_background_task_starts_where_results_cannot_be_posted(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         desk.application.background_role.present = False
         assert "can't report here" in await desk.use("/background one")

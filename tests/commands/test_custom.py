@@ -157,9 +157,7 @@ async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder)
 
 
 @pytest.mark.slow
-async def test_a_line_runs_alongside_a_turn_and_a_prompt_behind_it(
-    desk: Desk, folder: Folder, server: ModelServer
-) -> None:
+async def test_a_line_runs_during_a_turn_and_a_prompt_after_it(desk: Desk, folder: Folder, server: ModelServer) -> None:
     folder.write("own.md", "---\nrun: echo hi\n---\n")
     folder.write("ask.md", "And then?")
     take_up(desk, folder)

@@ -103,7 +103,7 @@ async def test_during_a_turn_it_can_be_seen_paused_and_dropped_but_not_replaced(
     assert models.judged == []
 
 
-async def test_somebody_who_is_not_the_owner_reads_the_same_refusal(desk: Desk, models: Models) -> None:
+async def test_a_sender_who_is_not_the_owner_gets_the_same_refusal(desk: Desk, models: Models) -> None:
     models.hold.clear()
     await desk.use("/goal Win the game")
     await until(lambda: models.asked > 0)
@@ -150,7 +150,7 @@ async def test_a_command_proves_a_goal_in_the_folder_of_the_conversation(
     assert desk.active_session.chat.workspace.folder == tmp_path / "work"
 
 
-async def test_the_command_of_somebody_else_is_under_the_rules_of_the_agents_own(desk: Desk, models: Models) -> None:
+async def test_a_command_of_another_sender_follows_the_rules_of_the_agent(desk: Desk, models: Models) -> None:
     models.verdicts = [DONE]
     await desk.use("/goal Win | verify: cat ~/.ssh/id_ed25519", author=Author("ann", owner=False))
     await until(lambda: any(isinstance(event, ApprovalAsked) for event in desk.events))

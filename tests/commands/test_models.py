@@ -102,7 +102,7 @@ async def test_the_models_that_can_be_used_are_offered(desk: Desk) -> None:
     assert (await desk.offers("model"))[0] == ("default", "as in the settings")
 
 
-async def test_somebody_who_is_not_the_owner_chooses_no_model(desk: Desk) -> None:
+async def test_a_sender_who_is_not_the_owner_cannot_choose_a_model(desk: Desk) -> None:
     refusal = "Only the owner of this agent can use `/model`."
     assert await desk.use("/model clever", author=Author("eve", owner=False)) == refusal
 

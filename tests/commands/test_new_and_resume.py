@@ -127,7 +127,7 @@ async def test_a_stranger_is_offered_nothing_of_the_owner(tmp_path: Path) -> Non
         assert await desk.offers("/resume") != []
 
 
-async def test_somebody_sees_their_own_conversations_alone(tmp_path: Path) -> None:
+async def test_a_person_sees_only_their_own_conversations(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "9")) as desk:
         await _talk(desk, "Secret plans", "hi")
         own = NewSession(source="telegram", title="Own plans", owner="ana")

@@ -186,7 +186,7 @@ async def test_status_tells_where_one_is_and_what_is_running(tmp_path: Path) -> 
         assert "Folder" not in await desk.use("/status", author=STRANGER)
 
 
-async def test_status_shows_a_running_turn_what_waits_and_the_goal(tmp_path: Path) -> None:
+async def test_status_shows_running_turn_pending_messages_and_goal(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, lasting=False) as desk:
         server.script(Say("one two three", pause=30))
         await desk.use("/goal count to ten")

@@ -22,7 +22,7 @@ def test_what_ended_waits_in_the_order_in_which_it_happened(mine: Transaction) -
     ]
 
 
-def test_the_same_end_is_recorded_once_even_after_it_was_told(mine: Transaction, theirs: Transaction) -> None:
+def test_the_same_completion_is_recorded_once_even_after_delivery(mine: Transaction, theirs: Transaction) -> None:
     assert mine.completions.add(ONE, "process", "1", "")
     assert not theirs.completions.add(ONE, "process", "1", "")
     mine.completions.take(ONE)
@@ -37,7 +37,7 @@ def test_each_is_handed_out_once(mine: Transaction, theirs: Transaction) -> None
     assert mine.completions.take(ONE) == []
 
 
-def test_what_could_not_be_told_waits_on(database: Database, mine: Transaction) -> None:
+def test_an_undelivered_completion_stays_pending(database: Database, mine: Transaction) -> None:
     mine.completions.add(ONE, "process", "1", "")
 
     def take_and_fail(tx: Transaction) -> None:

@@ -172,7 +172,7 @@ def test_a_reason_is_cut_at_500_characters(mine: Transaction, session: SessionId
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
-def test_whoever_asked_can_withdraw_until_the_end(
+def test_the_requester_can_withdraw_until_the_end(
     mine: Transaction, theirs: Transaction, session: SessionId, status: Status
 ) -> None:
     bring_to(theirs, session, status)

@@ -38,7 +38,7 @@ def test_what_arrives_waits(mine: Transaction) -> None:
     assert mine.inbox.unsettled(ONE) == [item]
 
 
-def test_a_redelivery_is_recognised_even_after_it_was_worked_off(mine: Transaction, theirs: Transaction) -> None:
+def test_a_redelivery_is_recognised_even_after_processing(mine: Transaction, theirs: Transaction) -> None:
     again = Arrival(session_id=ONE, source="telegram", external_id="1", payload="again")
     item = put(mine, "1")
     assert theirs.inbox.add(again) is None
@@ -72,7 +72,7 @@ def test_many_messages_of_an_owned_conversation_do_not_hide_another(mine: Transa
     assert theirs.inbox.list_unowned(1) == [TWO]
 
 
-def test_what_waits_without_an_owner_is_listed_longest_waiting_first(mine: Transaction, theirs: Transaction) -> None:
+def test_unowned_messages_are_listed_oldest_first(mine: Transaction, theirs: Transaction) -> None:
     for number, session_id in enumerate((TWO, ONE, TWO, ONE)):
         put(mine, str(number), session_id)
     assert mine.inbox.list_unowned(9) == [TWO, ONE]

@@ -56,7 +56,7 @@ def test_a_message_without_parts_comes_back_too(mine: Transaction, session: Sess
     assert mine.messages.load(session)[0].message.parts == ()
 
 
-def test_a_moment_is_kept_whatever_zone_it_was_told_in(mine: Transaction, session: SessionId) -> None:
+def test_a_moment_is_stored_from_any_time_zone(mine: Transaction, session: SessionId) -> None:
     there = NOON.astimezone(timezone(timedelta(hours=9)))
     mine.messages.append(session, [said("a", at=there)])
     assert mine.messages.load(session)[0].message.at == NOON

@@ -204,3 +204,25 @@ def test_what_is_out_is_found_when_asked_for(mine: Transaction) -> None:
     assert [item.key for item in mine.outbox.find(OutboxFilter(sent=True))] == ["a", "b"]
     [one] = mine.outbox.find(OutboxFilter(key="b", sent=True))
     assert one.reference == "id of b"
+
+
+def test_an_undelivered_item_is_due_again_on_request(mine: Transaction, theirs: Transaction) -> None:
+    queue(mine, "a")
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    assert theirs.outbox.requeue(item.id) is None
+    mine.outbox.fail(item.id, "the chat was deleted")
+    again = theirs.outbox.requeue(item.id)
+    assert again is not None
+    assert (again.state, again.attempts, again.error) == ("waiting", 0, "the chat was deleted")
+    assert claimed(mine) == ["a"]
+
+
+def test_an_item_that_is_not_being_sent_is_dropped_on_request(mine: Transaction) -> None:
+    waiting, sent = queue(mine, "a"), queue(mine, "b", THERE)
+    mine.outbox.claim("telegram", MINUTE)
+    assert not mine.outbox.drop(waiting.id)
+    mine.outbox.retry(waiting.id, NOON, "later")
+    mine.outbox.sent(sent.id, "7")
+    assert mine.outbox.drop(waiting.id)
+    assert not mine.outbox.drop(sent.id)
+    assert mine.outbox.find() == []

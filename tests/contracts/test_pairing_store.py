@@ -26,6 +26,25 @@ def test_a_code_lets_its_holder_in_once(mine: Transaction, theirs: Transaction) 
     assert mine.pairing.approve("telegram", "hash", RULES) is None
 
 
+def test_a_request_is_admitted_or_refused_without_its_code(mine: Transaction, theirs: Transaction) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    mine.pairing.offer(BEN, "other", RULES)
+    assert theirs.pairing.admit("discord", "1") is None
+    assert theirs.pairing.admit("telegram", "1") == replace(ANA, since=NOON)
+    assert theirs.pairing.refuse("telegram", "2")
+    assert not theirs.pairing.refuse("telegram", "2")
+    assert mine.pairing.waiting() == []
+    assert mine.pairing.people() == [replace(ANA, since=NOON)]
+    assert mine.pairing.approve("telegram", "other", RULES) is None
+
+
+def test_an_old_request_is_not_admitted(mine: Transaction, clock: SettableClock) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    clock.advance(RULES.code_life)
+    assert mine.pairing.admit("telegram", "1") is None
+    assert mine.pairing.people() == []
+
+
 def test_a_code_is_good_on_its_own_platform_only(mine: Transaction) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     assert mine.pairing.approve("discord", "hash", RULES) is None
@@ -81,7 +100,7 @@ def test_a_right_code_clears_the_count_and_a_lock_out_starts_it_again(mine: Tran
         mine.pairing.approve("telegram", "wrong", RULES)
 
 
-def test_those_who_were_let_in_are_listed_and_can_be_shut_out(mine: Transaction, clock: SettableClock) -> None:
+def test_approved_senders_are_listed_and_can_be_revoked(mine: Transaction, clock: SettableClock) -> None:
     for person in (BEN, ANA, PairedPerson("discord", "1")):
         mine.pairing.offer(person, f"{person.platform} {person.user_id}", RULES)
         mine.pairing.approve(person.platform, f"{person.platform} {person.user_id}", RULES)
@@ -94,7 +113,7 @@ def test_those_who_were_let_in_are_listed_and_can_be_shut_out(mine: Transaction,
     assert mine.pairing.is_paired("discord", "1")
 
 
-def test_whoever_is_let_in_again_has_been_in_since_the_first_time(mine: Transaction, clock: SettableClock) -> None:
+def test_a_sender_approved_again_keeps_the_first_date(mine: Transaction, clock: SettableClock) -> None:
     for code in ("first", "second"):
         mine.pairing.offer(ANA, code, RULES)
         approved = mine.pairing.approve("telegram", code, RULES)

@@ -264,7 +264,7 @@ def test_sessions_are_filtered(mine: Transaction, clock: SettableClock) -> None:
     assert {wanted: [one.title for one in mine.sessions.find(wanted)] for wanted in expected} == expected
 
 
-def test_sessions_are_seen_by_whose_they_are_and_before_those_who_heard_them(mine: Transaction) -> None:
+def test_sessions_are_visible_to_their_owner_and_audience(mine: Transaction) -> None:
     group = "telegram/9"
     for owner, audience, title in (("ana", "", "a"), ("ana", group, "b"), ("ben", group, "c"), ("", group, "d")):
         mine.sessions.create(NewSession(source="cli", title=title, owner=owner, audience=audience))

@@ -20,7 +20,7 @@ NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
         (timedelta(days=60), "2026-05-02"),
     ],
 )
-def test_how_long_ago_is_told_in_one_unit(before: timedelta, words: str) -> None:
+def test_elapsed_time_is_shown_in_one_unit(before: timedelta, words: str) -> None:
     assert format_age(NOW - before, NOW) == words
 
 

@@ -80,7 +80,7 @@ def door(database: Database) -> Door:
     return Door(database, OWNED)
 
 
-def test_a_stranger_gets_one_code_in_private_and_is_let_in_with_it(door: Door, database: Database) -> None:
+def test_a_stranger_gets_one_code_in_private_and_is_admitted_with_it(door: Door, database: Database) -> None:
     refusal = door.authorize(said(BEN))
     assert isinstance(refusal, Refusal)
     found = re.search(r"pairing approve telegram (\w+)", refusal.text)
@@ -117,7 +117,7 @@ def test_in_a_group_each_has_a_conversation_of_their_own_before_the_others(door:
     assert door.authorize(said(ANN, chat="-100", kind="group")) != ben
 
 
-def test_what_is_shared_is_nobodys_memory_not_even_the_owners(door: Door) -> None:
+def test_a_shared_chat_belongs_to_no_persons_memory(door: Door) -> None:
     together = {"telegram": ChatNetworkSettings(group_sessions_per_user=False)}
     door.settings = structs.replace(OWNED, platforms=together)
     shared = Participant("agent:main:telegram:group:-100", "telegram/-100", "telegram/-100", is_owner=True, ids=("1",))
@@ -130,7 +130,7 @@ def test_what_is_not_meant_for_us_is_not_answered_but_the_chat_is_known(door: Do
     assert [one.name for one in database.read(lambda tx: list_channels(tx, "telegram"))] == ["Family"]
 
 
-def test_ids_that_are_one_person_are_let_in_and_speak_as_one(door: Door, database: Database) -> None:
+def test_ids_of_one_person_are_admitted_as_one_person(door: Door, database: Database) -> None:
     database.write(lambda tx: link_user_ids(tx, "telegram", "2", "3"))
     door.settings = Settings(
         access=AccessSettings(allowed=("ben",)), people={"ben": PersonSettings(ids=("telegram:2",))}
@@ -148,7 +148,7 @@ def test_the_settings_count_as_they_are_at_the_moment(door: Door) -> None:
     assert door.authorize(said(ANN)) == Ignored()
 
 
-def test_a_channel_that_speaks_for_itself_is_let_in_as_a_chat(door: Door) -> None:
+def test_a_channel_post_is_admitted_by_its_chat(door: Door) -> None:
     door.settings = Settings(access=AccessSettings(chats=("telegram:-100",)))
     channel = door.authorize(said(structs.replace(BEN, id=""), chat="-100", kind="channel"))
     assert channel == Participant(

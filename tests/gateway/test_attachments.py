@@ -37,7 +37,7 @@ async def test_a_file_is_kept_in_a_folder_of_its_conversation(tmp_path: Path, se
     assert session_id in Path(file.source).parts
 
 
-async def test_what_is_a_picture_is_told_by_its_content(tmp_path: Path, server: ModelServer) -> None:
+async def test_a_picture_is_recognised_by_its_content(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", PHOTO, picture())
         network.say_with_file("bob", Attachment("f3", "picture", "photo.png", "image/png"), b"no picture", sender="bob")

@@ -63,7 +63,7 @@ def test_what_has_begun_in_the_new_chat_stays_there(database: Database, mine: Tr
     assert mine.bindings.get(build_session_key(OLD)) is None
 
 
-def test_told_twice_it_moves_once(database: Database, mine: Transaction) -> None:
+def test_a_repeated_migration_notice_moves_the_chat_once(database: Database, mine: Transaction) -> None:
     session_id = database.write(lambda tx: begin(tx, OLD))
     assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 1
     mine.sessions.update(session_id, SessionChanges(title="kept"))

@@ -89,7 +89,7 @@ def test_a_daily_hour_comes_about_once_in_a_day(now: datetime, hour: int, zone: 
     assert find_reset_reason(policy, now - timedelta(hours=25, seconds=1), now, zone) == "daily"
 
 
-def test_the_person_is_told_why_and_how_to_go_back() -> None:
+def test_the_notice_gives_the_reason_and_the_way_back() -> None:
     assert format_reset_notice("idle", IDLE) == (
         "There was no message here for 2 hours, so this is a new conversation. `/resume` returns to the previous one."
     )

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
+from tests.app.warm_program import WarmProcess
 
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
@@ -49,11 +51,10 @@ class Place:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        process = await asyncio.create_subprocess_exec(
-            *(TALARIA, "gateway", "run"),
+    async def running(self) -> AsyncIterator[WarmProcess]:
+        process = await warm_program.start(
+            *("gateway", "run"),
             env=self.program.environment(),
-            stdin=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
         try:
@@ -107,7 +108,7 @@ async def get_when(address: str, path: str, suits: Callable[[int, str], bool]) -
     return (await until(look))[0]
 
 
-async def test_health_readiness_and_figures_are_served(place: Place) -> None:
+async def test_health_readiness_and_metrics_are_served(place: Place) -> None:
     async with place.running():
         address = (await place.status())["address"]
         assert (await get(address, "/health"))[0] == 200
@@ -117,7 +118,7 @@ async def test_health_readiness_and_figures_are_served(place: Place) -> None:
         figures = await get_when(
             address, "/metrics", lambda _, body: 'talaria_delivered_total{network="loopback"} 1\n' in body
         )
-    for line in ('network_up{network="loopback"} 1', 'received_total{network="loopback"} 1', "rooms_open 1"):
+    for line in ('network_up{network="loopback"} 1', 'received_total{network="loopback"} 1', "sessions_open 1"):
         assert f"talaria_{line}\n" in figures
     for line in ('failed_total{network="loopback"} 0', 'repeated_total{network="loopback"} 0', "store_up 1"):
         assert f"talaria_{line}\n" in figures
@@ -180,9 +181,9 @@ async def test_a_port_that_is_taken_is_reported_and_another_is_used(place: Place
             told = await asyncio.to_thread(place.program.run, "gateway", "status")
             assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
             assert f"{status['address']}/health" in told.out
-            place.settings(place.network.address, f"port = {port}\nrooms = 7")
+            place.settings(place.network.address, f"port = {port}\nopen_sessions = 7")
             async with asyncio.timeout(LIMIT):
-                while "gateway.rooms" not in told.out:
+                while "gateway.open_sessions" not in told.out:
                     told = await asyncio.to_thread(place.program.run, "gateway", "status")
             assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
 
@@ -282,7 +283,7 @@ async def test_a_killed_gateway_is_missed_at_the_next_start(place: Place) -> Non
     assert words not in (await asyncio.to_thread(place.program.run, "gateway", "status")).out
 
 
-async def test_a_gateway_that_may_not_begin_leaves_the_last_words_of_another_alone(place: Place) -> None:
+async def test_a_refused_gateway_writes_no_record_of_an_end(place: Place) -> None:
     async with place.running():
         await place.status()
         assert (await asyncio.to_thread(place.program.run, "gateway", "run")).code == 1

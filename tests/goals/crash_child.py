@@ -8,7 +8,7 @@ from tests.agent.agent_fixture import Workshop
 from tests.goals.goal_fixture import pursue
 
 from talaria.core.ids import SessionId
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer
 from talaria.testing.wait import until

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from tests.agent.agent_fixture import INFO, QUICK, Workshop
@@ -16,10 +15,11 @@ from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.contracts.clock import Clock
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.messages import Message, Text
-from talaria.goals.follower import GoalFollower, GoalRecorder
+from talaria.goals.follower import GoalFollower
 from talaria.goals.goal import GoalState
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.judge import CommandRunner, Judge
+from talaria.goals.stored_goal import GoalRecorder
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.testing.model_server import Answer, Received, Say
 from talaria.testing.wait import LIMIT
@@ -121,9 +121,8 @@ class Pursuit:
 def judge_of(shop: Workshop, *, budget: Budget | None = None, seconds: float = 5, **given: Any) -> Judge:
     """Return a judge who asks the scripted model."""
     choice = shop.calls.first
-    auxiliary = Auxiliary(ModelCalls([ModelChoice(choice.provider, JUDGE, INFO)], QUICK))
-    ask = partial(auxiliary.answer, budget=budget or UnlimitedBudget())
-    return Judge(shop.session_id, shop.store, ask, seconds=seconds, **given)
+    auxiliary = Auxiliary(ModelCalls([ModelChoice(choice.provider, JUDGE, INFO)], QUICK), budget)
+    return Judge(shop.session_id, shop.store, auxiliary.answer, seconds=seconds, **given)
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -11,6 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.agent.agent_fixture import Workshop, workshop
+from tests.app import warm_program
+from tests.app.warm_program import WarmProcess
 from tests.goals.goal_fixture import DONE, JUDGE, NOT_YET
 from tests.runtime.scripted_runner import run_pending_turns
 from tests.storage.engines import Place
@@ -24,7 +25,7 @@ from talaria.core.messages import Usage
 from talaria.goals.follower import GoalFollower
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.judge import Judge, JudgeModel
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
 from talaria.testing.wait import LIMIT
@@ -33,6 +34,12 @@ T = TypeVar("T")
 STEPS = 4
 MANY_STEPS = 18
 WAIT = '{"verdict": "wait", "reason": "It builds.", "wait_seconds": 0.001}'
+
+
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
 
 
 @pytest.fixture
@@ -200,12 +207,10 @@ async def test_killed_again_and_again_the_program_takes_each_step_once(
 
 
 @asynccontextmanager
-async def _program(shop: Workshop) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _program(shop: Workshop) -> AsyncIterator[WarmProcess]:
     """Start a program and wait until it has begun to work."""
     words = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.goals.crash_child", *words, stdout=asyncio.subprocess.PIPE
-    )
+    child = await warm_program.start_module("tests.goals.crash_child", *words, stdout=warm_program.PIPE)
     assert child.stdout is not None
     try:
         async with asyncio.timeout(LIMIT):

@@ -11,7 +11,7 @@ from tests.agent.agent_fixture import Workshop, workshop
 from tests.goals.goal_fixture import DONE, NOT_YET, Court, Pursuit, pursue
 
 from talaria.core.events import TextAdded, TurnAnswered
-from talaria.goals.goal_store import goal_caps
+from talaria.goals.stored_goal import goal_caps
 from talaria.goals.transitions import Evidence
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import SettableClock
@@ -44,9 +44,7 @@ async def test_a_goal_that_is_reached_at_once_takes_one_turn(shop: Workshop, cou
     assert await said_by_user(shop) == ["Win the game"]
 
 
-async def test_each_continuation_is_a_message_with_the_goal_word_for_word_behind_a_stable_prefix(
-    shop: Workshop, court: Court
-) -> None:
+async def test_each_continuation_repeats_the_goal_verbatim_after_a_stable_prefix(shop: Workshop, court: Court) -> None:
     court.rules(NOT_YET, NOT_YET, DONE)
     async with pursue(shop) as pursuit:
         await pursuit.set("Win the game,\nbut  fairly")

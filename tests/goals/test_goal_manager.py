@@ -14,7 +14,8 @@ from talaria.core.ids import SessionId, new_turn_id
 from talaria.core.messages import Usage
 from talaria.goals.goal import Allowance
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.goal_store import format_goal_badge, goal_caps
+from talaria.goals.goal_store import format_goal_badge
+from talaria.goals.stored_goal import goal_caps
 from talaria.testing.clock import SettableClock
 
 
@@ -110,7 +111,9 @@ async def test_resume_begins_to_count_again_and_takes_the_next_step_by_itself(
     assert len(await waiting(store, session_id)) == 1
 
 
-async def test_what_waits_for_an_old_goal_is_taken_back(goal: GoalManager, store: Store, session_id: SessionId) -> None:
+async def test_pending_messages_of_an_old_goal_are_withdrawn(
+    goal: GoalManager, store: Store, session_id: SessionId
+) -> None:
     await goal.set("first")
     await goal.set("second")
     (item,) = await waiting(store, session_id)

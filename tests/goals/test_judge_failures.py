@@ -72,7 +72,7 @@ async def test_unreachable_judge_slows_the_work_down_until_the_budget_is_used_up
 
 
 @pytest.mark.parametrize("answer", [Say(UNREADABLE), Fail(529)], ids=["unreadable", "overloaded"])
-async def test_nobody_is_told_that_a_turn_failed_the_goal_when_it_was_not_judged(
+async def test_no_failure_is_reported_for_a_turn_that_was_not_judged(
     shop: Workshop, court: Court, answer: Answer
 ) -> None:
     court.rules(answer, *[answer] * 9 if isinstance(answer, Fail) else ())

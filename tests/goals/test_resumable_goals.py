@@ -10,7 +10,8 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.goals.goal import Waiting
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.goal_store import read_goal, resumable_goals, write_goal
+from talaria.goals.goal_store import resumable_goals, write_goal
+from talaria.goals.stored_goal import read_goal
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 

@@ -49,7 +49,7 @@ async def test_silence_is_kept(desk: Desk, server: ModelServer, reply: str) -> N
     assert await queued(desk) == []
 
 
-async def test_a_turn_that_fails_is_told_to_nobody(desk: Desk, server: ModelServer) -> None:
+async def test_a_failing_boot_turn_is_posted_nowhere(desk: Desk, server: ModelServer) -> None:
     server.script(*[overloaded()] * 20)
     assert not await boot(desk).run("Look whether all is well.")
     assert await queued(desk) == []

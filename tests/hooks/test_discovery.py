@@ -94,7 +94,7 @@ def test_patterns_say_which_events_are_heard() -> None:
         ("events: agent:end\nrun: a: b\n", 2, "this isn't YAML: "),
         ("events: agent:end\nrun: {a: b}\n", 2, "this must be text"),
         ("- events\n", 1, "this isn't a list of fields"),
-        ("events: " + "[" * 9000, 1, "nested too deeply"),
+        pytest.param("events: " + "[" * 9000, 1, "nested too deeply", marks=pytest.mark.slow),
         ('events: agent:end\nname: "a\x07b"\n', 1, "this isn't YAML: "),
         ("events: agent:end\ndescription:\n  - one\n", 2, "this must be text, not a list"),
     ],

@@ -31,6 +31,7 @@ IDIOM = {
     "heeding", "keeper", "letter", "letters", "manner", "overhear", "overheard", "rack", "rung", "seat", "shelf",
     "shelter", "sitting", "surroundings", "told", "vigil", "whereabouts", "whoever", "wish", "workbench", "workplace",
 }  # fmt: skip
+IDIOM_OF_TESTS = (IDIOM | {"figures", "mending", "somebody", "vain"}) - {"letter", "letters"}
 MOST_IDIOM_NAMES = 0
 MOST_REPEATED_CLASSES = 0
 
@@ -73,6 +74,18 @@ def test_public_class_names_are_unique() -> None:
 def test_no_name_uses_the_old_idiom() -> None:
     found = [f"{name(path)}: {one}" for path in modules() for one in _public_names(path) if IDIOM & set(_words(one))]
     assert len(found) <= MOST_IDIOM_NAMES, found
+
+
+def test_no_test_uses_the_old_idiom_in_its_name() -> None:
+    found = [
+        f"{name(path)}: {node.name}"
+        for path in files("tests", suffix=".py")
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and IDIOM_OF_TESTS & set(node.name.split("_"))
+    ]
+    assert found == []
 
 
 def _public_names(path: Path) -> Iterator[str]:

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from tests.house.tree import ROOT, files, name
 
+from talaria.web.assets import Assets
+
 STATIC = ROOT / "src/talaria/web/static"
 MOST_LINES = 350
+MOST_FIRST_BYTES, MOST_BYTES = 60_000, 200_000  # compressed, until the chat is usable and in all
+MOST_REQUESTS = 20
+OTHER_REQUESTS = 5  # the page, its icon, the person, the list of conversations, the stream
 LOCK = json.loads((STATIC / "vendor/lock.json").read_text())
 MODULES = list(files("src/talaria/web/static/js", suffix=".js"))
 
@@ -42,8 +47,27 @@ def test_a_module_is_small_and_makes_no_markup_from_text(path: Path) -> None:
     assert re.findall(r"export default", text) == []
 
 
+def test_the_first_load_stays_small() -> None:
+    assets = Assets()
+    first = (*assets.graph(), "app.css")
+    assert sum(map(assets.compressed_size, first)) <= MOST_FIRST_BYTES
+    assert sum(map(assets.compressed_size, assets.paths())) <= MOST_BYTES
+    assert len(first) + OTHER_REQUESTS <= MOST_REQUESTS
+
+
+def test_comments_are_not_sent() -> None:
+    sent = {path: Assets().body(path).decode() for path in Assets().graph() if path.startswith("js/")}
+    assert sent
+    for path, text in sent.items():
+        written = (STATIC / path).read_text()
+        assert text.count("\n") == written.count("\n")
+        kept = [line for line in text.splitlines() if line.strip()]
+        assert not [line for line in kept if line.lstrip().startswith(("/**", "* "))]
+        assert len(kept) > len(written.splitlines()) / 3
+
+
 def test_the_web_app_loads_nothing_from_elsewhere() -> None:
-    ours = [path for path in files("src/talaria/web/static") if "vendor" not in path.parts]
+    ours = [path for path in files("src/talaria/web/static") if "vendor" not in path.parts and path.suffix != ".png"]
     found = {
         name(path): re.findall(r"""(?:from|import\(|src=|href=|url\()\s*["']?(?:https?:)?//""", path.read_text())
         for path in ours

@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=71, calls=236, writes=5, reads=4),
-    "api": Budget(files=71, calls=269, writes=2, reads=4),
-    "handoff": Budget(files=90, calls=320, writes=5, reads=10),
-    "goal": Budget(files=66, calls=266, writes=7, reads=7),
+    "telegram": Budget(files=67, calls=198, writes=5, reads=4),
+    "api": Budget(files=68, calls=248, writes=2, reads=4),
+    "handoff": Budget(files=88, calls=308, writes=5, reads=10),
+    "goal": Budget(files=63, calls=226, writes=7, reads=7),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from msgspec import Struct
+from tests.http.loopback_client import loopback_client
 
 from talaria.contracts.store import Store
 from talaria.core.errors import NotFound
@@ -109,7 +110,7 @@ async def browser(store: Store, door: CookieDoor, pages: Pages) -> AsyncIterator
         limits = ConnectionLimits(head_bytes=2_000)
         async with (
             serve_application(application, "127.0.0.1", 0, jobs, limits) as address,
-            httpx.AsyncClient(base_url=address, headers={"cookie": "browser=a"}) as client,
+            loopback_client(address, headers={"cookie": "browser=a"}) as client,
         ):
             yield client
 

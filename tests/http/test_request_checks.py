@@ -161,7 +161,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, model
         (b'{"messages": [{"role": "user", "content": [{"type": "hologram"}]}]}', "invalid_value"),
     ],
 )
-async def test_a_body_that_cannot_be_read_is_told_so(host: Hosted, body: bytes, code: str) -> None:
+async def test_an_unreadable_body_is_rejected_with_a_reason(host: Hosted, body: bytes, code: str) -> None:
     answer = await host.http.post(CHAT, content=body)
     assert (answer.status_code, _error(answer)["code"]) == (400, code)
 
@@ -174,7 +174,7 @@ async def test_strange_characters_do_no_harm(host: Hosted, text: str) -> None:
     assert (await host.http.post(CHAT, json=HI)).status_code == 200
 
 
-async def test_what_is_not_there_and_what_is_not_understood_is_told_so(host: Hosted) -> None:
+async def test_unknown_paths_and_methods_are_rejected_with_a_reason(host: Hosted) -> None:
     for path in ("/none", "/v1", "/v1/chat", "/v1/chat/completions/", "/v1/%00", "/v2/models"):
         answer = await host.http.get(path)
         assert (answer.status_code, _error(answer)["code"]) == (404, "unknown_url"), path

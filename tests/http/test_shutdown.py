@@ -49,7 +49,7 @@ async def _are_running(http: httpx.AsyncClient, number: int) -> bool:
     return f"talaria_api_requests_running {number + 1}" in figures
 
 
-async def test_whoever_is_cut_off_is_told_in_the_manner_of_what_was_asked(tmp_path: Path, model: ModelServer) -> None:
+async def test_an_aborted_request_ends_in_the_format_it_asked_for(tmp_path: Path, model: ModelServer) -> None:
     model.otherwise(_SLOW)
     asked = [(path, stream) for path in (CHAT, RESPONSES) for stream in (False, True)] * 2
     async with serving(scripted_program(tmp_path, model, _AT_ONCE)) as server, client(server) as http:
@@ -99,7 +99,7 @@ async def test_who_asks_twice_for_the_end_does_not_wait_for_it(tmp_path: Path, m
         assert "run.completed" not in [one.name for one in following.result()]
 
 
-async def test_who_waits_after_a_turn_that_is_cut_off_is_told_to_come_again(tmp_path: Path, model: ModelServer) -> None:
+async def test_requests_after_an_aborted_turn_are_asked_to_retry(tmp_path: Path, model: ModelServer) -> None:
     async with serving(scripted_program(tmp_path, model, _AT_ONCE)) as server, client(server) as http:
         first = await http.post(CHAT, json=_asking(CHAT, stream=False))
         named = {SESSION: first.headers[SESSION]}
@@ -118,7 +118,7 @@ async def test_who_waits_after_a_turn_that_is_cut_off_is_told_to_come_again(tmp_
         assert len(model.received) == 2
 
 
-async def test_a_stream_that_was_cut_off_is_no_answer_to_be_kept(tmp_path: Path, model: ModelServer) -> None:
+async def test_an_aborted_stream_is_not_stored_as_an_answer(tmp_path: Path, model: ModelServer) -> None:
     model.script(_SLOW, _SLOW)
     bodies = {CHAT: _asking(CHAT, stream=True), RESPONSES: {**_asking(RESPONSES, stream=True), "background": True}}
     async with serving(scripted_program(tmp_path, model, _AT_ONCE)) as server, client(server) as http:

@@ -17,8 +17,8 @@ from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.stores.turns import Step, Turn
 from talaria.core.events import TurnFailed
 from talaria.core.messages import Usage
+from talaria.http_client.client import HttpPool
 from talaria.observability.otlp_exporter import ExportRetryPolicy, OtlpSpan, OtlpValue, TurnExporter, run_exporter
-from talaria.providers.http.client import HttpPool
 
 NOON = 1_767_355_200_000_000_000
 QUICK = ExportRetryPolicy(first_wait=timedelta(milliseconds=1), longest_wait=timedelta(milliseconds=5))

@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from talaria.contracts.provider import ModelEvent, ModelReply, ModelRequest, Provider
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.anthropic.adapter import Anthropic
-from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_responses.adapter import OpenAIResponses
 from talaria.providers.settings import (
@@ -15,7 +16,6 @@ from talaria.providers.settings import (
     ChatQuirks,
     OpenAIChatSettings,
     OpenAIResponsesSettings,
-    Timeouts,
 )
 
 Connect = Callable[[str, HttpPool, Timeouts], Provider]

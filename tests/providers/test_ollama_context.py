@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from tests.providers.ollama_server import LOADED, serving
 
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.providers.local_servers import OLLAMA_CONTEXT, ollama_context
 
 SOON = timedelta(seconds=30)

@@ -11,8 +11,8 @@ from tests.providers.scripted_providers import heard, pool
 from talaria.agent.key_pool import PooledProvider
 from talaria.contracts.clock import SystemClock
 from talaria.core.errors import BadKey, ProviderError, ProviderUnreachable
+from talaria.http_client.client import HttpPool
 from talaria.providers.factory import open_provider
-from talaria.providers.http.client import HttpPool
 from talaria.providers.presets import Preset, find_preset
 from talaria.testing.model_server import (
     Answer,

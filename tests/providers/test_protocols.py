@@ -228,7 +228,7 @@ class TestAnthropic:
         once = to_anthropic.encode(request(history, system="Be kind.", output_schema=TOOL.parameters), ANTHROPIC)
         assert b"cache_control" not in once
 
-    def test_older_models_are_told_how_long_to_think_and_newer_how_hard(self) -> None:
+    def test_older_models_get_a_thinking_budget_and_newer_ones_an_effort(self) -> None:
         hard = request(effort="high", temperature=0.5)
         new = decoded(to_anthropic.encode(hard, ANTHROPIC))
         assert (new["thinking"], new["output_config"]) == ({"type": "adaptive"}, {"effort": "high"})
@@ -240,7 +240,7 @@ class TestAnthropic:
         brief = msgspec.structs.replace(old_model, max_output_tokens=1000)
         assert "thinking" not in decoded(to_anthropic.encode(brief, ANTHROPIC))
 
-    def test_a_budget_is_not_asked_for_behind_calls_without_thinking(self) -> None:
+    def test_no_thinking_budget_is_requested_after_calls_without_thinking(self) -> None:
         history = called(said("tool", ToolResult("a", "1")))
         old = msgspec.structs.replace(request(history, effort="high"), model="claude-sonnet-4-5")
         assert "thinking" not in decoded(to_anthropic.encode(old, ANTHROPIC))

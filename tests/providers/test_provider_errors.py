@@ -20,7 +20,7 @@ from talaria.core.errors import (
     ProviderOverloaded,
     ProviderUnreachable,
 )
-from talaria.providers.settings import Timeouts
+from talaria.http_client.timeouts import Timeouts
 from talaria.testing.model_server import (
     Answer,
     Collapse,

@@ -13,8 +13,8 @@ from tests.providers.scripted_providers import BRIEF, PATIENT, SPEAKERS, Connect
 
 from talaria.contracts.provider import ModelReasoning, ModelText, Provider, StopReason
 from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolResult, Usage
-from talaria.providers.http.client import HttpPool
-from talaria.providers.settings import Timeouts
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.testing.model_server import Ask, Instant, ModelServer, Say, Silence, Tokens
 from talaria.testing.wait import LIMIT
 

@@ -17,8 +17,8 @@ from talaria.core.errors import (
     ProviderUnreachable,
     ReplyTooLong,
 )
-from talaria.providers.http.client import HttpPool
-from talaria.providers.settings import Timeouts
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.audio import OGG, ReceivedRecording, SpeechRequest

@@ -66,7 +66,7 @@ async def test_a_conversation_in_which_nothing_waits_is_not_busy_when_it_is_open
             assert not desk.active_session.busy
 
 
-async def test_what_waits_is_worked_off_when_the_conversation_is_opened(tmp_path: Path) -> None:
+async def test_pending_messages_are_processed_when_the_session_is_opened(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         here = desk.active_session.session_id
         said = Message(role="user", parts=(Text("still there?"),), at=datetime.now(UTC))

@@ -235,7 +235,7 @@ async def test_an_agent_that_is_being_built_is_not_busy_for_others() -> None:
         assert len(application.cache) == 1
 
 
-async def test_those_who_ask_at_once_share_one_agent() -> None:
+async def test_parallel_requests_share_one_agent() -> None:
     async with cache_of() as application:
 
         async def build() -> Kept:

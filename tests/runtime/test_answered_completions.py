@@ -39,9 +39,7 @@ async def test_what_is_reported_to_a_turn_that_was_cut_off_waits_until_that_has_
     assert await queue_pending_reports(store, session_id)
 
 
-async def test_a_report_that_a_call_has_answered_with_is_not_told_and_the_next_one_is(
-    store: Store, session_id: SessionId
-) -> None:
+async def test_a_completion_returned_by_a_call_is_not_reported_again(store: Store, session_id: SessionId) -> None:
     result = Message(role="tool", parts=(ToolResult("call-1", "it ended"),), at=NOON)
     await store.write(lambda tx: tx.messages.append(session_id, [result]))  # of a call of before with the same id
     for number in ("1", "2"):
@@ -56,7 +54,7 @@ async def test_a_report_that_a_call_has_answered_with_is_not_told_and_the_next_o
 
 
 @pytest.mark.slow
-async def test_who_has_waited_for_a_process_in_a_turn_is_not_woken_behind_it(tmp_path: Path) -> None:
+async def test_a_process_awaited_in_a_turn_wakes_no_turn_after_it(tmp_path: Path) -> None:
     def waits(received: Received) -> Say:
         results = [one["content"] for one in received.json["messages"] if one["role"] == "tool"]
         if not results:

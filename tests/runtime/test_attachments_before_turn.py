@@ -96,7 +96,7 @@ async def hang(packed: PendingAttachments) -> Message:
 
 
 @pytest.mark.parametrize("unpack", [fail, hang])
-async def test_whoever_is_cut_off_leaves_it_for_the_next(
+async def test_a_cancelled_turn_leaves_attachments_for_the_next(
     store: Store, session_id: SessionId, unpack: FetchAttachments
 ) -> None:
     await bring(store, session_id, "look")
@@ -131,7 +131,7 @@ async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store
     assert await parts(store, session_id) == [(Text("urgent"), FILE), (Text("look"), FILE)]
 
 
-async def test_what_waits_is_shown_with_its_files(store: Store, session_id: SessionId) -> None:
+async def test_pending_messages_are_shown_with_their_files(store: Store, session_id: SessionId) -> None:
     await bring(store, session_id, "look")
     (message,) = await store.read(lambda tx: list_pending_messages(tx, session_id))
     assert message.text == "look\n(The file notes.txt is attached.)"

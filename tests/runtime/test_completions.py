@@ -16,6 +16,7 @@ from talaria.contracts.turn_log import TurnLog
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
+from talaria.core.messages import PROGRAM
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import deliver_completions
 from talaria.runtime.completions import (
@@ -27,7 +28,6 @@ from talaria.runtime.completions import (
     report,
 )
 from talaria.runtime.turns import add_to_inbox, read_inbox_message
-from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
 from talaria.testing.wait import until
@@ -73,7 +73,7 @@ async def test_many_long_reports_are_cut_and_none_is_left_out(store: Store, sess
     assert all(f"number {number}: x" in text for number in range(20))
 
 
-async def test_what_was_told_is_not_told_again(store: Store, session_id: SessionId) -> None:
+async def test_a_delivered_completion_is_not_reported_again(store: Store, session_id: SessionId) -> None:
     await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
     assert await queue_pending_reports(store, session_id)
     assert not await queue_pending_reports(store, session_id)
@@ -88,7 +88,7 @@ async def test_two_who_tell_at_once_tell_it_once(store: Store, session_id: Sessi
     assert len(await waiting(store, session_id)) == 1
 
 
-async def test_a_conversation_that_is_no_more_is_told_nothing(store: Store) -> None:
+async def test_a_deleted_session_gets_no_report(store: Store) -> None:
     gone = SessionId("gone")
     assert not await store.write(lambda tx: report(tx, gone, "process", "1", "it ended"))
     assert not await store.write(lambda tx: queue_reports(tx, gone))
@@ -104,7 +104,7 @@ async def test_the_reply_goes_to_the_thread_and_answers_the_message_that_led_to_
     assert read_inbox_message(item.payload).route == ReplyRoute(ROOM, reply_to="m5", user_id="ann")
 
 
-async def test_a_conversation_that_moved_is_told_where_it_is_now(store: Store, session_id: SessionId) -> None:
+async def test_a_moved_session_gets_reports_at_its_new_address(store: Store, session_id: SessionId) -> None:
     elsewhere = Address("loopback", "9")
     await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ASKED))
     await store.write(lambda tx: tx.bindings.bind("elsewhere", session_id, elsewhere))
@@ -131,9 +131,7 @@ async def test_what_is_reported_in_a_turn_waits_after_it_and_is_one_turn(store: 
     assert questions[1].endswith("one\n\n---\n\ntwo")
 
 
-async def test_what_is_about_to_be_told_is_told_before_the_next_is_put_behind_it(
-    store: Store, session_id: SessionId
-) -> None:
+async def test_a_claimed_report_is_delivered_before_the_next_is_queued(store: Store, session_id: SessionId) -> None:
     def report_and_look(tx: Transaction, number: str) -> list[InboxItem]:
         report(tx, session_id, "process", number, number)
         return queue_reports_if_idle(tx, session_id)
@@ -166,7 +164,7 @@ def answer(received: Received) -> Say:
     return Say(f"heard: {received.question.rpartition(chr(10))[2]}")
 
 
-async def test_what_waits_is_reported_when_a_conversation_is_opened(tmp_path: Path) -> None:
+async def test_pending_completions_are_reported_when_a_session_is_opened(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.answering(answer)
         here = desk.active_session.session_id

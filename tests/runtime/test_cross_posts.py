@@ -149,7 +149,7 @@ async def test_a_turn_that_was_cut_off_continues_before_it(place: Place, clock: 
     assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello", "by the way"]
 
 
-async def test_an_owner_that_dies_behind_its_turn_leaves_it_to_the_next(store: Store) -> None:
+async def test_a_worker_that_dies_after_its_turn_leaves_the_note_to_the_next(store: Store) -> None:
     session_id = await begun(store, ANN)
 
     async def die_behind(turn: TurnLog) -> TurnEnd:
@@ -166,7 +166,7 @@ async def test_an_owner_that_dies_behind_its_turn_leaves_it_to_the_next(store: S
     assert await store.write(list_pending_sessions) == []
 
 
-async def test_where_nobody_has_spoken_a_conversation_is_begun_that_is_nobodys(store: Store) -> None:
+async def test_a_cross_post_to_a_silent_chat_starts_an_unowned_session(store: Store) -> None:
     await send(store, "welcome")
     session = await store.read(lambda tx: session_at(tx, ANN))
     assert (session.owner, session.audience, session.source) == ("loopback/ann", "", "loopback")
@@ -176,7 +176,7 @@ async def test_where_nobody_has_spoken_a_conversation_is_begun_that_is_nobodys(s
     assert await transcript(store, session.id) == [("assistant", "welcome")]
 
 
-async def test_somebody_with_several_ids_has_one_conversation(store: Store) -> None:
+async def test_a_person_with_several_ids_has_one_conversation(store: Store) -> None:
     session_id = await begun(store, ANN)
     await store.write(lambda tx: link_user_ids(tx, "loopback", "ann", "4915112345"))
     await send(store, "hello", Address("loopback", "4915112345", "private"))
@@ -190,7 +190,7 @@ async def test_the_owner_of_the_agent_takes_over_such_a_conversation_too(store: 
     assert (await store.read(lambda tx: session_at(tx, ANN))).owner == ""
 
 
-async def test_in_a_group_everybody_who_speaks_there_is_told_and_who_comes_later(store: Store) -> None:
+async def test_a_group_cross_post_is_noted_for_every_participant(store: Store) -> None:
     ann, bob = (Address("loopback", "-7", "group", user_id=name) for name in ("ann", "bob"))
     for place in (ann, bob, Address("loopback", "-70", "group", user_id="cy"), Address("loopback", "-7", "private")):
         await begun(store, place)
@@ -209,7 +209,7 @@ async def test_in_a_group_everybody_who_speaks_there_is_told_and_who_comes_later
     assert await transcript(store, late) == [("assistant", "we meet at noon")]
 
 
-async def test_a_conversation_without_news_is_told_nothing(store: Store) -> None:
+async def test_a_session_without_cross_posts_gets_no_note(store: Store) -> None:
     session_id = await begun(store, ANN)
     await store.write(lambda tx: copy_mirrored_messages(tx, session_id, ANN))
     await store.write(
@@ -218,7 +218,7 @@ async def test_a_conversation_without_news_is_told_nothing(store: Store) -> None
     assert await transcript(store, session_id) == []
 
 
-async def test_the_conversation_that_sends_is_not_told_what_it_said(store: Store) -> None:
+async def test_the_sending_session_gets_no_note_of_its_own_post(store: Store) -> None:
     session_id = await begun(store, ANN)
     await store.write(lambda tx: send_cross_post(tx, parcel("a part of it", sender=session_id)))
     assert await transcript(store, session_id) == []

@@ -19,7 +19,7 @@ class Room:
         return event.id
 
 
-async def test_an_answer_reaches_whoever_asked() -> None:
+async def test_an_answer_reaches_the_asking_call() -> None:
     room = Room()
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(room.questions.ask("Which one?", ("red", "blue")))
@@ -42,7 +42,7 @@ async def test_an_approval_says_what_it_is_about() -> None:
     assert asked.result() == "once"
 
 
-async def test_what_waits_for_approval_is_told_from_what_is_only_asked() -> None:
+async def test_approvals_are_distinguished_from_questions() -> None:
     room = Room()
     async with asyncio.TaskGroup() as group:
         group.create_task(room.questions.ask("Which one?"))

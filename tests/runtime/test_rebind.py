@@ -51,7 +51,7 @@ async def test_the_reply_goes_to_the_new_place_once(store: Store, session_id: Se
     assert "yes, one" in payload
 
 
-async def test_what_waits_after_it_is_left_to_those_at_the_new_place(store: Store, session_id: SessionId) -> None:
+async def test_pending_messages_after_a_rebind_are_left_to_the_new_address(store: Store, session_id: SessionId) -> None:
     async def moved(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
         await add_to_inbox(store, session_id, "test", "2", said("two"))
@@ -62,7 +62,7 @@ async def test_what_waits_after_it_is_left_to_those_at_the_new_place(store: Stor
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
 
 
-async def test_without_a_place_nobody_is_told_in_a_chat(store: Store, session_id: SessionId) -> None:
+async def test_without_an_address_no_notice_is_posted(store: Store, session_id: SessionId) -> None:
     async def moved(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, None))
         return await agree(turn)
@@ -73,7 +73,7 @@ async def test_without_a_place_nobody_is_told_in_a_chat(store: Store, session_id
     assert await store.read(lambda tx: replies(tx, session_id)) == []
 
 
-async def test_whoever_continues_with_it_answers_at_the_new_place_and_then_what_waits(
+async def test_the_next_worker_answers_at_the_new_address_then_the_pending_messages(
     store: Store, session_id: SessionId
 ) -> None:
     async def dies(turn: TurnRecorder) -> TurnEnd:

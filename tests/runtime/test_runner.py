@@ -60,7 +60,7 @@ async def test_a_message_joins_the_running_turn(shop: Workshop) -> None:
     assert shop.server.received[-1].json["messages"][-1]["content"] == "in French"
 
 
-async def test_a_conversation_gets_a_title_behind_its_first_reply(shop: Workshop) -> None:
+async def test_a_session_gets_a_title_after_its_first_reply(shop: Workshop) -> None:
     shop.server.script(Say("Take the night train."), Say('"Night train to Vienna."'))
     async with _open(shop, titled=True) as talk:
         await talk.say(_said("How do I get to Vienna?"), source="test", external_id="1")
@@ -79,7 +79,7 @@ async def test_a_conversation_that_another_worker_owns_is_refused_and_nothing_is
         assert await talk.run_pending_turns() == TurnAnswered("ok")
 
 
-async def test_what_grows_too_long_is_summarised_behind_the_reply(shop: Workshop) -> None:
+async def test_a_long_session_is_summarised_after_the_reply(shop: Workshop) -> None:
     for number in range(9):
         await shop.say(f"fact {number}: " + "word " * 600)
     summary = "The person told nine facts, numbered from zero; each was followed by many words without a meaning."

@@ -71,7 +71,7 @@ async def test_with_nothing_waiting_there_is_no_turn(store: Store, session_id: S
     assert await run_pending_turns(store, session_id, agree) is None
 
 
-async def test_what_arrives_during_a_turn_is_worked_off_behind_it(store: Store, session_id: SessionId) -> None:
+async def test_messages_during_a_turn_are_processed_after_it(store: Store, session_id: SessionId) -> None:
     async def answer_slowly(turn: TurnLog) -> TurnEnd:
         await add_to_inbox(store, session_id, "test", "2", said("and two"))
         return await agree(turn)
@@ -126,7 +126,7 @@ async def test_two_workers_never_work_on_one_conversation_at_once(
     assert await texts(store, session_id) == [text for number in numbers for text in (number, f"yes, {number}")]
 
 
-async def test_whoever_is_refused_can_rely_on_the_owner(
+async def test_a_refused_worker_can_rely_on_the_lease_owner(
     place: Place, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
     other = place.open_store(clock, "worker-2")

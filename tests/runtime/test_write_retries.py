@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from talaria.core.aio import retry_write
 from talaria.core.errors import LeaseLost, StoreBusy, StoreError, StoreFull, StoreGone, StoreUnavailable
-from talaria.runtime.leases import retry_write
 
 
 class Refusing:

@@ -20,7 +20,7 @@ async def test_a_guest_has_jobs_only_where_the_owner_says_so(tmp_path: Path, ser
         assert await desk.application.store.read(lambda tx: tx.jobs.find()) == []
 
 
-async def test_a_job_of_a_guest_runs_as_that_guest_and_is_told_to_them(tmp_path: Path, server: ModelServer) -> None:
+async def test_a_job_of_a_guest_runs_as_that_guest_and_reports_to_them(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, ALLOWED, chat=BOB, key="bob", owner="telegram:7") as desk:
         await desk.active_session.reset_session()
         server.script(Say(calls=[Ask("cron", WISH)]), Say("I will."))

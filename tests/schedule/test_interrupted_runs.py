@@ -83,7 +83,7 @@ async def killed(office: Office, at: int, *, when_done: bool) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when_done", [False, True])
-async def test_killed_at_any_step_a_run_is_told_exactly_once(
+async def test_a_run_killed_at_any_step_is_reported_exactly_once(
     tmp_path: Path, sqlite_place: Place, server: ModelServer, clock: SettableClock, *, when_done: bool
 ) -> None:
     server.answering(think)

@@ -199,7 +199,7 @@ async def test_a_run_makes_no_jobs(office: Office, server: ModelServer) -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_is_told_where_it_is_and_cannot_be_woken(office: Office, server: ModelServer) -> None:
+async def test_a_run_knows_its_address_and_cannot_be_woken(office: Office, server: ModelServer) -> None:
     await office.add("30m")
     command = "echo $TALARIA_SESSION_SOURCE $TALARIA_CRON_AUTO_DELIVER_PLATFORM $TALARIA_CRON_AUTO_DELIVER_CHAT_ID"
     server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("Seen."))

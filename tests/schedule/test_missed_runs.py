@@ -32,7 +32,7 @@ async def states(office: Office, job: JobView) -> list[tuple[str, datetime]]:
     return [(run.state, run.due_at) for run in reversed(await office.runs(job))]
 
 
-async def test_a_day_without_a_gateway_is_made_up_for_once(office: Office, server: ModelServer) -> None:
+async def test_a_day_without_a_gateway_is_caught_up_once(office: Office, server: ModelServer) -> None:
     job = await office.add("every 1h", name="Weather")
     server.script(Say("It rains."))
     assert await office.pass_time(hours=24, minutes=30) == 1
@@ -48,7 +48,7 @@ async def test_a_day_without_a_gateway_is_made_up_for_once(office: Office, serve
     assert (await office.job(job)).next_at == NOON + timedelta(hours=25)
 
 
-async def test_what_is_too_late_is_not_made_up_for_but_told(office: Office, server: ModelServer) -> None:
+async def test_a_run_missed_by_too_long_is_reported_instead_of_run(office: Office, server: ModelServer) -> None:
     job = await office.add("in 30m", name="Tea")
     assert await office.pass_time(hours=13) == 0
     assert await states(office, job) == [("missed", NOON + timedelta(minutes=30))]

@@ -114,7 +114,7 @@ def test_what_makes_no_sense_is_answered_with_what_does(text: str, part: str) ->
         ("every 2h", "every 2h", ""),
     ],
 )
-def test_a_time_at_the_beginning_is_told_from_what_follows(text: str, when: str, rest: str) -> None:
+def test_a_leading_time_is_separated_from_the_rest(text: str, when: str, rest: str) -> None:
     assert split_schedule(text, now=NOW, zone=BERLIN) == (when, rest)
 
 

@@ -120,7 +120,7 @@ def test_a_time_that_exists_twice_is_due_once_the_first_time(zone: str, _: datet
     assert second - first > DAY
 
 
-def test_a_day_that_does_not_exist_is_made_up_for() -> None:
+def test_a_date_that_does_not_exist_is_moved() -> None:
     samoa = "Pacific/Apia"  # went from the 29th of December to the 31st
     found = due(Calendar("0 9 * * *", samoa), datetime(2011, 12, 29, 12, tzinfo=UTC), datetime(2012, 1, 1, tzinfo=UTC))
     shown = [f"{one.astimezone(ZoneInfo(samoa)):%d %H:%M}" for one in found]

@@ -47,7 +47,7 @@ async def test_of_two_workers_that_look_at_once_one_has_each_run(offices: tuple[
     assert len(await first.posted()) == 20
 
 
-async def test_what_one_is_at_work_on_another_takes_up_only_when_it_is_let_go_of(
+async def test_a_claimed_run_is_taken_over_only_after_release(
     offices: tuple[Office, Office], server: ModelServer
 ) -> None:
     first, second = offices

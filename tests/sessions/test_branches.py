@@ -61,9 +61,7 @@ def test_what_belongs_to_a_conversation_goes_along(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("upto", "carried"), [(1, False), (2, True), (3, True)])
-def test_a_summary_goes_along_unless_it_tells_of_what_is_not_shared(
-    database: Database, upto: int, carried: bool
-) -> None:
+def test_a_summary_is_copied_unless_it_covers_unshared_messages(database: Database, upto: int, carried: bool) -> None:
     origin = database.write(conversation)
     summary = StoredSummary(Summary(2, "They spoke of numbers."), shown=True)
     database.write(lambda tx: SUMMARY.write(tx, origin.id, summary))

@@ -242,7 +242,7 @@ async def test_a_turn_within_another_turn_inherits_nothing_of_it(shop: Workshop)
 
 
 @pytest.mark.slow
-async def test_commands_are_told_in_which_conversation_they_run(tmp_path: Path) -> None:
+async def test_commands_receive_the_session_they_run_in(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7") as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "env | grep ^TALARIA_ | sort"})]))
         await desk.say("hi")

@@ -123,7 +123,7 @@ def test_a_file_that_is_not_toml_is_left_alone(profile: Profile) -> None:
     assert profile.config_file.read_text() == "[store\n"
 
 
-def test_a_table_that_is_none_is_told(profile: Profile) -> None:
+def test_a_value_used_as_a_table_is_reported(profile: Profile) -> None:
     write(profile, "store = 1\n")
     with pytest.raises(Refused, match="`store` isn't a table"):
         set_value(profile, "store.readers", "3")
@@ -152,7 +152,7 @@ def test_an_unknown_key_can_be_removed_from_the_file(profile: Profile) -> None:
     assert load(profile, {}).faults == ()
 
 
-def test_unsetting_what_is_not_there_is_told(profile: Profile) -> None:
+def test_unsetting_a_missing_key_is_reported(profile: Profile) -> None:
     write(profile, COMMENTED)
     with pytest.raises(NotFound, match=r"`log\.level` is not set in"):
         unset_value(profile, "log.level")

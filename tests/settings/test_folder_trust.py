@@ -45,7 +45,7 @@ def test_any_change_has_to_be_trusted_again(project: Path, trust: FolderTrust, n
     assert trust.is_trusted(project)
 
 
-def test_files_behind_links_count(project: Path, trust: FolderTrust, tmp_path: Path) -> None:
+def test_linked_files_count(project: Path, trust: FolderTrust, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "SKILL.md").write_text("one")
     (project / ".talaria" / "skills").mkdir()

@@ -102,7 +102,7 @@ def test_the_profile_in_use_is_not_deleted(profiles: Profiles) -> None:
         profiles.delete("default")
 
 
-def test_a_profile_in_use_that_is_gone_is_told_and_can_be_replaced(profiles: Profiles) -> None:
+def test_a_missing_active_profile_is_reported_and_can_be_replaced(profiles: Profiles) -> None:
     work = profiles.create("work")
     profiles.use("work")
     work.folder.rmdir()

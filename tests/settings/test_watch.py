@@ -20,14 +20,14 @@ def poll(watch: SettingsWatch) -> SettingsChange:
     return change
 
 
-def test_nothing_is_told_while_nothing_changes(profile: Profile) -> None:
+def test_nothing_is_reported_without_changes(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     assert watch.poll() is None
     write_file(profile.config_file, "# only a comment\n")
     assert watch.poll() is None
 
 
-def test_a_change_is_reported_once_with_what_applies_now_and_what_waits(profile: Profile) -> None:
+def test_a_change_is_reported_once_with_live_and_pending_settings(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     write_file(profile.config_file, '[log]\nlevel = "debug"\n[store]\nreaders = 4\nurl = "postgresql://me:pw@h/d"\n')
     change = poll(watch)
@@ -40,7 +40,7 @@ def test_a_change_is_reported_once_with_what_applies_now_and_what_waits(profile:
     assert watch.poll() is None
 
 
-def test_what_waits_for_a_restart_is_what_differs_from_the_start(profile: Profile) -> None:
+def test_settings_pending_a_restart_are_those_changed_since_the_start(profile: Profile) -> None:
     watch = SettingsWatch(profile, {})
     write_file(profile.config_file, "[store]\nreaders = 4\n")
     assert [changed.key for changed in poll(watch).restart] == ["store.readers"]
@@ -81,16 +81,15 @@ def test_secrets_are_reported_by_name_only(profile: Profile) -> None:
     store_secret(profile, "OPENAI_API_KEY", "hidden-one")
     change = poll(watch)
     assert change.secrets.get("OPENAI_API_KEY") == "hidden-one"
-    added = ["`OPENAI_API_KEY` was added; it takes effect after a restart."]
-    assert [changed.sentence for changed in change.restart] == added
-    store_secret(profile, "OPENAI_API_KEY", "hidden-two")
-    assert [changed.sentence for changed in poll(watch).restart] == added
-    remove_secret(profile, "OPENAI_API_KEY")
-    assert poll(watch).restart == ()
+    assert [changed.sentence for changed in change.live] == ["`OPENAI_API_KEY` was added."]
+    assert change.restart == ()
     store_secret(profile, "TELEGRAM_BOT_TOKEN", "hidden")
-    assert [changed.sentence for changed in poll(watch).restart] == [
-        "`TELEGRAM_BOT_TOKEN` was added; it takes effect after a restart."
-    ]
+    added = ["`TELEGRAM_BOT_TOKEN` was added; it takes effect after a restart."]
+    assert [changed.sentence for changed in poll(watch).restart] == added
+    store_secret(profile, "TELEGRAM_BOT_TOKEN", "hidden-two")
+    assert [changed.sentence for changed in poll(watch).restart] == added
+    remove_secret(profile, "TELEGRAM_BOT_TOKEN")
+    assert poll(watch).restart == ()
 
 
 def test_secrets_with_new_faults_are_not_taken_over(profile: Profile) -> None:

@@ -68,6 +68,9 @@ class _Subjects:
     def __getattr__(self, subject: str) -> "_Calls":
         return _Calls(self._database, subject)
 
+    def notify(self, topic: str) -> None:
+        self._database.write(lambda tx: tx.notify(topic))
+
 
 class _Calls:
     def __init__(self, database: Database, subject: str) -> None:

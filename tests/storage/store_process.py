@@ -68,6 +68,7 @@ def claim(place: Place) -> None:
             "runs": begun_runs(database),
         }
     )
+    sys.stdin.readline()  # what a worker has claimed is free for others once its process has ended
     database.close()
 
 

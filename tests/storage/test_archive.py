@@ -48,7 +48,7 @@ def test_loading_replaces_what_was_there(database: Database, mine: Transaction) 
     assert mine.search.find(SearchQuery(text="forget")) == []
 
 
-def test_new_rows_follow_behind_loaded_ones(database: Database, mine: Transaction) -> None:
+def test_new_rows_follow_loaded_ones(database: Database, mine: Transaction) -> None:
     session = _fill(mine)
     rows = database.read(_dump)
     database.write(lambda tx: _load(tx, rows))

@@ -24,6 +24,12 @@ from talaria.core.ids import JobId, SessionId
 COUNT = 10
 
 
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
+
+
 def prepare(tx: Transaction) -> None:
     """Leave ten of everything that can be had only once."""
     for number in map(str, range(COUNT)):

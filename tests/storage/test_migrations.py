@@ -35,6 +35,12 @@ FOLDERS = {"sqlite": SQLITE, "postgres": POSTGRES}
 Columns = dict[str, set[str]]
 
 
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
+
+
 @pytest.mark.parametrize("engine", FOLDERS)
 def test_steps_are_numbered_without_gaps_up_to_the_latest(engine: str) -> None:
     assert [step.number for step in list_migrations(FOLDERS[engine])] == list(range(1, LATEST_SCHEMA + 1))

@@ -151,7 +151,7 @@ def test_there_is_no_bell_for_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log", ["talaria.db-wal", "deaf", "missing"])
-def test_commits_are_noticed_whether_the_system_tells_of_them_or_not(tmp_path: Path, log: str) -> None:
+def test_commits_are_noticed_with_and_without_file_notifications(tmp_path: Path, log: str) -> None:
     path, heard = tmp_path / "talaria.db", queue.SimpleQueue[Mapping[str, int] | None]()
     (tmp_path / "deaf").touch()
     database = open_sqlite(path)
@@ -169,7 +169,7 @@ def test_commits_are_noticed_whether_the_system_tells_of_them_or_not(tmp_path: P
     database.close()
 
 
-def test_behind_the_bell_there_are_looks_until_the_commit_is_there_and_a_moment_longer() -> None:
+def test_after_a_notification_the_store_is_polled_until_shortly_after_the_commit() -> None:
     vigil, now, looks = PollSchedule(0.04, 0.0), 10.0, 1
     assert vigil.is_asleep(now)
     vigil.looked(now, wakeup=True, found=False)
@@ -185,7 +185,7 @@ def test_behind_the_bell_there_are_looks_until_the_commit_is_there_and_a_moment_
     assert vigil.is_asleep(now + 0.2)
 
 
-def test_a_bell_for_what_was_undone_keeps_nobody_awake_for_ever() -> None:
+def test_a_notification_of_a_rolled_back_write_stops_the_polling() -> None:
     vigil = PollSchedule(0.04, 0.0)
     assert vigil.is_asleep(10.0)
     vigil.looked(10.0, wakeup=True, found=False)

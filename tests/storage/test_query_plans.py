@@ -14,9 +14,8 @@ from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
 from talaria.storage.tables.bindings import HandoffsTable
 from talaria.storage.tables.queues import ForwardedUpdatesTable
-from talaria.storage.tables.sessions import DEPENDENTS
+from talaria.storage.tables.sessions import DEPENDENTS, UsageTable
 from talaria.storage.tables.sql import Row, Value
-from talaria.storage.tables.usage import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
-from talaria.core.errors import StoreGone
+from talaria.core.errors import StoreGone, StoreMissing
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.store import open_sqlite_store
 
@@ -72,6 +72,8 @@ async def test_a_file_that_is_deleted_is_rescued_and_not_written_to(
     assert str(copy) in str(told.value)
     assert [str(copy) in record.message for record in caplog.records if record.levelno == logging.CRITICAL] == [True]
     assert copy.stat().st_mode & 0o077 == 0
+    with pytest.raises(StoreMissing, match="Rename the copy"):
+        open_sqlite(path)
     assert not path.exists()
     copy.rename(path)
     database = open_sqlite(path)
@@ -98,7 +100,7 @@ async def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
     database.close()
 
 
-async def test_nobody_makes_a_new_file_while_somebody_uses_the_one_that_was_there(tmp_path: Path) -> None:
+async def test_no_new_file_is_created_while_the_removed_one_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "talaria.db"
     store = open_sqlite_store(path)
     await store.write(begin)

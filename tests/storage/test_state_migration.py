@@ -25,7 +25,8 @@ from talaria.core.ids import SessionId, WorkerId, new_id
 from talaria.gateway.outbound.message_writer import POSTED_MESSAGES
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY
 from talaria.gateway.session_reset import FLUSHED
-from talaria.goals.goal_store import ACTIVE_GOAL, read_goal
+from talaria.goals.goal_store import ACTIVE_GOAL
+from talaria.goals.stored_goal import read_goal
 from talaria.platforms.slack.backfill import READ_POSITION
 from talaria.platforms.slack.threads import JOINED_THREAD
 from talaria.runtime.completions import PENDING_ANSWERS
@@ -115,6 +116,12 @@ OLD_ROWS: dict[str, tuple[str, int]] = {
     "active-goals-indexed": ("", 1),
     "of:a:plug-in": ("kept", 3),
 }  # fmt: skip
+
+
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
 
 
 @pytest.fixture

@@ -28,6 +28,12 @@ from talaria.testing.wait import until
 SECRET = "hunter2"
 
 
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
+
+
 @pytest.fixture(scope="module")
 def guarded_server() -> Iterator[PostgresServer]:
     """A server of our own that asks for a password and can be stopped."""
@@ -221,11 +227,11 @@ def test_a_server_that_does_not_answer_is_reported_without_the_password(guarded_
         f"postgresql://ana:x@{SECRET}@localhost/postgres",
     ],
 )
-def test_an_address_that_is_none_is_told_without_the_password(url: str) -> None:
+def test_an_invalid_url_is_reported_without_its_password(url: str) -> None:
     assert SECRET not in refusal(url)
 
 
-def test_a_user_without_the_right_to_create_a_schema_is_told(postgres_url: str) -> None:
+def test_a_missing_right_to_create_a_schema_is_reported(postgres_url: str) -> None:
     guest = f"guest_{new_id()}"
     with psycopg.connect(postgres_url, autocommit=True) as raw:
         raw.execute(f"CREATE ROLE {guest} LOGIN".encode())

@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
+from tests.app.warm_program import WarmProcess
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer
@@ -45,11 +47,9 @@ def workplace(
 
 
 @asynccontextmanager
-async def worker(program: Program) -> AsyncIterator[asyncio.subprocess.Process]:
+async def worker(program: Program) -> AsyncIterator[WarmProcess]:
     """Run a worker until the block ends."""
-    process = await asyncio.create_subprocess_exec(
-        TALARIA, "gateway", "run", "--worker", env=program.environment(), stdin=asyncio.subprocess.DEVNULL
-    )
+    process = await warm_program.start("gateway", "run", "--worker", env=program.environment())
     try:
         yield process
     finally:

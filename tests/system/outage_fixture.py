@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.app.program import TALARIA, Outcome, Program
+from tests.app import warm_program
+from tests.app.program import Outcome, Program
+from tests.app.warm_program import WarmProcess
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
@@ -51,12 +53,11 @@ class Scene:
         self.server.answering(lambda received: Say(f"re: {received.question}"))
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def running(self) -> AsyncIterator[WarmProcess]:
         """Run a gateway; it has to live until the end of the block, and to end then as it should."""
-        process = await asyncio.create_subprocess_exec(
-            *(TALARIA, "gateway", "run"),
+        process = await warm_program.start(
+            *("gateway", "run"),
             env=self.program.environment(),
-            stdin=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
         try:

@@ -1,6 +1,5 @@
 """The group of `club` with a gateway as a process of its own, which serves the API too and can be killed."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 import httpx
 from tests.api.server_process import Server, client
 from tests.app.program import Program
+from tests.app.warm_program import WarmProcess
 from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.gateway_workers import worker, workplace
 from tests.system.shared_group import NETWORK, Group, club_settings
@@ -33,7 +33,7 @@ class ClubProcess(Group):
     port: int
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def running(self) -> AsyncIterator[WarmProcess]:
         """Run the gateway until the block ends, or until it is killed."""
         async with worker(self.program) as process:
             await self.network.until(lambda: self.network.receivers == 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.app.named_pipes import open_gate
 from tests.app.program import Program
+from tests.app.warm_program import WarmProcess
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker, workplace
 
@@ -83,7 +84,7 @@ def heard(network: LoopbackNetwork, chat: str, thread: str = "") -> list[str]:
     return [text for text in network.shown(chat, thread) if text.startswith("heard: ")]
 
 
-async def killed(gateway: asyncio.subprocess.Process) -> None:
+async def killed(gateway: WarmProcess) -> None:
     gateway.kill()
     await gateway.wait()
 
@@ -170,7 +171,7 @@ async def test_two_that_end_at_once_while_it_is_busy_are_one_turn(
     assert len(heard(network, "ann")) == 1
 
 
-async def test_a_conversation_that_moved_meanwhile_is_told_where_it_is(
+async def test_a_moved_conversation_gets_the_report_at_its_new_address(
     network: LoopbackNetwork, program: Program
 ) -> None:
     def move(tx: Transaction) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from bench.going_on import Crowd, resume
+from bench.background_work import Crowd, resume
 from tests.app.program import Program
 from tests.runtime.delegation.delegating_model import Company, Script, asked_for, hand_on, tools_of
 from tests.system.gateway_workers import worker, workplace
@@ -33,7 +33,7 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
     return workplace(tmp_path, server, network, access=OWNED)
 
 
-async def test_every_conversation_is_told_once_of_its_process_and_of_its_task(tmp_path: Path) -> None:
+async def test_every_conversation_gets_one_report_per_process_and_task(tmp_path: Path) -> None:
     outcome = await resume(Crowd(conversations=8, kills=3), tmp_path, seed=3)
     assert (outcome.missing, outcome.surplus, outcome.unread, outcome.left) == (0, 0, 0, 0)
 
@@ -56,7 +56,7 @@ async def test_a_call_that_a_kill_cut_off_continues_with_the_children_that_it_ha
     assert company.asked.count("quick") <= 2  # twice if the kill came before its answer was kept
 
 
-async def test_what_a_conversation_hands_on_to_the_background_is_told_there_after_a_kill(
+async def test_a_background_task_is_reported_in_its_conversation_after_a_kill(
     program: Program, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     script: Script = {

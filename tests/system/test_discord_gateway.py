@@ -67,7 +67,7 @@ async def test_an_approval_is_a_button(program: Program, server: ModelServer, di
     assert pressed.answer == 6
 
 
-async def test_what_is_told_again_after_a_break_is_answered_once(
+async def test_a_message_repeated_after_a_reconnect_is_answered_once(
     program: Program, server: ModelServer, discord: DiscordServer
 ) -> None:
     ann = discord.user("Ann")

@@ -173,7 +173,7 @@ async def test_a_message_of_the_handoff_has_no_rights_of_its_own(tmp_path: Path)
         assert not here.ran("handoff")
 
 
-async def test_reports_of_background_work_have_the_rights_of_whoever_started_it(tmp_path: Path) -> None:
+async def test_reports_of_background_work_have_the_rights_of_its_starter(tmp_path: Path) -> None:
     def reported(tx: Transaction) -> None:
         for person in (GUEST, BOSS, GUEST):
             origin = Origin("loopback", GROUP.chat_id, user_id=person, sender=chat_sender("loopback", person))
@@ -191,7 +191,7 @@ async def test_reports_of_background_work_have_the_rights_of_whoever_started_it(
         assert not here.share_a_turn("RUN background_boss", "RUN background_gus")
 
 
-async def test_a_goal_has_the_rights_of_whoever_set_it(tmp_path: Path) -> None:
+async def test_a_goal_has_the_rights_of_its_author(tmp_path: Path) -> None:
     async with club(tmp_path) as here:
         here.say(GUEST, "/goal RUN wanted")
         await here.answered("RUN wanted")
@@ -232,7 +232,7 @@ async def test_a_guest_does_not_answer_for_the_owner(tmp_path: Path) -> None:
         assert here.ran("asked")
 
 
-async def test_a_retried_message_has_nobodys_rights_in_a_chat(tmp_path: Path) -> None:
+async def test_a_retried_message_has_no_rights_in_a_chat(tmp_path: Path) -> None:
     async with club(tmp_path) as here:
         here.say(GUEST, "RUN foreign")
         await here.answered("RUN foreign")

@@ -97,7 +97,7 @@ async def test_text_of_an_admin_key_waits_for_its_own_turn(tmp_path: Path) -> No
         assert not any(here.share_a_turn("RUN foreign", f"RUN {word}") for _, word in WAYS)
 
 
-async def test_text_of_a_guest_behind_a_run_has_the_rights_of_a_guest_and_an_answer(tmp_path: Path) -> None:
+async def test_text_of_a_guest_after_a_run_has_guest_rights_and_is_answered(tmp_path: Path) -> None:
     async with club_process(tmp_path, busy="steer") as here, here.running(), here.caller("admin") as http:
         await here.bring()
         run = await run_of(http, "HOLD RUN admin", session_id=here.session_id)

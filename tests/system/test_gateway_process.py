@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
+from tests.app.warm_program import WarmProcess
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -33,10 +35,8 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
 
 
 @asynccontextmanager
-async def running(program: Program, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        TALARIA, "gateway", "run", *words, env=program.environment(), stdin=asyncio.subprocess.DEVNULL
-    )
+async def running(program: Program, *words: str) -> AsyncIterator[WarmProcess]:
+    process = await warm_program.start("gateway", "run", *words, env=program.environment())
     try:
         yield process
     finally:
@@ -88,7 +88,7 @@ async def test_a_long_reply_is_seen_to_grow_and_ends_as_the_exact_text(
     assert "typing" in kinds
 
 
-async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
+async def test_strangers_get_a_code_and_are_answered_once_approved(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     async with running(program):
@@ -141,7 +141,7 @@ async def test_an_approval_is_asked_for_with_buttons_and_only_the_asker_may_pres
         await until(lambda: "It is done." in network.shown("ann"))
 
 
-async def test_status_tells_of_a_running_gateway_and_a_second_one_is_refused(
+async def test_status_reports_a_running_gateway_and_a_second_one_is_refused(
     program: Program, network: LoopbackNetwork
 ) -> None:
     assert (await asyncio.to_thread(program.run, "gateway", "status")).code == 1

@@ -2,13 +2,13 @@
 
 import asyncio
 import signal
-from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from tests.app.warm_program import WarmProcess
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
 from tests.system.handoff_fixture import Scene, scene
@@ -16,7 +16,8 @@ from tests.system.handoff_fixture import Scene, scene
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
 from talaria.goals.goal import GoalState
-from talaria.goals.goal_store import read_goal, write_goal
+from talaria.goals.goal_store import write_goal
+from talaria.goals.stored_goal import read_goal
 from talaria.testing.model_server import Answer, Fail, ModelServer, Received, Say
 from talaria.testing.wait import until
 
@@ -110,7 +111,7 @@ MOMENTS: list[tuple[str, Moment, timedelta | None]] = [
 ]
 
 
-async def end(process: Process, by: signal.Signals) -> None:
+async def end(process: WarmProcess, by: signal.Signals) -> None:
     process.send_signal(by)
     async with asyncio.timeout(SECONDS):
         await process.wait()

@@ -10,7 +10,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Received, Say
 
 
-async def test_what_the_judge_says_is_told_behind_each_step(tmp_path: Path) -> None:
+async def test_the_verdict_is_posted_after_each_step(tmp_path: Path) -> None:
     steps = deque(["Step one.", "Step two."])
     verdicts = deque(
         [

@@ -2,13 +2,13 @@
 
 import asyncio
 import signal
-from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.app.warm_program import WarmProcess
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
 from tests.system.handoff_fixture import GREETING, Scene, begun, scene
@@ -30,7 +30,7 @@ class Moment:
 
     scene: Scene
     server: ModelServer
-    process: Process
+    process: WarmProcess
     session_id: SessionId
 
     async def held_at(self, proposed_action: Operation, seconds: float = FOR_EVER) -> None:

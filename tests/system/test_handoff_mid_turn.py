@@ -58,8 +58,16 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork, engine: Place) -> Program:
-    server.answering(answer)
+def rest() -> asyncio.Event:
+    """Lets the model say the rest of the tale, after twenty words."""
+    return asyncio.Event()
+
+
+@pytest.fixture
+def program(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, rest: asyncio.Event
+) -> Program:
+    server.answering(lambda received: answer(received, hold=(20, rest)))
     return prepared(tmp_path, server, network, engine)
 
 
@@ -112,13 +120,14 @@ async def telling(program: Program) -> AsyncIterator[Screen]:
 @pytest.mark.one_engine
 @BOTH
 async def test_the_answer_continues_in_the_thread_and_is_given_once(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
+            rest.set()
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, TALE)
@@ -133,7 +142,7 @@ async def test_the_answer_continues_in_the_thread_and_is_given_once(
 @BOTH
 @pytest.mark.parametrize("leaving", ["killed", "ctrl-c"])
 async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, leaving: str
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event, leaving: str
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
@@ -146,6 +155,7 @@ async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
                 await screen.press("c-c")
             async with asyncio.timeout(LIMIT):
                 await screen.process.wait()
+        rest.set()
         await shown(network, engine, HERE, TALE)
     assert tales(server) == 2
 
@@ -221,7 +231,7 @@ async def test_a_stop_in_the_thread_reaches_the_terminal(
 
 
 async def test_from_chat_to_chat_the_answer_goes_along(
-    program: Program, network: LoopbackNetwork, server: ModelServer
+    program: Program, network: LoopbackNetwork, server: ModelServer, rest: asyncio.Event
 ) -> None:
     async with worker(program):
         network.say("ann", "Tell me.", sender="ann")
@@ -232,6 +242,7 @@ async def test_from_chat_to_chat_the_answer_goes_along(
         await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")))
         network.say("ann", "anybody?", sender="ann")
         await network.until(lambda: "re: anybody?" in network.shown("ann"))
+        rest.set()
         (thread,) = {post.address.thread_id for post in network.posts if HERE in post.text}
         await network.until(lambda: network.shown("attic", thread) == [HERE, TALE])
     assert tales(server) == 1
@@ -239,7 +250,7 @@ async def test_from_chat_to_chat_the_answer_goes_along(
 
 
 async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
 ) -> None:
     async with telling(program) as screen:
         async with worker(program) as process:
@@ -251,6 +262,7 @@ async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
         async with worker(program):
             there = ask(engine, place)
             await network.until(lambda: any("word9" in text for text in network.shown("ann", there.thread_id)))
+            rest.set()
             await shown(network, engine, HERE, TALE)
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
@@ -260,7 +272,7 @@ async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
 async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
     tmp_path: Path, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
-    server.answering(answer)
+    server.answering(lambda received: answer(received, hold=(20, asyncio.Event())))
     program = prepared(tmp_path, server, network, engine, more='busy = "interrupt"\n')
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
@@ -276,10 +288,8 @@ async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
 
 
 async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
 ) -> None:
-    is_moved = asyncio.Event()
-    server.answering(lambda received: answer(received, hold=(20, is_moved)))
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
         async with telling(program) as screen:
@@ -288,7 +298,7 @@ async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
             assert (refused.code, "`--now` to move it too" in refused.err) == (1, True)
             moved = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback", "--now")
             assert moved.code == 0
-            is_moved.set()
+            rest.set()
             await screen.wait_for(re.compile("This conversation was moved elsewhere"))
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0

@@ -156,9 +156,7 @@ async def test_a_script_moves_a_conversation(tmp_path: Path, server: ModelServer
             await here.network.until(lambda: shown() == [GREETING])
 
 
-async def test_whoever_gives_up_wins_over_a_gateway_that_is_done_too_late(
-    tmp_path: Path, server: ModelServer, engine: Place
-) -> None:
+async def test_a_withdrawn_handoff_wins_over_a_late_gateway(tmp_path: Path, server: ModelServer, engine: Place) -> None:
     async with scene(tmp_path, server, engine) as here:
         network, terminal = here.network, here.terminal
         async with worker(here.program):

@@ -58,7 +58,7 @@ async def test_a_model_that_never_answers(
         await status_and_stop(network, server)
 
 
-async def test_a_model_that_never_answers_is_noticed_and_told(
+async def test_a_model_that_never_answers_is_noticed_and_reported(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda _: Silence(after=0))

@@ -63,7 +63,7 @@ async def test_server_survives_eviction_and_another_model_and_ends_with_the_sess
     script = tmp_path / "counter.py"
     script.write_text(COUNTER)
     settings = (
-        'owners = ["loopback:ann", "loopback:bob"]\n[gateway]\nrooms = 1\n'
+        'owners = ["loopback:ann", "loopback:bob"]\n[gateway]\nopen_sessions = 1\n'
         f'[mcp.counter]\ncommand = "{sys.executable}"\nargs = ["{script}"]\nconnect_timeout_seconds = 60\n'
     )
     server.answering(counting)

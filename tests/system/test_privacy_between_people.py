@@ -28,6 +28,7 @@ RECALLING = (
     Ask("session_search", {"query": f"{TOPIC} OR about OR noted OR said"}),
 )
 SECONDS = 90.0
+_AT_ONCE = 12  # visits
 
 
 @dataclass
@@ -167,11 +168,16 @@ async def village(home: Path, server: ModelServer, store: str = "") -> AsyncIter
 
 
 async def _visit_all(visit: Callable[[str, Spot], Awaitable[None]]) -> None:
-    """Let everybody visit their places, side by side: one behind the other only where they share a conversation."""
+    """Let everybody visit their places: in turn where they share a conversation, otherwise several at once.
+
+    Not all at once: on a busy machine each would wait for the work of all others, longer than the limit of a wait.
+    """
+    several = asyncio.Semaphore(_AT_ONCE)
 
     async def in_turn(spot: Spot, people: Sequence[str]) -> None:
         for person in people:
-            await visit(person, spot)
+            async with several:
+                await visit(person, spot)
 
     async with asyncio.TaskGroup() as group:
         for spot in SPOTS:

@@ -147,7 +147,7 @@ async def test_killed_in_the_middle_of_a_script_that_is_not_run_again(
     assert mark.read_text() == "once\n"
 
 
-async def test_what_was_missed_while_no_gateway_ran_is_made_up_for_and_told(
+async def test_missed_runs_are_caught_up_and_reported_when_a_gateway_starts(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = workplace(tmp_path, server, network, access=OWNED)

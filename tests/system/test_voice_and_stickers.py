@@ -34,7 +34,7 @@ async def test_a_voice_note_becomes_words_and_stays_a_file(tmp_path: Path, serve
     assert [(one.model, one.data) for one in server.audio.heard] == [("hears", b"OggS spoken")]
 
 
-async def test_without_anybody_who_hears_the_model_is_told_so(tmp_path: Path, server: ModelServer) -> None:
+async def test_without_transcription_the_model_is_notified(tmp_path: Path, server: ModelServer) -> None:
     async with talking(tmp_path, server) as (network, gateway):
         network.say_with_file("ann", NOTE, b"OggS spoken")
         await network.posted(1)
@@ -74,7 +74,7 @@ async def test_a_command_of_this_machine_hears(tmp_path: Path, server: ModelServ
         assert (await transcript(gateway))[0].parts[0] == Text("[voice note] spoken words")
 
 
-async def test_the_answer_to_a_voice_note_is_spoken_behind_the_written_one(tmp_path: Path, server: ModelServer) -> None:
+async def test_the_answer_to_a_voice_note_is_spoken_after_the_text(tmp_path: Path, server: ModelServer) -> None:
     server.audio.open.clear()
     server.otherwise(Say("**Good** morning."))
     settings = BOTH.replace(HEARING, '[voice]\ntranscribe = "command"\ncommand = "echo heard #"\n')

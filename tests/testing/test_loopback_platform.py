@@ -128,7 +128,7 @@ async def test_what_goes_wrong_is_an_error_of_its_type_and_once(
     assert network.shown("1") == ["a"]
 
 
-async def test_an_answer_can_be_lost_behind_the_deed(network: LoopbackNetwork) -> None:
+async def test_an_answer_can_be_lost_after_the_action(network: LoopbackNetwork) -> None:
     network.disrupt(Fault("post", "lose_answer", chat_id="1"))
     platform = network.platform()
     await platform.send(Address("loopback", "2"), Content(text="a"), "k1")
@@ -159,7 +159,7 @@ async def test_files_go_both_ways(network: LoopbackNetwork, tmp_path: Path) -> N
         await platform.send(HERE, Content(files=(File(str(tmp_path / "none"), "none"),)), "k")
 
 
-async def test_an_unknown_account_is_told_so() -> None:
+async def test_an_unknown_account_is_rejected() -> None:
     async with LoopbackNetwork(token="right") as network:
         stranger = LoopbackPlatform(LoopbackSettings(address=network.address))
         with pytest.raises(BadCredentials):

@@ -33,7 +33,7 @@ async def chat(url: str, *, stream: bool = False) -> str:
         return await response.text()
 
 
-async def test_it_says_where_it_is_and_answers_what_it_was_told() -> None:
+async def test_it_prints_its_address_and_gives_the_configured_answer() -> None:
     async with program("--reply", "Nobody home.") as url:
         assert url.startswith("http://127.0.0.1:")
         assert '"content":"Nobody home."' in await chat(url)
@@ -46,6 +46,6 @@ async def test_it_repeats_what_was_said() -> None:
 
 
 @pytest.mark.parametrize("pause", ["0", "0.001"])
-async def test_it_streams_in_as_many_pieces_as_told(pause: str) -> None:
+async def test_it_streams_in_the_configured_number_of_pieces(pause: str) -> None:
     async with program("--reply", "Nobody home.", "--chunks", "4", "--pause", pause) as url:
         assert (await chat(url, stream=True)).count('"delta":{"content":"') == 4

@@ -284,7 +284,7 @@ async def test_another_screen_goes_away_as_it_came() -> None:
         assert screen.scrollback[:3] == ["before", "behind", ""]
 
 
-async def test_waiting_in_vain_shows_the_screen() -> None:
+async def test_a_wait_that_times_out_shows_the_screen() -> None:
     async with shell("echo there; exec cat") as screen:
         await screen.wait_for("there")
         with pytest.raises(AssertionError, match=r"(?s)did not show 'elsewhere' within 0.05 s.*is running.*│there"):
@@ -321,7 +321,7 @@ async def test_the_block_ends_the_program_even_a_stubborn_one() -> None:
         os.kill(pid, 0)
 
 
-async def test_it_runs_where_it_is_told_to(tmp_path: Path) -> None:
+async def test_it_runs_in_the_given_folder(tmp_path: Path) -> None:
     async with open_screen(["pwd"], env=ENV, cwd=tmp_path) as screen:
         assert await screen.exit_code() == 0
         assert screen.text.replace("\n", "") == str(tmp_path)

@@ -53,7 +53,7 @@ async def test_a_poll_waits_for_what_comes(client: Client) -> None:
     assert poll.result()[0]["message"]["text"] == "late"
 
 
-async def test_whoever_polls_last_takes_over(client: Client) -> None:
+async def test_the_last_poller_takes_over(client: Client) -> None:
     ada = client.server.user("Ada")
     async with asyncio.TaskGroup() as group:
         first = group.create_task(client.ask("getUpdates", timeout=30))
@@ -161,7 +161,7 @@ async def test_buttons_are_answered_once(client: Client) -> None:
         await chat.presses(ada, chat.answers[0], "Web")
 
 
-async def test_waiting_in_vain_says_what_there_is(client: Client) -> None:
+async def test_a_wait_that_times_out_lists_what_arrived(client: Client) -> None:
     ada = client.server.user("Ada")
     chat = client.server.private(ada)
     await chat.says(ada, "Anybody?")

@@ -24,6 +24,7 @@ def chat(client: Client) -> Chat:
     return client.server.private(client.server.user("Ada"))
 
 
+@pytest.mark.slow
 async def test_a_flood_ends_after_its_time(client: Client, chat: Chat) -> None:
     client.server.flood(after=1, retry_after=1)
     await client.get("sendMessage", chat_id=chat.id, text="one")
@@ -37,7 +38,7 @@ async def test_a_flood_ends_after_its_time(client: Client, chat: Chat) -> None:
     assert [message.text for message in chat.messages] == ["one", "two"]
 
 
-async def test_a_method_fails_as_often_as_told(client: Client, chat: Chat) -> None:
+async def test_a_method_fails_the_configured_number_of_times(client: Client, chat: Chat) -> None:
     client.server.fail("sendMessage", 502, 2)
     for _ in range(2):
         assert (await client.ask("sendMessage", chat_id=chat.id, text="x"))["error_code"] == 502

@@ -147,7 +147,7 @@ async def test_messages_of_others_are_theirs(client: Client) -> None:
     assert await client.refused("deleteMessage", **place) == "Bad Request: message can't be deleted"
 
 
-async def test_whoever_blocked_the_bot_is_not_written_to(client: Client) -> None:
+async def test_a_person_who_blocked_the_bot_gets_no_message(client: Client) -> None:
     ada = client.server.user("Ada")
     chat = client.server.private(ada)
     await chat.removes_bot(ada)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from talaria.tools.output import MASK, cut_output, masking, readable
+from talaria.tools.output import MASK, SecretMask, cut_output, readable
 
 
 def test_short_output_is_left_alone() -> None:
@@ -33,16 +33,18 @@ def test_long_output_keeps_both_ends_and_says_what_is_missing() -> None:
     ],
 )
 def test_well_known_keys_are_masked(key: str) -> None:
-    assert masking()(f"before {key} after") == f"before {MASK} after"
+    assert SecretMask()(f"before {key} after") == f"before {MASK} after"
 
 
 def test_the_password_of_an_address_and_of_a_header_are_masked() -> None:
-    assert masking()("git clone https://me:hunter22@host/x") == f"git clone https://me:{MASK}@host/x"
-    assert masking()("Authorization: Bearer abcdef.123") == f"Authorization: Bearer {MASK}"
+    assert SecretMask()("git clone https://me:hunter22@host/x") == f"git clone https://me:{MASK}@host/x"
+    assert SecretMask()("Authorization: Bearer abcdef.123") == f"Authorization: Bearer {MASK}"
 
 
 def test_given_values_are_masked_longest_first() -> None:
-    assert masking(["hunter22", "hunter22000", "abcdefg"])("hunter22000 hunter22 abcdefg") == f"{MASK} {MASK} abcdefg"
+    assert (
+        SecretMask(["hunter22", "hunter22000", "abcdefg"])("hunter22000 hunter22 abcdefg") == f"{MASK} {MASK} abcdefg"
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_given_values_are_masked_longest_first() -> None:
     ],
 )
 def test_ordinary_text_is_not_masked(text: str) -> None:
-    assert masking()(text) == text
+    assert SecretMask()(text) == text
 
 
 def test_overwritten_lines_show_their_last_state() -> None:

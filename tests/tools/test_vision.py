@@ -10,7 +10,7 @@ from tests.tools.web.web_server import web_server
 
 from talaria.contracts.tool import ProposedAction, Tool
 from talaria.core.errors import ToolFailed
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
 from talaria.testing.model_server import ModelServer, Say, overloaded

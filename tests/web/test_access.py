@@ -3,6 +3,8 @@
 import httpx
 import pytest
 from tests.api.in_process_server import Hosted
+from tests.http.loopback_client import loopback_client
+from tests.web.management_routes import EVERYBODYS, OWNERS, Asked
 from tests.web.web_client import OWN_HEADERS, begin, stream, web_client
 
 from talaria.access.browsers import create_code, read_browsers, revoke_browser
@@ -10,7 +12,6 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 SESSION = "{session}"
-Asked = tuple[str, str, object]
 ROUTES: list[Asked] = [
     ("POST", "/web/logout", {}),
     ("GET", "/web/me", None),
@@ -31,6 +32,18 @@ ROUTES: list[Asked] = [
     ("GET", f"/web/completions?text=/model%20x&session={SESSION}", None),
     ("POST", f"/web/sessions/{SESSION}/take", {}),
     ("POST", f"/web/sessions/{SESSION}/hand-back", {}),
+    ("GET", "/web/home", None),
+    ("GET", "/web/background", None),
+    ("GET", "/web/processes/none/output", None),
+    ("POST", "/web/processes/none/stop", {}),
+    ("POST", f"/web/sessions/{SESSION}/tasks/bg-none/stop", {}),
+    ("GET", f"/web/sessions/{SESSION}/trace", None),
+    ("GET", "/web/gateway", None),
+    ("POST", "/web/gateway/restart", {}),
+    ("POST", "/web/outbox/1/retry", {}),
+    ("DELETE", "/web/outbox/1", {}),
+    ("GET", "/web/logs", None),
+    ("GET", "/web/doctor", None),
     ("GET", "/web/usage", None),
     ("GET", "/web/goals", None),
     ("POST", "/web/goals", {"text": "Win"}),
@@ -48,6 +61,8 @@ ROUTES: list[Asked] = [
     ("GET", "/web/schedules/none/runs", None),
     ("GET", "/web/stream?id=x", None),
     ("PUT", "/web/stream/x", {"topics": []}),
+    *OWNERS,
+    *EVERYBODYS,
 ]
 CHANGING = [route for route in ROUTES if route[0] != "GET"]
 OF_A_SESSION = [route for route in ROUTES if SESSION in route[1]]
@@ -59,7 +74,7 @@ async def _ask(client: httpx.AsyncClient, route: Asked, session: str = "0" * 16,
 
 
 async def test_nobody_gets_in_without_a_cookie(host: Hosted) -> None:
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS) as stranger:
+    async with loopback_client(host.url, headers=OWN_HEADERS) as stranger:
         for route in ROUTES:
             assert (await _ask(stranger, route)).status_code == 401, route
 
@@ -99,7 +114,7 @@ async def test_a_browser_that_is_signed_out_is_a_stranger(host: Hosted, owner: h
     ids=str,
 )
 async def test_a_foreign_page_changes_nothing(owner: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
-    for route in [*CHANGING, ("POST", "/web/login", {"code": "x"})]:
+    for route in [*CHANGING, ("POST", "/web/login", {"code": "x"}), ("POST", "/web/pairing", {})]:
         assert (await _ask(owner, route, **headers)).status_code == status, route
 
 
@@ -158,7 +173,7 @@ async def test_signing_out_closes_the_stream(host: Hosted, owner: httpx.AsyncCli
 
 async def test_a_code_works_once(host: Hosted) -> None:
     code = await host.application.store.write(create_code)
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS) as client:
+    async with loopback_client(host.url, headers=OWN_HEADERS) as client:
         first = await client.post("/web/login", json={"code": code.lower().replace("-", " ")})
         second = await client.post("/web/login", json={"code": code})
     assert (first.status_code, second.status_code) == (200, 403)
@@ -170,14 +185,14 @@ async def test_a_code_works_once(host: Hosted) -> None:
 async def test_a_cookie_from_an_encrypted_page_is_for_encrypted_pages_only(host: Hosted) -> None:
     code = await host.application.store.write(create_code)
     headers = {**OWN_HEADERS, "origin": host.url.replace("http://", "https://")}
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=headers) as client:
+    async with loopback_client(host.url, headers=headers) as client:
         cookie = (await client.post("/web/login", json={"code": code})).headers["set-cookie"]
     assert cookie.startswith("__Host-talaria-")
     assert "; Secure" in cookie
 
 
 async def test_codes_can_not_be_guessed(host: Hosted) -> None:
-    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS) as client:
+    async with loopback_client(host.url, headers=OWN_HEADERS) as client:
         answers = [(await client.post("/web/login", json={"code": f"WRONG{n}"})).status_code for n in range(7)]
         code = await host.application.store.write(create_code)
         late = await client.post("/web/login", json={"code": code})

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 from tests.api.in_process_server import Hosted, hosted
-from tests.web.web_client import begin, events_until, stream, text_of, web_client
+from tests.web.web_client import begin, events_until, settled, stream, text_of, web_client
 
 from talaria.app.api import open_api
 from talaria.core.aio import SupervisedTaskGroup
@@ -18,19 +18,11 @@ async def _messages(client: httpx.AsyncClient, session: str, query: str = "") ->
     return (await client.get(f"/web/sessions/{session}/messages{query}")).json()
 
 
-async def _answered(client: httpx.AsyncClient, session: str, count: int) -> None:
-    async def has_all() -> bool:
-        detail = (await client.get(f"/web/sessions/{session}")).json()
-        return not detail["running"] and detail["message_count"] >= count
-
-    await until(has_all)
-
-
 async def test_a_reply_is_streamed_and_equals_the_transcript(model: ModelServer, owner: httpx.AsyncClient) -> None:
     reply = "One, two, three. " * 20
     model.answering(lambda asked: Say(reply, chunks=50, pause=0.002) if asked.question == "Count" else Say("Hello."))
     session = await begin(owner, "Hi")
-    await _answered(owner, session, 2)
+    await settled(owner, session, 2)
     async with stream(owner, f"session:{session}") as messages:
         await owner.post(f"/web/sessions/{session}/messages", json={"text": "Count", "id": "m2"})
         events = await events_until(messages, "answered")
@@ -49,7 +41,7 @@ async def test_a_late_watcher_gets_the_turn_so_far(model: ModelServer, owner: ht
             await anext(late)
             snapshot = await anext(late)
             assert snapshot["snapshot"] is True
-            assert snapshot["events"][0]["said"] == "Go"
+            assert snapshot["events"][0]["text"] == "Go"
             assert text_of(snapshot["events"]).startswith("word")
             first, second = await asyncio.gather(events_until(early, "answered"), events_until(late, "answered"))
             assert first[-1]["text"] == second[-1]["text"] == "word " * 200
@@ -58,11 +50,11 @@ async def test_a_late_watcher_gets_the_turn_so_far(model: ModelServer, owner: ht
 async def test_a_message_that_is_sent_twice_counts_once(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.otherwise(Say("Yes."))
     session = await begin(owner, "Hi")
-    await _answered(owner, session, 2)
+    await settled(owner, session, 2)
     for _ in range(3):
         sent = await owner.post(f"/web/sessions/{session}/messages", json={"text": "Again", "id": "same"})
         assert sent.status_code == 200
-    await _answered(owner, session, 4)
+    await settled(owner, session, 4)
     assert (await _messages(owner, session))["messages"][-1]["seq"] == 4
 
 
@@ -74,7 +66,7 @@ async def test_a_running_turn_is_stopped(model: ModelServer, owner: httpx.AsyncC
         assert (await owner.get(f"/web/sessions/{session}")).json()["running"] is True
         assert (await owner.post(f"/web/sessions/{session}/stop", json={})).status_code == 200
         await events_until(messages, "stopped")
-    await _answered(owner, session, 1)
+    await settled(owner, session, 1)
     assert (await owner.post(f"/web/sessions/{session}/stop", json={})).status_code == 409
 
 
@@ -94,7 +86,7 @@ async def test_an_approval_is_given_and_the_question_closes(model: ModelServer, 
     assert (await owner.post(path, json={"text": "once"})).status_code == 409
 
 
-async def test_a_question_is_answered(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_a_question_issettled(model: ModelServer, owner: httpx.AsyncClient) -> None:
     ask = Ask("clarify", {"question": "Which one?", "choices": ["red", "blue"]})
     model.script(Say(calls=[ask]), Say("Blue it is."))
     session = await begin(owner, "Paint it")
@@ -126,7 +118,7 @@ async def test_commands_run_through_the_registry(model: ModelServer, owner: http
     commands = {one["name"] for one in (await owner.get("/web/me")).json()["commands"]}
     assert {"help", "model", "new", "branch"} <= commands
     session = await begin(owner, "Hi")
-    await _answered(owner, session, 2)
+    await settled(owner, session, 2)
     shown = (await owner.post(f"/web/sessions/{session}/commands", json={"text": "/title Holidays"})).json()
     assert shown["shown"]
     assert (await owner.get(f"/web/sessions/{session}")).json()["title"] == "Holidays"
@@ -142,7 +134,7 @@ async def test_commands_run_through_the_registry(model: ModelServer, owner: http
 async def test_a_command_offers_completions(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.otherwise(Say("Yes."))
     session = await begin(owner, "Hi")
-    await _answered(owner, session, 2)
+    await settled(owner, session, 2)
     query = {"text": "/reasoning ", "session": session}
     offered = (await owner.get("/web/completions", params=query)).json()
     assert all(one["value"] for one in offered)
@@ -154,7 +146,7 @@ async def test_conversations_are_listed_searched_renamed_archived_and_deleted(
 ) -> None:
     model.otherwise(Say("The answer mentions platypus."))
     session = await begin(owner, "Tell me")
-    await _answered(owner, session, 2)
+    await settled(owner, session, 2)
 
     async def is_found() -> bool:
         hits = (await owner.get("/web/search", params={"q": "platypus"})).json()
@@ -188,18 +180,18 @@ async def test_the_list_hears_of_new_conversations(model: ModelServer, owner: ht
         async with asyncio.TaskGroup() as group:
             heard = group.create_task(rows())
             first = await begin(owner, "One", "m1")
-            await _answered(owner, first, 2)
+            await settled(owner, first, 2)
             second = await begin(owner, "Two", "m2")
-            await _answered(owner, second, 2)
+            await settled(owner, second, 2)
     assert {row["id"] for row in heard.result()} & {first, second}
 
 
 async def test_messages_are_read_backwards_in_pages(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.otherwise(Say("Yes."))
     session = await begin(owner, "1")
-    await _answered(owner, session, 2)
+    await settled(owner, session, 2)
     await owner.post(f"/web/sessions/{session}/messages", json={"text": "2", "id": "m2"})
-    await _answered(owner, session, 4)
+    await settled(owner, session, 4)
     last = await _messages(owner, session, "?limit=3")
     assert ([one["seq"] for one in last["messages"]], last["more"]) == ([2, 3, 4], True)
     before = await _messages(owner, session, "?limit=3&before=2")
@@ -215,7 +207,7 @@ async def test_a_failure_shows_its_details_to_the_owner_only(tmp_path: Path, mod
             async with web_client(host, person=person) as client:
                 model.otherwise(Say("Yes."))
                 session = await begin(client, "Hi", f"a{person}")
-                await _answered(client, session, 2)
+                await settled(client, session, 2)
                 model.otherwise(refused())
                 async with stream(client, f"session:{session}") as messages:
                     await client.post(f"/web/sessions/{session}/messages", json={"text": "Fail", "id": f"b{person}"})
@@ -241,4 +233,4 @@ async def test_two_servers_show_one_conversation(model: ModelServer, host: Hoste
                 stopped = await watches.post(f"/web/sessions/{session}/commands", json={"text": "/stop"})
                 assert stopped.status_code == 200
                 await events_until(messages, "stopped")
-    assert events[0]["said"] == "Go"
+    assert events[0]["text"] == "Go"

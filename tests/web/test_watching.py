@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.api.server_process import PATIENCE, serving
 from tests.app.program import Program
+from tests.http.loopback_client import loopback_client
 from tests.system.gateway_workers import worker, workplace
 from tests.system.handoff_fixture import OWNED
 from tests.web.web_client import OWN_HEADERS, events_until, stream, text_of
@@ -38,7 +39,7 @@ async def _gateway_and_web(program: Program) -> AsyncIterator[httpx.AsyncClient]
     async with (
         worker(program),
         serving(program) as server,
-        httpx.AsyncClient(base_url=server.url, timeout=PATIENCE, trust_env=False, headers=OWN_HEADERS) as http,
+        loopback_client(server.url, timeout=PATIENCE, headers=OWN_HEADERS) as http,
     ):
         await _sign_in(program, http)
         yield http
@@ -72,7 +73,7 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
         await network.until(lambda: "re: Hello" in network.shown("chat-1"))
         (row,) = (await http.get("/web/sessions")).json()["sessions"]
         session = row["id"]
-        assert row["place"] == "loopback"
+        assert row["network"] == "loopback"
         detail = await _settled(http, session, 2)
         assert detail["elsewhere"] is True
         path = f"/web/sessions/{session}"
@@ -95,7 +96,7 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
             network.say("chat-1", "Wait.")
             await asked.wait()
             taken = (await http.post(f"{path}/take", json={})).json()
-            assert (taken["place"], taken["taken_from"]) == ("", "Loopback")
+            assert (taken["network"], taken["taken_from"]) == ("", "Loopback")
             going_on.set()
             events = await events_until(messages, "answered")
             assert text_of(events) == "re: Wait."
@@ -112,5 +113,5 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
         assert "re: Wait." not in network.shown("chat-1")
         back = await http.post(f"{path}/hand-back", json={})
         assert back.status_code == 200, back.text
-        assert back.json()["place"] == "loopback"
+        assert back.json()["network"] == "loopback"
         assert back.json()["taken_from"] == ""

@@ -7,8 +7,10 @@ from typing import Any
 
 import httpx
 from tests.api.in_process_server import PATIENCE, Hosted
+from tests.http.loopback_client import loopback_client
 
 from talaria.access.browsers import create_code
+from talaria.testing.wait import until
 
 OWN_HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
 
@@ -19,7 +21,7 @@ async def web_client(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Sign in with a code, and yield a client with the cookie."""
     known = OWN_HEADERS if headers is None else headers
-    async with httpx.AsyncClient(base_url=host.url, timeout=PATIENCE, trust_env=False, headers=known) as client:
+    async with loopback_client(host.url, timeout=PATIENCE, headers=known) as client:
         code = await host.application.store.write(lambda tx: create_code(tx, person=person))
         answer = await client.post("/web/login", json={"code": code}, headers=OWN_HEADERS)
         assert answer.status_code == 200, answer.text
@@ -31,6 +33,16 @@ async def begin(client: httpx.AsyncClient, text: str, message_id: str = "m1") ->
     answer = await client.post("/web/sessions", json={"text": text, "id": message_id})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["session_id"])
+
+
+async def settled(client: httpx.AsyncClient, session: str, count: int) -> None:
+    """Wait until no turn is running and the transcript has this many messages."""
+
+    async def has_all() -> bool:
+        detail = (await client.get(f"/web/sessions/{session}")).json()
+        return not detail["running"] and detail["message_count"] >= count
+
+    await until(has_all)
 
 
 @asynccontextmanager

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, structs
 
+from talaria.access.push_subscriptions import delete_subscription
 from talaria.contracts.store import Transaction
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import NotFound
 from talaria.core.ids import new_id
+from talaria.settings.model import Settings
 
 BROWSERS_TOPIC = "browsers"  # notified when a browser signs in or out
 BROWSER_LIFE = timedelta(days=30)  # since its last use
@@ -39,6 +41,15 @@ class SignInCode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     person: str = ""
 
 
+class WaitingBrowser(Struct, frozen=True, kw_only=True):
+    """A browser that shows a pairing code and waits for the owner; ``digest`` is that of its cookie's token."""
+
+    digest: str
+    label: str
+    expires_at: datetime
+
+
+_WAITING = NamedValue("web_browser_waiting", WaitingBrowser)  # by the id that the browser will have
 _BROWSERS = NamedValue("web_browser", Browser)  # by the digest of the cookie's token
 _CODES = NamedValue("web_sign_in_code", SignInCode)  # by the digest of the code
 
@@ -66,12 +77,57 @@ def sign_in(tx: Transaction, code: str, label: str) -> tuple[Browser, str] | Non
     _CODES.delete(tx, digest)
     if stored.expires_at <= now:
         return None
-    label = "".join(one for one in label if one.isprintable())[:_LONGEST_LABEL]
     token = secrets.token_urlsafe(_TOKEN_BYTES)
-    browser = Browser(id=new_id(), label=label, created_at=now, seen_at=now, person=stored.person)
-    _BROWSERS.write(tx, _digest(token), browser)
+    return _add_browser(tx, new_id(), _digest(token), clean_label(label), stored.person), token
+
+
+def add_waiting_browser(tx: Transaction, label: str, life: timedelta) -> tuple[str, str]:
+    """Store a browser that waits for the owner; return its id and the token for its cookie, useless until then."""
+    now, token, browser_id = datetime.now(UTC), secrets.token_urlsafe(_TOKEN_BYTES), new_id()
+    for known_id, stored in _WAITING.items(tx).items():
+        if stored.expires_at <= now:
+            _WAITING.delete(tx, known_id)
+    waiting = WaitingBrowser(digest=_digest(token), label=clean_label(label), expires_at=now + life)
+    _WAITING.write(tx, browser_id, waiting)
+    return browser_id, token
+
+
+def admit_browser(tx: Transaction, browser_id: str, person: str = "") -> None:
+    """Sign in a browser that waits, for a person; raises `NotFound` if it has given up."""
+    waiting = remove_waiting_browser(tx, browser_id)
+    if waiting is None or waiting.expires_at <= datetime.now(UTC):
+        raise NotFound("This browser no longer waits. Ask for a new code there.")
+    _add_browser(tx, browser_id, waiting.digest, waiting.label, person)
+
+
+def remove_waiting_browser(tx: Transaction, browser_id: str) -> WaitingBrowser | None:
+    """Forget a browser that waits, and return it."""
+    waiting = _WAITING.get(tx, browser_id)
+    _WAITING.delete(tx, browser_id)
     tx.notify(BROWSERS_TOPIC)
-    return browser, token
+    return waiting
+
+
+def is_waiting(tx: Transaction, digest: str) -> bool:
+    """Return whether the browser with this token digest still waits for the owner."""
+    now = datetime.now(UTC)
+    return any(one.digest == digest and one.expires_at > now for one in _WAITING.items(tx).values())
+
+
+def resolve_person(settings: Settings, name: str) -> str:
+    """Return whose browser it is to be: a name of the settings, or an empty string for the owner.
+
+    Raises `NotFound` for an unknown name.
+    """
+    name = name.strip()
+    if name and name not in settings.people:
+        raise NotFound(f"`people` has no `{name}`. Add them to the settings first.")
+    return "" if name in settings.access.owners else name
+
+
+def clean_label(label: str) -> str:
+    """Return the name of a browser without what can't be shown."""
+    return "".join(one for one in label if one.isprintable())[:_LONGEST_LABEL]
 
 
 def read_browsers(tx: Transaction) -> dict[str, Browser]:
@@ -103,10 +159,19 @@ def revoke_browser(tx: Transaction, browser_id: str) -> None:
     for digest, browser in _BROWSERS.items(tx).items():
         if browser.id == browser_id or now - browser.seen_at >= BROWSER_LIFE:
             _BROWSERS.delete(tx, digest)
+            delete_subscription(tx, browser.id)
             found = found or browser.id == browser_id
     if not found:
         raise NotFound(f"There is no signed-in browser `{browser_id[:32]}`.")
     tx.notify(BROWSERS_TOPIC)
+
+
+def _add_browser(tx: Transaction, browser_id: str, digest: str, label: str, person: str) -> Browser:
+    now = datetime.now(UTC)
+    browser = Browser(id=browser_id, label=label, created_at=now, seen_at=now, person=person)
+    _BROWSERS.write(tx, digest, browser)
+    tx.notify(BROWSERS_TOPIC)
+    return browser
 
 
 def _normalize(code: str) -> str:

@@ -1,19 +1,22 @@
-"""Pairing: an unknown sender gets a one-time code, and the owner approves it."""
+"""Pairing: an unknown sender or browser gets a one-time code, and the owner approves it."""
 
 import hashlib
 import secrets
 
+from talaria.access.browsers import add_waiting_browser, admit_browser, clean_label, remove_waiting_browser
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
-from talaria.core.errors import Refused
+from talaria.core.errors import NotFound, Refused
 from talaria.core.ids import new_id
 from talaria.runtime.cross_posts import CrossPost, send_cross_post
 
 RULES = PairingRules()
+WEB = "web"  # the platform of browsers
+PAIRING_TOPIC = "pairing"  # notified when a request arrives or is answered
 _ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without 0, O, 1 and I, which look alike
 _LENGTH = 8
 _APPROVED_TEXT = "You've been approved. I'll answer you here from now on."
@@ -37,19 +40,60 @@ def offer_code(
     if not tx.pairing.offer(person, _hash_code(code, person.platform, _salt(tx)), rules):
         return None
     _save_address(tx, person, place, [*waiting, person.user_id])
+    tx.notify(PAIRING_TOPIC)
     return code
 
 
-def approve_code(tx: Transaction, platform: str, code: str, rules: PairingRules = RULES) -> PairedPerson | None:
-    """Give access to the sender who got this code, and notify them.
+def offer_browser_code(tx: Transaction, label: str, rules: PairingRules = RULES) -> tuple[str, str] | None:
+    """Return a code for a browser to show, and the token for its cookie; ``None`` if too many browsers asked.
 
-    Returns ``None`` for a wrong or expired code, which counts as a failure. Raises `Refused` for malformed codes, and
-    while the platform is locked after too many failures.
+    The token signs the browser in once the owner has approved the code.
     """
-    person = tx.pairing.approve(platform, _hash_code(_normalize_code(code), platform, _salt(tx)), rules)
-    if person is not None:
-        _notify(tx, person)
-    return person
+    browser_id, token = add_waiting_browser(tx, label, rules.code_life)
+    code = offer_code(tx, PairedPerson(WEB, browser_id, clean_label(label)), rules)
+    if code is None:
+        remove_waiting_browser(tx, browser_id)
+        return None
+    return code, token
+
+
+def approve_code(
+    tx: Transaction, platform: str, code: str, rules: PairingRules = RULES, *, person: str = ""
+) -> PairedPerson | None:
+    """Give access to the sender or browser that got this code, and notify them.
+
+    A browser is signed in as ``person``, a name of the settings; empty for the owner. Returns ``None`` for a wrong or
+    expired code, which counts as a failure. Raises `Refused` for malformed codes, and while the platform is locked
+    after too many failures.
+    """
+    found = tx.pairing.approve(platform, _hash_code(_normalize_code(code), platform, _salt(tx)), rules)
+    if found is not None:
+        _complete(tx, found, person)
+    return found
+
+
+def approve_request(tx: Transaction, platform: str, user_id: str) -> PairedPerson:
+    """Give access to a sender without their code, and notify them; raises `NotFound` without a valid request.
+
+    A browser needs its code: of several that ask at once, only the code tells which one the owner is looking at.
+    """
+    if platform == WEB:
+        raise Refused("To approve a browser, type the code that it shows.")
+    found = tx.pairing.admit(platform, user_id)
+    if found is None:
+        raise NotFound(f"There is no pairing request of `{user_id[:64]}` on {platform}. It may have expired.")
+    _complete(tx, found, "")
+    return found
+
+
+def refuse_request(tx: Transaction, platform: str, user_id: str) -> None:
+    """Delete a pairing request, whose code is void from then on; raises `NotFound` if there is none."""
+    if not tx.pairing.refuse(platform, user_id):
+        raise NotFound(f"There is no pairing request of `{user_id[:64]}` on {platform}. It may have expired.")
+    if platform == WEB:
+        remove_waiting_browser(tx, user_id)
+    PAIRING_ADDRESS.delete(tx, _key(platform, user_id))
+    tx.notify(PAIRING_TOPIC)
 
 
 def render_pairing_text(platform: str, code: str, rules: PairingRules = RULES) -> str:
@@ -60,6 +104,16 @@ def render_pairing_text(platform: str, code: str, rules: PairingRules = RULES) -
         f"`{code}`\n\n"
         f"It's valid for {minutes} minutes. They approve you with `talaria pairing approve {platform} {code}`."
     )
+
+
+def _complete(tx: Transaction, found: PairedPerson, person: str) -> None:
+    """Sign in a browser that was approved, or notify a sender in their chat."""
+    if found.platform == WEB:
+        tx.pairing.revoke(WEB, found.user_id)  # it is known as a browser from now on
+        admit_browser(tx, found.user_id, person)
+    else:
+        _notify(tx, found)
+    tx.notify(PAIRING_TOPIC)
 
 
 def _notify(tx: Transaction, person: PairedPerson) -> None:

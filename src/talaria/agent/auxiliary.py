@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from talaria.agent.context_window import estimate_tokens
-from talaria.agent.environment import Budget
+from talaria.agent.environment import Budget, UnlimitedBudget
 from talaria.agent.model_calls import ModelAnswer, ModelCalls, estimate_max_cost
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelInfo, ModelReply, ModelRequest, Provider
@@ -45,27 +45,31 @@ _UNKNOWN = ModelInfo(name="", known=False)
 
 
 class Auxiliary:
-    """The model for auxiliary calls; also the summariser."""
+    """The model for auxiliary calls, which count towards ``budget``; also the summariser."""
 
-    def __init__(self, calls: ModelCalls) -> None:
+    def __init__(self, calls: ModelCalls, budget: Budget | None = None) -> None:
         self._calls = calls
+        self._budget = budget or UnlimitedBudget()
 
     async def summarise(self, earlier: str, messages: Sequence[Message]) -> str:
         """Return a summary of the messages that continues an earlier one."""
         before = f"The summary so far:\n{earlier}\n\nThe messages after it:\n" if earlier else ""
-        return await self._ask_text(_SUMMARY, before + "\n\n".join(map(_render_message, messages)), _SUMMARY_TOKENS)
+        text = before + "\n\n".join(map(_render_message, messages))
+        summary, _ = await self.answer(_SUMMARY, text, max_tokens=_SUMMARY_TOKENS)
+        return summary
 
     async def title(self, messages: Sequence[Message]) -> str:
         """Return a title for a session with this beginning."""
-        answer = await self._ask_text(_TITLE, "\n\n".join(map(_render_message, messages))[:_PART_LENGTH], _TITLE_TOKENS)
+        text = "\n\n".join(map(_render_message, messages))[:_PART_LENGTH]
+        answer, _ = await self.answer(_TITLE, text, max_tokens=_TITLE_TOKENS)
         line = answer.strip().partition("\n")[0].strip(" \"'“”.#*")
         return line[:_TITLE_LENGTH]
 
-    async def answer(self, instructions: str, text: str, *, max_tokens: int, budget: Budget) -> tuple[str, Usage]:
+    async def answer(self, instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
         """Return the answer to a question and its usage; raises `OverBudget` if that may not be spent."""
         request = _request(instructions, text, max_tokens)
         info = self._calls.first.info or _UNKNOWN
-        hold = await budget.reserve(estimate_max_cost(request, info, estimate_tokens(request.messages)))
+        hold = await self._budget.reserve(estimate_max_cost(request, info, estimate_tokens(request.messages)))
         usage = Usage()
         try:
             answered = await self._request_answer(request)
@@ -74,12 +78,8 @@ class Auxiliary:
                 answered.reply.usage, calls=1, cost_microdollars=prices.cost_of(answered.reply.usage)
             )
         finally:
-            await asyncio.shield(budget.settle(hold, usage.cost_microdollars))
+            await asyncio.shield(self._budget.settle(hold, usage.cost_microdollars))
         return answered.reply.message.text, usage
-
-    async def _ask_text(self, instructions: str, text: str, max_tokens: int) -> str:
-        answered = await self._request_answer(_request(instructions, text, max_tokens))
-        return answered.reply.message.text
 
     async def _request_answer(self, request: ModelRequest) -> ModelAnswer:
         async for event in self._calls.reply(request):

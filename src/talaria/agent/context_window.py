@@ -29,16 +29,6 @@ def list_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     return []
 
 
-def awaits_reply(messages: Sequence[Message]) -> bool:
-    """Return whether the model has to reply: a person or a tool wrote last."""
-    return bool(messages) and messages[-1].role in ("user", "tool")
-
-
-def list_tool_calls(message: Message) -> list[ToolCall]:
-    """Return the tool calls of a reply."""
-    return [part for part in message.parts if isinstance(part, ToolCall)]
-
-
 def make_results_message(results: Sequence[ToolResult], at: datetime) -> Message:
     """Return the results of one reply's calls as a message of the transcript."""
     return Message(role="tool", parts=tuple(results), at=at)
@@ -220,21 +210,21 @@ class ContextWindow:
 
 
 class ContextView:
-    """The context of a model during a turn: the session so far, and the messages of the turn."""
+    """The context of a model during a turn: the session so far, and the messages of the turn.
+
+    ``tokens`` is their approximate number of tokens.
+    """
 
     def __init__(self, messages: list[Message], size: int) -> None:
         self.messages = messages
         self._size = size
-
-    @property
-    def tokens(self) -> int:
-        """Return the approximate number of tokens."""
-        return self._size // _BYTES_PER_TOKEN
+        self.tokens = size // _BYTES_PER_TOKEN
 
     def add(self, messages: Sequence[Message]) -> None:
         """Add new messages."""
         self.messages += messages
         self._size += sum(map(message_length, messages))
+        self.tokens = self._size // _BYTES_PER_TOKEN
 
 
 class WindowMemory:

@@ -9,9 +9,7 @@ from msgspec import Struct, structs
 from talaria.agent.context_window import (
     ContextView,
     ContextWindow,
-    awaits_reply,
     list_open_calls,
-    list_tool_calls,
     make_pictures_message,
     make_results_message,
 )
@@ -138,13 +136,13 @@ class _Turn:
         self._calls = list_open_calls(messages)
         if self._calls:
             await self._run_calls(resumed=True)
-        elif not awaits_reply(messages):
+        elif not messages or messages[-1].role not in ("user", "tool"):  # nobody waits for a reply
             return await self._end(TurnAnswered(messages[-1].text if messages else ""), None, None)
         for _ in range(self._limits.iterations):
             await self._add_joined_messages()
             answered, step = await self._ask_model()
             reply = answered.reply.message
-            self._calls = list_tool_calls(reply)
+            self._calls = [part for part in reply.parts if isinstance(part, ToolCall)]
             if not self._calls:
                 return await self._end(TurnAnswered(reply.text), reply, step)
             await self._save([reply], step)
@@ -250,10 +248,10 @@ class _Turn:
         return dispatch
 
     async def _add_joined_messages(self) -> None:
-        joined = await self._control.joined()
-        self._view.add(joined)
-        for message in joined:
-            self._environment.publish(PersonJoined(message.text))
+        if joined := await self._control.joined():
+            self._view.add(joined)
+            for message in joined:
+                self._environment.publish(PersonJoined(message.text))
 
     async def _save(self, messages: list[Message], step: ModelStep | None = None) -> None:
         await self._turn.add(messages, step)

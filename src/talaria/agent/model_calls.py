@@ -1,7 +1,6 @@
 """Model calls with retries, fallbacks, and continuation of interrupted replies."""
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
@@ -121,14 +120,14 @@ class ModelCalls:
         self,
         chain: Sequence[ModelChoice],
         patience: RetryPolicy | None = None,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] | None = None,
         heard: Callable[[ModelChoice, ProviderError | None], None] = lambda _choice, _error: None,
     ) -> None:
         if not chain:
             raise ValueError("a model chain needs at least one model")
         self._chain = tuple(chain)
         self._patience = patience or RetryPolicy()
-        self._chance = chance
+        self._chance = chance or _random
         self._on_result = heard
 
     @property
@@ -354,3 +353,9 @@ class ModelHealth:
             self._states[name] = ModelState(
                 name, str(error) or error.public, before.since or self._clock.now(), before.failures + 1
             )
+
+
+def _random() -> float:
+    from random import random  # noqa: PLC0415 (loaded with the first retry)
+
+    return random()  # noqa: S311 (spreads retries)

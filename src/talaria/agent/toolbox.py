@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, cast
 
@@ -134,6 +133,8 @@ class Toolbox:
         matches = [known for known in self._tools if _normalize_name(known) == _normalize_name(name)]
         if len(matches) == 1:
             return self._tools[matches[0]]
+        from difflib import get_close_matches  # noqa: PLC0415 (loaded when a model misspells a name)
+
         near = get_close_matches(name, self._tools, n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else f" Available: {', '.join(self._tools)}."
         raise ToolFailed(f"There is no tool {name}.{hint}")

@@ -2,13 +2,11 @@
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength, create_first_key
-from talaria.access.web_servers import announced_server
 from talaria.api.completions.routes import CompletionRoutes
 from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
 from talaria.api.images import ImageStore
@@ -22,19 +20,20 @@ from talaria.api.runs.runner import RunSessionPool, RunWorker
 from talaria.api.sessions.routes import SessionRoutes
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.app.application import TalariaApplication
+from talaria.app.session.files import StoredSessionFiles
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
 from talaria.app.web import WebApp
 from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
-from talaria.core.ids import SessionId, is_id, new_worker_id
+from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
 from talaria.http.routing import Route, Router
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
+from talaria.runtime.web_servers import announced_server
 from talaria.settings.folder_trust import FolderTrust
-from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient
 
 _MEGABYTE = 1_000_000
@@ -142,8 +141,9 @@ class _ApiBuilder:
         self._run_pool = RunSessionPool(app, jobs, folder, cap=settings.conversations, idle=idle)
         kinds: dict[RunKind, SessionPool] = {"run": self._run_pool, "response": self._session_pool}
         self._event_streams = RunEventStreams(app.store)
+        self._files = StoredSessionFiles(app)
         self._runner = RunWorker(kinds, app.store, jobs, store_ended_response)
-        self._web_app = WebApp(app, jobs, folder, self._metrics, self._delete_files) if settings.web else None
+        self._web_app = WebApp(app, jobs, folder, self._metrics, self._files) if settings.web else None
 
     def build(self, keyring: ApiKeyVerifier, host: str) -> ServedApplication:
         """Return the application that answers requests: the API, and the web app unless it is switched off."""
@@ -238,13 +238,6 @@ class _ApiBuilder:
         notice = FolderTrust(self._application.profile.folder).notice(self._folder)
         return (notice,) if notice else ()
 
-    def _delete_files(self, session_id: SessionId) -> None:
-        """Delete the workspace and the files that a deleted session has outside the store."""
-        self._application.end_workspace(session_id)
-        FullOutputs(self._application.profile.outputs_folder).forget(session_id)
-        if is_id(session_id):
-            shutil.rmtree(self._application.profile.media_folder / session_id, ignore_errors=True)
-
     def _routes(self) -> tuple[Route, ...]:
         names = ModelNames(self._application.models)
         pools = (self._session_pool, self._run_pool)
@@ -254,7 +247,7 @@ class _ApiBuilder:
             *ModelRoutes(names).routes(),
             *ResponseRoutes(self._session_pool, self._event_streams, names, pictures).routes(),
             *RunRoutes(self._event_streams, names, pictures).routes(),
-            *SessionRoutes(self._application.store, pools, self._list_networks, self._delete_files).routes(),
+            *SessionRoutes(self._application.store, pools, self._list_networks, self._files.delete).routes(),
         )
         about = MetaRoutes(
             self._application.identity.version, self._metrics, lambda: self._limits.running, pools, self.notices

@@ -19,12 +19,11 @@ from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
 from talaria.app.session.build import build_caps, open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
-from talaria.app.session.goals import build_goal_allowance
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.user_shell import LocalShell
 from talaria.app.session.workspaces import BackgroundProcesses, WorkspaceRegistry
 from talaria.app.store import open_store
-from talaria.commands.application import Identity
+from talaria.commands.views import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.jobs import JobService
 from talaria.contracts.platform import KnownPlatforms
@@ -37,11 +36,12 @@ from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.agent_cache import AgentSpec
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.questions import index_questions
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
-from talaria.tools.output import masking
+from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
 
 if TYPE_CHECKING:  # imported with the first session that others may watch
@@ -65,7 +65,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     given: Mapping[str, str]
     store: Store
     models: Models
-    mask: Callable[[str], str]
+    mask: SecretMask
     shell: LocalShell
     workspaces: WorkspaceRegistry
     processes: BackgroundProcesses
@@ -114,6 +114,8 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def goal_budgets(self) -> Allowance:
         """The default budget of a goal."""
+        from talaria.app.session.goals import build_goal_allowance  # noqa: PLC0415 (loaded when a goal is set)
+
         return build_goal_allowance(self.settings.goals)
 
     @property
@@ -162,6 +164,15 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         chat = await open_session(self, request, stack, jobs)
         if (subscriber := self.hooks.turn_subscriber()) is not None:
             chat.events.subscribe(subscriber)
+        runner = chat.conversation
+        index_questions(
+            self.store,
+            runner.session_id,
+            chat.questions,
+            chat.events.subscribe,
+            jobs,
+            lambda: runner.turn.turn_id if runner.turn else "",
+        )
         if request.watchable:
             self.watched_turns().add_session(chat, after_close, jobs, request.moved)
         if not request.resume and not request.latest:
@@ -184,7 +195,7 @@ def open_application(
 ) -> TalariaApplication:
     """Open the shared application context; leaving ``stack`` closes it."""
     profile.prepare()
-    mask = masking(iterate_secret_values(settings, secrets))
+    mask = SecretMask(iterate_secret_values(settings, secrets))
     stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
     store, notes = open_store(settings, profile)
     for note in notes:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.providers.presets import AccessKind, Preset
 from talaria.providers.settings import RequestAuthorizer
 from talaria.settings.secrets import Secrets

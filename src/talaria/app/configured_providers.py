@@ -13,11 +13,11 @@ from talaria.app.cloud_accounts import NEEDED, fill_url, has_access, make_author
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import Provider
 from talaria.core.errors import NotFound, Refused
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.detection import DetectedProtocols, DetectingProvider
 from talaria.providers.factory import open_provider
-from talaria.providers.http.client import HttpPool
 from talaria.providers.presets import PRESETS, Preset, ProtocolName
-from talaria.providers.settings import Timeouts
 from talaria.settings.errors import build_unknown_fault
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets

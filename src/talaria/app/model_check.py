@@ -7,8 +7,8 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ModelRequest, Provider
 from talaria.core.errors import MalformedReply, ModelUnknown
 from talaria.core.messages import Message, Text
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.presets import is_preset
-from talaria.providers.settings import Timeouts
 
 CHECK_TIMEOUTS = Timeouts(connect=timedelta(seconds=5), first_byte=timedelta(seconds=8), silence=timedelta(seconds=8))
 
@@ -28,7 +28,7 @@ async def check_model(provider: Provider, model: str) -> None:
         offered = []
     needs_key_for_list = is_preset(provider.name) and provider.name not in _PUBLIC_LISTS
     if not (needs_key_for_list and any(matches_model(one, model) for one in offered)):
-        await _request_short_reply(provider, model)
+        await request_short_reply(provider, model)
 
 
 def matches_model(offered: str, name: str) -> bool:
@@ -36,7 +36,7 @@ def matches_model(offered: str, name: str) -> bool:
     return offered == name or offered.endswith(f"/{name}")
 
 
-async def _request_short_reply(provider: Provider, model: str) -> None:
+async def request_short_reply(provider: Provider, model: str) -> None:
     """Request a reply of a few tokens, and close the connection when it begins."""
     message = Message(role="user", parts=(Text("Hello"),), at=SystemClock().now())
     request = ModelRequest(model=model, messages=(message,), max_output_tokens=_MIN_TOKENS)

@@ -10,14 +10,14 @@ import msgspec
 
 from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
-from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model
+from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model, request_short_reply
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing, Provider, UsableModel
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
+from talaria.http_client.client import HttpPool
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
-from talaria.providers.http.client import HttpPool
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.presets import Preset, is_preset
 from talaria.settings.errors import build_unknown_fault, nearest
@@ -67,7 +67,7 @@ class Models:
     """Models of one profile. Providers are opened on first use and belong to this object.
 
     ``health`` is the state of the providers used so far. ``current`` returns the settings in force, which decide the
-    models in use; the section ``providers`` is read only at the start. ``probe_limit`` is the time within which a
+    models in use; providers and keys are read at the start and by `reload`. ``probe_limit`` is the time within which a
     local server must answer to count as running.
     """
 
@@ -88,6 +88,7 @@ class Models:
         self._catalogue = Catalogue()
         self._http = HttpPool()
         self._providers: dict[str, Provider] = {}
+        self._retired: list[Provider] = []
         self._infos: dict[tuple[str, str, ModelFacts | None, int | None], ModelInfo] = {}
         self._context_lengths: dict[str, tuple[datetime, int | None]] = {}
         self._local: list[LocalServer] | None = None
@@ -97,6 +98,21 @@ class Models:
     @property
     def _settings(self) -> Settings:
         return self._current()
+
+    def reload(self, settings: Settings) -> None:
+        """Use the providers of these settings, with the current secrets, and look for local servers again.
+
+        Sessions that are open keep the providers that they have.
+        """
+        self._configured = ConfiguredProviders(settings, self._secrets, self._cache / _PROTOCOLS_FILE)
+        self._retired += self._providers.values()
+        self._providers = {}
+        self._infos.clear()
+        self._local = self._recent = None
+
+    def accounts(self) -> tuple[ConfiguredProvider, ...]:
+        """Return all providers, usable or not."""
+        return self._configured.all()
 
     async def chosen(self, model_setting: ModelSettings | None = None) -> ChosenModel:
         """Return the model to use: by the settings, the first key, a local server, or the built-in one.
@@ -143,9 +159,14 @@ class Models:
         account = self._configured.get(provider)
         return account.preset.base_url, account.preset.protocol, " ".join(account.keys(self._secrets))
 
-    async def check(self, chosen: ChosenModel) -> None:
-        """Check that a model answers, at almost no cost; raises `ProviderError` if it does not."""
-        if chosen.provider != embedded.PROVIDER:
+    async def check(self, chosen: ChosenModel, *, request: bool = False) -> None:
+        """Check that a model answers, at almost no cost; raises `ProviderError` if it does not.
+
+        With ``request`` it is always asked for a few tokens.
+        """
+        if request:
+            await request_short_reply(self.provider(chosen.provider), chosen.model)
+        elif chosen.provider != embedded.PROVIDER:
             account = self._configured.get(chosen.provider)
             await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
 
@@ -207,10 +228,6 @@ class Models:
             self._recent = now, await self.listing()
         return self._recent[1]
 
-    def catalogue(self) -> tuple[ModelInfo, ...]:
-        """Return every model in the catalogue, usable or not."""
-        return self._catalogue.all()
-
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return the facts about a model: local models cost nothing, and the settings override the rest."""
         facts = self._settings.models.get(model)
@@ -249,9 +266,10 @@ class Models:
 
     async def close(self) -> None:
         """Close all providers and connections."""
-        for provider in self._providers.values():
+        for provider in (*self._providers.values(), *self._retired):
             await provider.close()
         self._providers.clear()
+        self._retired.clear()
         await self._http.close()
 
     async def _find_by_name(self, name: str) -> ChosenModel:

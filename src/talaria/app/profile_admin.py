@@ -1,4 +1,4 @@
-"""Settings, tools, skills, memory and personalities of a profile, for commands."""
+"""Settings, tools, skills, memory and personalities of a profile, for commands and surfaces."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,20 +7,21 @@ from msgspec import Struct
 
 from talaria.app.session.personalities import personalities
 from talaria.app.session.toolsets import list_toolsets, skill_folders
-from talaria.commands.application import Setting, Skill
+from talaria.commands.views import MemoryBook, MemoryKind, Setting, Skill
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
-from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed
 from talaria.settings.live import LiveSettings
 from talaria.settings.load import load as load_file
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import split_key, variable
-from talaria.tools.memory.notebook import FILES, notebook_for, snapshot
+from talaria.tools.memory.notebook import FILES, entries_size, notebook_for, snapshot
 from talaria.tools.skills.registry import SkillRegistry
+from talaria.tools.workspace import list_people
 
 # Settings of the shared application context, which is created once per process.
-_SHARED_SECTIONS = ("store.", "log.", "providers.", "models.", "embedded.")
+_SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")
 
 
 class ProfileSettings(LiveSettings):
@@ -58,20 +59,21 @@ class ProfileSettings(LiveSettings):
         from talaria.settings.tool_switches import switch_tools  # noqa: PLC0415 (loaded when tools are switched)
 
         switched = switch_tools(names, list_toolsets(self.current), self._profile, self._environment, on=on)
-        self._reload()
+        self.reload()
         return switched.changed, switched.remarks
 
+    def reload(self) -> None:
+        """Apply the settings in the files, unless they have faults."""
+        loaded = load_file(self._profile, self._environment)
+        if not loaded.faults:
+            self.replace(loaded.settings)
+
     def _explain_effect(self, key: str) -> str:
-        self._reload()
+        self.reload()
         if variable(split_key(key)) in self._environment:
             return f"The environment variable {variable(split_key(key))} is set and overrides it."
         shared = key.startswith(_SHARED_SECTIONS)
         return f"It takes effect from the next {'start' if shared else 'conversation'}."
-
-    def _reload(self) -> None:
-        loaded = load_file(self._profile, self._environment)
-        if not loaded.faults:
-            self.replace(loaded.settings)
 
 
 class ProfileKnowledge(Struct, frozen=True):
@@ -96,16 +98,61 @@ class ProfileKnowledge(Struct, frozen=True):
             raise NotFound(f"There is no skill `{name}`. Available: {', '.join(known) or 'none'}.")
         return self._skill_shelf.view(name)
 
-    def memory(self, viewer: Viewer) -> str:
+    @property
+    def memory(self) -> "ProfileMemory":
+        """The memory of the agent."""
+        return ProfileMemory(self.profile.memory_folder)
+
+    def personalities(self) -> Mapping[str, str]:
+        """Return the first line of each personality, by name."""
+        return personalities(self.profile.folder)
+
+    @property
+    def _skill_shelf(self) -> SkillRegistry:
+        return SkillRegistry(skill_folders(self.profile, self.project))
+
+
+class ProfileMemory(Struct, frozen=True):
+    """Memory files in the ``folder`` of a profile. Implements `commands.AgentMemory`."""
+
+    folder: Path
+
+    def show(self, viewer: Viewer) -> str:
         """Return the agent's memory as text, as far as this viewer may read it."""
-        return snapshot(self._memory, viewer)
+        return snapshot(self.folder, viewer)
+
+    def books(self, viewer: Viewer) -> Sequence[MemoryBook]:
+        """Return the memory files of a viewer."""
+        books = [notebook_for(viewer, kind, self.folder) for kind in FILES]
+        return [
+            MemoryBook(kind=one.book, entries=one.entries(), size=entries_size(one.entries()), limit=one.limit)
+            for one in books
+        ]
+
+    def people(self) -> Sequence[str]:
+        """Return the people other than the owner about whom something is remembered."""
+        return [name for name in list_people(self.folder) if snapshot(self.folder, Viewer(name))]
+
+    def edit(self, viewer: Viewer, kind: MemoryKind, old: str, new: str) -> None:
+        """Replace, add or remove an entry; raises `Refused` with the reason if that is refused."""
+        book = notebook_for(viewer, kind, self.folder)
+        try:
+            if old and new:
+                book.replace(old, new)
+            elif old:
+                book.remove(old)
+            else:
+                book.add(new)
+        except ToolFailed as error:
+            reason = str(error).partition("\n")[0]
+            raise Refused(f"{reason[:1].upper()}{reason[1:].rstrip('.')}.") from error
 
     def forget(self, part: str, viewer: Viewer) -> str:
         """Remove the only memory entry that contains this text, and return it.
 
         Ignores case. Raises `NotFound` or `Ambiguous`.
         """
-        books = [notebook_for(viewer, book, self._memory) for book in FILES]
+        books = [notebook_for(viewer, book, self.folder) for book in FILES]
         found = [(book, entry) for book in books for entry in book.entries() if part.lower() in entry.lower()]
         if not found:
             raise NotFound(f"No memory entry contains `{part}`.")
@@ -115,15 +162,3 @@ class ProfileKnowledge(Struct, frozen=True):
         book, entry = found[0]
         book.remove(entry)
         return entry
-
-    def personalities(self) -> Mapping[str, str]:
-        """Return the first line of each personality, by name."""
-        return personalities(self.profile.folder)
-
-    @property
-    def _memory(self) -> Path:
-        return self.profile.memory_folder
-
-    @property
-    def _skill_shelf(self) -> SkillRegistry:
-        return SkillRegistry(skill_folders(self.profile, self.project))

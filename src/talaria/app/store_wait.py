@@ -15,7 +15,7 @@ from talaria.core.errors import StoreBusy, StoreError, StoreFull, StoreUnavailab
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
-from talaria.tools.output import masking
+from talaria.tools.output import SecretMask
 
 _WAIT_SECONDS = 60.0  # seconds; waiting for a full disk has no limit, as in a running server
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
@@ -34,7 +34,7 @@ async def wait_for_store(
     deadline, pause, reported = time.monotonic() + _WAIT_SECONDS, _FIRST_PAUSE, ""
     with ExitStack() as stack:
         with suppress(StoreError, OSError):  # opening the log later reports the same error
-            mask = masking(iterate_secret_values(settings, secrets))
+            mask = SecretMask(iterate_secret_values(settings, secrets))
             stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
         while (error := await asyncio.to_thread(_find_problem, settings, profile)) is not None:
             if stop.is_set() or not (isinstance(error, StoreFull) or time.monotonic() < deadline):

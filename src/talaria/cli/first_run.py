@@ -1,7 +1,7 @@
 """First-run screen: keys and local servers found, and the configured model."""
 
-from talaria.cli.commands.setup.probes import Discovery
 from talaria.cli.services import Services
+from talaria.contracts.setup import Discovery
 from talaria.core.errors import TalariaError
 
 GUIDE = "`talaria setup` connects models, chat networks and tools."

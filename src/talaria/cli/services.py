@@ -8,11 +8,11 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager, AsyncExitStack
 
-    from talaria.cli.commands.setup.probes import SetupProbes
     from talaria.cli.output.terminal import Terminal
     from talaria.cli.parser_tree import CommandSpec
     from talaria.commands.application import Application
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
+    from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
     from talaria.contracts.webhooks import WebhookInfo
@@ -48,6 +48,9 @@ class NetworkService(Protocol):
 
     def names(self) -> list[str]:
         """Names of the configured networks."""
+
+    def targets(self) -> list[str]:
+        """Everything that messages can be sent to: the configured networks, then the web app."""
 
     def webhooks(self) -> "WebhookInfo":
         """Webhook routes; raises `Refused` for an invalid option."""

@@ -18,9 +18,9 @@ async def run_memory(context: CommandContext) -> None:
     if viewer is None:
         raise Refused("You can't see what is remembered here: it belongs to the owner.")
     if not action:
-        context.surface.show(context.application.knowledge.memory(viewer) or "Nothing is remembered yet.")
+        context.surface.show(context.application.knowledge.memory.show(viewer) or "Nothing is remembered yet.")
     elif action == FORGET and part.strip():
-        entry = context.application.knowledge.forget(part.strip(), viewer)
+        entry = context.application.knowledge.memory.forget(part.strip(), viewer)
         context.surface.show(
             f"Forgotten: {entry}\n\nNew conversations won't know it. Conversations that are already open may still do."
         )

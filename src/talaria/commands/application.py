@@ -6,8 +6,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec import Struct
-
+from talaria.commands.views import Identity, MemoryBook, MemoryKind, Setting, Skill
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.jobs import JobService
@@ -21,10 +20,20 @@ from talaria.core.aio import StopSignal
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.active_session import SessionOpener
+from talaria.settings.model import Settings
 
 
 class ModelCatalog(Protocol):
     """Models that can be used."""
+
+    async def chosen(self) -> ChosenModel:
+        """Return the default model; raises an error with the next step if none can be used."""
+
+    async def choose(self, provider: str, model: str, why: str) -> ChosenModel:
+        """Return a model of a usable provider, without asking whether it has it."""
+
+    async def check(self, chosen: ChosenModel, *, request: bool = False) -> None:
+        """Check that a model answers, with a small ``request`` if asked to; raises `ProviderError` if it does not."""
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""
@@ -39,17 +48,12 @@ class ModelCatalog(Protocol):
         """Return the result of a recent `listing`."""
 
 
-class Setting(Struct, frozen=True):
-    """Setting with its value; secrets in the value are masked."""
-
-    key: str
-    value: str
-    about: str
-    is_default: bool
-
-
 class SettingsAdmin(Protocol):
     """Settings of the profile."""
+
+    @property
+    def current(self) -> Settings:
+        """Settings in force."""
 
     def list(self) -> Sequence[Setting]:
         """Return all settings."""
@@ -64,11 +68,23 @@ class SettingsAdmin(Protocol):
         """Switch tools or toolsets; return the names that changed and notices about them."""
 
 
-class Skill(Struct, frozen=True):
-    """Skill of the agent, with its description."""
+class AgentMemory(Protocol):
+    """Memory of the agent, separate for each person."""
 
-    name: str
-    about: str
+    def show(self, viewer: Viewer) -> str:
+        """Return the memory that a viewer may see, as text."""
+
+    def books(self, viewer: Viewer) -> Sequence[MemoryBook]:
+        """Return the memory files of a viewer."""
+
+    def people(self) -> Sequence[str]:
+        """Return the people other than the owner about whom something is remembered."""
+
+    def edit(self, viewer: Viewer, kind: MemoryKind, old: str, new: str) -> None:
+        """Replace an entry; without ``old`` add one, without ``new`` remove it. Raises `Refused` if that is refused."""
+
+    def forget(self, text: str, viewer: Viewer) -> str:
+        """Remove and return the memory entry that contains a text; raises unless exactly one does."""
 
 
 class AgentKnowledge(Protocol):
@@ -83,24 +99,12 @@ class AgentKnowledge(Protocol):
     def skill(self, name: str) -> str:
         """Return the text of a skill; raises `NotFound`."""
 
-    def memory(self, viewer: Viewer) -> str:
-        """Return the memory that a viewer may see, as text."""
-
-    def forget(self, text: str, viewer: Viewer) -> str:
-        """Remove and return the memory entry that contains a text; raises unless exactly one does."""
+    @property
+    def memory(self) -> AgentMemory:
+        """Memory of the agent."""
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality by name."""
-
-
-class Identity(Struct, frozen=True, kw_only=True):
-    """Version, profile and files of the running program."""
-
-    version: str
-    profile: str
-    folder: Path
-    store: str
-    log_file: Path
 
 
 class BackgroundServices(Protocol):

@@ -1,5 +1,7 @@
 """Slash commands `/branch`, `/retry` and `/undo`: continue the conversation in a branch."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct, structs
 
 from talaria.commands.arguments import escape_markdown, parse_count, truncate
@@ -8,11 +10,12 @@ from talaria.commands.session_lookup import format_resume_command, get_display_n
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session, SessionChanges
-from talaria.core.errors import Refused, TalariaError
+from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.core.formatting import pluralize
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import OWNER, UNKNOWN, Image, Text, Usage
-from talaria.goals.goal_store import KIND, StoredGoal, read_goal, withdraw_steps, write_goal
+from talaria.core.messages import OWNER, UNKNOWN, File, Image, Part, Text, Usage
+from talaria.goals.goal_store import KIND, withdraw_steps, write_goal
+from talaria.goals.stored_goal import StoredGoal, read_goal
 from talaria.sessions.branches import copy_spending, create_branch, is_empty_branch, list_exchanges
 from talaria.sessions.titles import free_title
 
@@ -119,12 +122,14 @@ async def run_branch(context: CommandContext) -> None:
     context.surface.show(f"You're now in the branch *{escape_markdown(name)}*. {back} returns to the original.")
 
 
-def _create_branch(tx: Transaction, session_id: SessionId, title: str) -> Session:
+def _create_branch(tx: Transaction, session_id: SessionId, title: str, *, after: int | None = None) -> Session:
+    """Create a branch with all messages so far, or those up to the end of the exchange of message ``after``."""
     session = tx.sessions.get(session_id)
     if session is None or not session.message_count:
         raise Refused("There is nothing to branch from: nothing has been said here yet.")
     branch_title = title or (free_title(tx, session.title, "branch", owner=session.owner) if session.title else "")
-    return part(tx, session, session.message_count, branch_title)
+    following = list_exchanges(tx.messages.load(session_id, after=after)) if after is not None else ()
+    return part(tx, session, following[0].seq - 1 if following else session.message_count, branch_title)
 
 
 def _get_resume_command(tx: Transaction, session_id: SessionId) -> str:
@@ -151,6 +156,24 @@ async def run_retry(context: CommandContext) -> None:
     sender = OWNER if context.surface.address is None else UNKNOWN
     await context.active_session.put(*undone.removed[0].message.parts, sender=sender)
     context.surface.show(f"Asking again. `/resume {undone.saved_in}` has the earlier answer.")
+
+
+async def edit_message(context: CommandContext, seq: int, parts: Sequence[Part]) -> None:
+    """Undo everything from a person's message on, and send ``parts`` instead of it; its pictures and files stay."""
+    session_id = context.active_session.session_id
+    starts = list_exchanges(await context.active_session.store.read(lambda tx: tx.messages.load(session_id)))
+    if seq not in [one.seq for one in starts]:
+        raise NotFound("There is no such message to edit.")
+    undone = await undo_exchanges(context, sum(one.seq >= seq for one in starts))
+    attached = [part for part in undone.removed[0].message.parts if isinstance(part, Image | File)]
+    await context.active_session.put(*parts, *(one for one in attached if one not in parts), sender=context.sender)
+
+
+async def branch_after(context: CommandContext, seq: int) -> None:
+    """Switch to a branch that ends with the exchange of message ``seq``."""
+    active_session, here = context.active_session, context.active_session.session_id
+    new_session = await active_session.store.write(lambda tx: _create_branch(tx, here, "", after=seq))
+    await switch_to_branch(context, new_session)
 
 
 RETRY = Command(

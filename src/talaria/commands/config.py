@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Sequence
 
-from talaria.commands.application import Setting
 from talaria.commands.command import Command, CommandContext
+from talaria.commands.views import Setting
 from talaria.core.errors import NotFound, Refused
 from talaria.sessions.transcript_export import format_inline_code
 

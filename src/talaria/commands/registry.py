@@ -16,6 +16,7 @@ from talaria.commands.display import FOOTER, THEME, VERBOSE
 from talaria.commands.goal import GOAL, SUBGOAL
 from talaria.commands.handoff import HANDOFF, MOVE
 from talaria.commands.model import MODEL, PERSONALITY, PROVIDER, REASONING
+from talaria.commands.pairing import PAIRING
 from talaria.commands.program import HELP, KEYS, QUIT, RESTART, SETHOME, START
 from talaria.commands.sessions import HISTORY, NEW, RESUME, SAVE, SEARCH, SESSIONS, TITLE
 from talaria.commands.status import STATUS, VERSION, WHOAMI
@@ -66,6 +67,7 @@ REGISTRY: tuple[Command, ...] = (
     HELP,
     KEYS,
     WHOAMI,
+    PAIRING,
     CONFIG,
     VERSION,
     DEBUG,

@@ -11,7 +11,7 @@ from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import NotFound
 from talaria.core.formatting import format_money, platform_label, pluralize
 from talaria.core.ids import SessionId
-from talaria.goals.goal_store import read_goal
+from talaria.goals.stored_goal import read_goal
 from talaria.goals.transitions import format_goal_status
 from talaria.observability.trace import read_turn
 from talaria.runtime.turns import MIRROR

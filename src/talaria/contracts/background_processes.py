@@ -15,6 +15,7 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext
 
 PROCESSES = "processes"  # the topic that is notified when one is to be ended
+PROCESS_STATES = "process_states"  # the topic that is notified when one has started or ended
 COOKIE = "TALARIA_PROCESS"  # the variable that whatever a process starts carries its id in
 
 ProcessState = Literal["starting", "running", "ended", "killed", "lost"]
@@ -124,6 +125,7 @@ def add_process(tx: Transaction, process: BackgroundProcess) -> None:
     """Store a new process; raises `StoreConflict` if its id is taken."""
     if not tx.processes.add(_to_row(process)):
         raise StoreConflict(f"process {process.id} already exists")
+    tx.notify(PROCESS_STATES)
 
 
 def change_process(tx: Transaction, process: BackgroundProcess, **changes: Any) -> BackgroundProcess | None:
@@ -136,6 +138,8 @@ def change_process(tx: Transaction, process: BackgroundProcess, **changes: Any) 
         raise StoreConflict(f"process {process.id} was changed by another worker")
     if changes.get("ended_by"):
         tx.notify(PROCESSES)
+    if "state" in changes:
+        tx.notify(PROCESS_STATES)
     return changed
 
 

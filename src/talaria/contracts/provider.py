@@ -66,11 +66,7 @@ class ModelListing(Struct, frozen=True):
 
 
 T = TypeVar("T")
-
-
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
-
-
 StopReason = Literal["end", "tool_calls", "length", "refused"]
 
 

@@ -3,30 +3,30 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from talaria.contracts.stores.api_keys import ApiKeys
-from talaria.contracts.stores.archive import Archive
-from talaria.contracts.stores.background_work import DelegatedTasks, Processes
-from talaria.contracts.stores.bindings import Bindings
-from talaria.contracts.stores.completions import Completions
-from talaria.contracts.stores.events import Events
-from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
-from talaria.contracts.stores.handoffs import Handoffs
-from talaria.contracts.stores.inbox import Inbox
-from talaria.contracts.stores.jobs import Jobs
-from talaria.contracts.stores.leases import Leases
-from talaria.contracts.stores.ledger import Ledger
-from talaria.contracts.stores.messages import Messages
-from talaria.contracts.stores.outbox import Outbox
-from talaria.contracts.stores.pairing import Pairing
-from talaria.contracts.stores.responses import ApiRuns, Responses
-from talaria.contracts.stores.search import Search
-from talaria.contracts.stores.sessions import Sessions
-from talaria.contracts.stores.turns import Turns
-from talaria.contracts.stores.usage import UsageLog
-from talaria.contracts.stores.values import NamedValues, SessionValues
-
-if TYPE_CHECKING:  # short commands do without it
+if TYPE_CHECKING:  # a command loads only the subjects that it uses
     from contextlib import AbstractAsyncContextManager
+
+    from talaria.contracts.stores.api_keys import ApiKeys
+    from talaria.contracts.stores.archive import Archive
+    from talaria.contracts.stores.background_work import DelegatedTasks, Processes
+    from talaria.contracts.stores.bindings import Bindings
+    from talaria.contracts.stores.completions import Completions
+    from talaria.contracts.stores.events import Events
+    from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
+    from talaria.contracts.stores.handoffs import Handoffs
+    from talaria.contracts.stores.inbox import Inbox
+    from talaria.contracts.stores.jobs import Jobs
+    from talaria.contracts.stores.leases import Leases
+    from talaria.contracts.stores.ledger import Ledger
+    from talaria.contracts.stores.messages import Messages
+    from talaria.contracts.stores.outbox import Outbox
+    from talaria.contracts.stores.pairing import Pairing
+    from talaria.contracts.stores.responses import ApiRuns, Responses
+    from talaria.contracts.stores.search import Search
+    from talaria.contracts.stores.sessions import Sessions
+    from talaria.contracts.stores.turns import Turns
+    from talaria.contracts.stores.usage import UsageLog
+    from talaria.contracts.stores.values import NamedValues, SessionValues
 
 T = TypeVar("T")
 
@@ -34,30 +34,30 @@ T = TypeVar("T")
 class Transaction(Protocol):
     """Everything that one transaction may touch; valid only while its function runs."""
 
-    sessions: Sessions
-    messages: Messages
-    bindings: Bindings
-    inbox: Inbox
-    turns: Turns
-    outbox: Outbox
-    leases: Leases
-    completions: Completions
-    session_values: SessionValues
-    named_values: NamedValues
-    processes: Processes
-    delegated_tasks: DelegatedTasks
-    forwarded_updates: ForwardedUpdates
-    api_keys: ApiKeys
-    jobs: Jobs
-    pairing: Pairing
-    responses: Responses
-    runs: ApiRuns
-    events: Events
-    search: Search
-    handoffs: Handoffs
-    ledger: Ledger
-    usage: UsageLog
-    archive: Archive
+    sessions: "Sessions"
+    messages: "Messages"
+    bindings: "Bindings"
+    inbox: "Inbox"
+    turns: "Turns"
+    outbox: "Outbox"
+    leases: "Leases"
+    completions: "Completions"
+    session_values: "SessionValues"
+    named_values: "NamedValues"
+    processes: "Processes"
+    delegated_tasks: "DelegatedTasks"
+    forwarded_updates: "ForwardedUpdates"
+    api_keys: "ApiKeys"
+    jobs: "Jobs"
+    pairing: "Pairing"
+    responses: "Responses"
+    runs: "ApiRuns"
+    events: "Events"
+    search: "Search"
+    handoffs: "Handoffs"
+    ledger: "Ledger"
+    usage: "UsageLog"
+    archive: "Archive"
 
     def notify(self, topic: str) -> None:
         """Wake the subscribers of a topic, in every process, once the transaction is committed.

@@ -13,13 +13,17 @@ from talaria.core.messages import Message
 
 
 class TurnResult(Struct, frozen=True):
-    """The result of a turn; ``reply`` is its last text, if any, and ``route`` the destination."""
+    """The result of a turn; ``reply`` is its last text, if any, and ``route`` the destination.
+
+    ``used_tools`` is false if it is certain that no tool was called.
+    """
 
     session_id: SessionId
     turn_id: TurnId
     end: TurnEnd
     reply: Message | None
     route: ReplyRoute | None = None
+    used_tools: bool = True
 
 
 AfterCommit = Callable[[], None]

@@ -1,4 +1,4 @@
-"""Asyncio building blocks: run two coroutines together, shield a write, a supervised task group, a stop signal."""
+"""Asyncio building blocks: run two coroutines together, shield or retry a write, supervise tasks, a stop signal."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from contextvars import Context
 from types import TracebackType
 from typing import Any, TypeVar
 
-from talaria.core.errors import TalariaError
+from talaria.core.errors import StoreBusy, StoreError, StoreFull, StoreGone, TalariaError
 
 T = TypeVar("T")
 
@@ -117,8 +117,6 @@ async def shield_until_done(work: Coroutine[Any, Any, T], undo: Callable[[T], Aw
 
 
 _PATIENCE = 10.0
-
-
 log = logging.getLogger(__name__)
 
 
@@ -169,3 +167,35 @@ async def _log_failure(work: Coroutine[Any, Any, T]) -> T:
     except Exception:  # other conversations must continue, whatever the error is
         log.exception("unexpected error in a background task")
         return None  # type: ignore[return-value]
+
+
+# With these errors, nothing was written. With a broken connection, that is uncertain.
+RETRYABLE_ERRORS: tuple[type[StoreError], ...] = (StoreBusy, StoreFull, StoreGone)
+_RETRY_DELAY = 1.0
+_NOTICE_AFTER = 5.0
+
+
+async def retry_write(
+    write: Callable[[], Awaitable[T]],
+    on_store_wait: Callable[[], None] = lambda: None,
+    *,
+    patience: float = _NOTICE_AFTER,
+) -> T:
+    """Call ``write`` until the store accepts it, and return its result.
+
+    ``on_store_wait`` is called once if that takes longer than ``patience`` seconds. Raises errors that waiting does not
+    fix, and those that leave in doubt whether something was written.
+    """
+    logged = ""
+    warning = LoopTimer(patience, on_store_wait)
+    try:
+        while True:
+            try:
+                return await write()
+            except RETRYABLE_ERRORS as error:
+                if logged != str(error):
+                    logged = str(error)
+                    log.warning("waiting for the store: %s", error)
+                await asyncio.sleep(_RETRY_DELAY)
+    finally:
+        warning.cancel()

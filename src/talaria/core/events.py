@@ -10,14 +10,14 @@ from talaria.core.messages import ToolCall, ToolResult, Usage
 
 
 class TurnBegan(Struct, frozen=True, tag="began"):
-    """A turn starts or resumes, for the message ``said``.
+    """A turn starts or resumes, for the message ``text``.
 
     ``route`` is the destination of its reply, if any; ``items`` are the inbox items it processes.
     """
 
     turn_id: TurnId
     route: ReplyRoute | None = None
-    said: str = ""
+    text: str = ""
     items: tuple[int, ...] = ()
 
 

@@ -3,16 +3,15 @@
 import re
 from datetime import datetime, tzinfo
 
+from talaria.core.addresses import WEB
+
 # Control characters, and those that reverse or break the text around them.
 HARMFUL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
-_FIND_HARMFUL = re.compile(HARMFUL)
-
-
 def escape_harmful(text: str) -> str:
     """Return the same JSON with harmful characters written as JSON escapes."""
-    return _FIND_HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(HARMFUL, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def find_zone(name: str) -> tzinfo | None:
@@ -68,4 +67,6 @@ def pluralize(number: int, noun: str) -> str:
 
 def platform_label(platform: str) -> str:
     """Return the name of a chat network as written in a sentence."""
+    if platform == WEB:
+        return "the web app"
     return platform[:1].upper() + platform[1:]

@@ -2,8 +2,8 @@
 
 import re
 
-_FRONT = re.compile(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
+_FRONT = r"(?sm)\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*$\n?"
+_FIELD = r"([A-Za-z][\w-]*):[ \t]*(.*)"
 _LITERAL, _FOLDED = {"|", "|-", "|+"}, {">", ">-", ">+"}
 
 
@@ -13,7 +13,7 @@ def split_front_matter(text: str) -> tuple[dict[str, str], str]:
     Indented lines belong to the name before them, as in YAML: after a ``|`` they stay lines, otherwise they are joined.
     """
     text = text.replace("\r\n", "\n")
-    front = _FRONT.match(text)
+    front = re.match(_FRONT, text)
     if front is None:
         return {}, text.strip()
     return _fields(front[1]), text[front.end() :].strip()
@@ -23,7 +23,7 @@ def _fields(front: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     name, separator = "", " "
     for line in front.splitlines():
-        if found := _FIELD.fullmatch(line):
+        if found := re.fullmatch(_FIELD, line):
             name, value = found[1].lower(), found[2].strip()
             separator = "\n" if value in _LITERAL else " "
             fields[name] = "" if value in _LITERAL | _FOLDED else _unquote(value)

@@ -5,6 +5,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+PROGRAM = "Talaria, not a person"  # author of messages that the program itself writes to the agent
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 
@@ -98,11 +100,7 @@ def api_owner(key_name: str) -> str:
 
 
 OWNER = "owner"  # the person at this machine: the terminal, a script, Python
-
-
 UNKNOWN = ""
-
-
 _API = "api:"
 
 

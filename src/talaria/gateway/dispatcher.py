@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from msgspec import structs
 
@@ -92,7 +93,7 @@ class Dispatcher:
         The update is stored when this returns. Raises `StoreError` if it could not be.
         """
         rules = self.rules
-        outcome = await self._store.write(lambda tx: admit(tx, update, rules))
+        outcome = await self._store.write(partial(admit, update=update, rules=rules))
         match outcome:
             case Refusal(text=text):
                 return text

@@ -162,7 +162,15 @@ class Receiver:
 
     async def _admit_one(self, incoming: Incoming) -> None:
         """Admit an update, waiting for the store as long as needed; it is acknowledged to the network afterwards."""
-        text = await run_with(self._admit_with_retry(incoming), self._handle_outage(incoming))
+        admitting = asyncio.ensure_future(self._admit_with_retry(incoming))
+        try:
+            await asyncio.wait([admitting], timeout=_OUTAGE_CHECK_SECONDS)
+            if admitting.done():
+                text = admitting.result()
+            else:
+                text = await run_with(_wait_for(admitting), self._handle_outage(incoming))
+        finally:
+            admitting.cancel()
         self._error = ""
         self._outage.end()
         if text:
@@ -183,7 +191,6 @@ class Receiver:
 
     async def _handle_outage(self, incoming: Incoming) -> None:
         """Reply to what cannot wait for the store; notify other senders of the outage after a while."""
-        await asyncio.sleep(_OUTAGE_CHECK_SECONDS)
         text = self._reply_during_outage(incoming)
         if not text and incoming.addressed:
             await sleep_while_running(_OUTAGE_NOTICE_SECONDS)
@@ -205,3 +212,7 @@ class Receiver:
             self._since = datetime.now(UTC)
             log.info("%s: %s", self.platform.name, state)
         self._state, self._error = state, error
+
+
+async def _wait_for(admitting: asyncio.Future[str]) -> str:
+    return await admitting

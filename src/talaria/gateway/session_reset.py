@@ -17,12 +17,11 @@ from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.formatting import pluralize
 from talaria.core.ids import WorkerId
-from talaria.core.messages import Message, Text
+from talaria.core.messages import PROGRAM, Message, Text
 from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.workers import claim_chat
 from talaria.sessions.keys import build_key_prefix
-from talaria.sessions.transcript_export import PROGRAM
 from talaria.settings.sections.chats import ChatNetworkSettings
 
 ResetReason = Literal["idle", "daily"]

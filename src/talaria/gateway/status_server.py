@@ -46,7 +46,7 @@ def render_metrics(gateway: GatewaySupervisor, loop_lag: LoopLag, waiting: Mappi
             "Largest delay of the event loop within a minute.",
             loop_lag.worst,
         ),
-        render_metric("talaria_rooms_open", "gauge", "Open conversations.", status.rooms),
+        render_metric("talaria_sessions_open", "gauge", "Open sessions.", status.open_sessions),
         render_metric("talaria_turns_running", "gauge", "Running turns.", status.turns),
         render_metric("talaria_store_up", "gauge", "Whether the store answers and can be written to.", int(store_up)),
         render_family("talaria_model_up", "gauge", "Whether the model answered its last call.", up),

@@ -25,7 +25,13 @@ from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.receiver import Receiver
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.turns import list_pending_sessions
-from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
+from talaria.runtime.workers import (
+    GATEWAY_RESTARTS,
+    ModelStatus,
+    NetworkStatus,
+    WorkerStatus,
+    is_restart_requested,
+)
 
 _POLL_INTERVAL = 0.05
 
@@ -108,7 +114,7 @@ class GatewaySupervisor:
             lease=self._lease.total_seconds(),
             address=self.address,
             networks=tuple(structs.replace(one, error=self.mask(one.error)) for one in networks),
-            rooms=len(self._chats),
+            open_sessions=len(self._chats),
             turns=len(self._chats.busy),
             error=self.mask(" ".join(filter(None, (*self.problems.values(), self.presence.trouble)))),
             models=tuple(self._model_status(one) for one in self.models.states if one.error),
@@ -170,6 +176,21 @@ class RestartControl:
         await self._store.write(lambda tx: RESTART_REQUEST.write(tx, SINGLE, request))
         self._stop.request_restart("`/restart` in a chat")
         return self._patience
+
+
+async def follow_restart_requests(store: Store, stop: StopSignal) -> None:
+    """Restart the process when the web app requests it."""
+    started = datetime.now(UTC)
+    async with store.subscribe(GATEWAY_RESTARTS) as subscription:
+        while True:
+            await subscription.wait()
+            try:
+                is_requested = await store.read(lambda tx: is_restart_requested(tx, started))
+            except StoreError:
+                continue
+            if is_requested:
+                stop.request_restart("a request in the web app")
+                return
 
 
 def announce_restart(tx: Transaction, version: str) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from talaria.core.ids import SessionId
 from talaria.goals.goal import Waiting, resolve_process, wait_until_over
 from talaria.goals.goal_store import GoalNotice, conclude_turn, end_wait, find_next_action, record_turn_end, take_notice
 from talaria.goals.judge import Judge
+from talaria.goals.stored_goal import read_goal
 from talaria.goals.transitions import Idle, JudgeTurn, Notify, SessionBusy, WaitUntil
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
@@ -25,17 +25,6 @@ _POLL_INTERVAL = 1.0
 
 
 log = logging.getLogger(__name__)
-
-
-class GoalRecorder:
-    """Turn listener that records how turns end, for a surface that does not stay open; implements `TurnListener`.
-
-    A surface that stays open drives the goal from there.
-    """
-
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
-        """Apply the end of a turn to the goal, in its transaction."""
-        record_turn_end(tx, ending, datetime.now(UTC))
 
 
 class GoalFollower:
@@ -64,20 +53,20 @@ class GoalFollower:
         self._emit = emit
         self._key = key
         self._clock = clock or SystemClock()
+        self.has_follow_up = False  # a goal when the last turn ended, or one that is being followed and may be over
         self._has_goal = False
         self._following = 0  # calls of `follow_up` in progress: for a moment two, when one replaces another
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Apply the end of a turn to the goal, in its transaction."""
-        return partial(self._set_has_goal, record_turn_end(tx, ending, self._clock.now()))
+        has_goal = read_goal(tx, ending.session_id).state is not None
+        if has_goal:
+            record_turn_end(tx, ending, self._clock.now())
+        return partial(self._set_has_goal, has_goal) if has_goal != self._has_goal else None
 
     def _set_has_goal(self, has_goal: bool) -> None:
         self._has_goal = has_goal
-
-    @property
-    def has_follow_up(self) -> bool:
-        """Return whether there was a goal when the turn ended, or one is being followed, which may be over."""
-        return self._has_goal or self._following > 0
+        self.has_follow_up = has_goal or self._following > 0
 
     async def follow_up(self) -> bool:
         """Judge, wait and continue until nothing is left to do; return whether a step is queued.
@@ -85,10 +74,12 @@ class GoalFollower:
         While the store cannot be reached this retries with growing pauses: nothing else would continue the goal.
         """
         self._following += 1
+        self.has_follow_up = True
         try:
             return await self._follow()
         finally:
             self._following -= 1
+            self.has_follow_up = self._has_goal or self._following > 0
 
     async def _follow(self) -> bool:
         pause = _FIRST_PAUSE

@@ -16,14 +16,8 @@ from talaria.core.messages import OWNER, UNKNOWN, Usage
 from talaria.core.os_processes import is_running, is_same_process, machine_id, read_start_time
 
 Status = Literal["active", "paused", "done"]
-
-
 Verdict = Literal["done", "continue", "wait", "stop", "skipped", "failed", "inactive"]
-
-
 JudgeFailure = Literal["", "unreadable", "unavailable"]
-
-
 _MICRODOLLARS = 1_000_000
 
 
@@ -199,26 +193,12 @@ def format_duration(seconds: float) -> str:
 
 
 LONGEST_WAIT = 86_400
-
-
 _DEFAULT_WAIT = 60
-
-
 _MAX_ANSWER = 20_000
-
-
 _MAX_TRIES = 200
-
-
 _REASON_LENGTH = 500
-
-
 _DONE_WORDS = {"true", "yes", "y", "1", "done", "complete", "completed", "achieved", "reached", "finished"}
-
-
 _CONTINUE_WORDS = {"continue", "false", "no", "n", "0", "not done", "not yet", "incomplete", "not_done"}
-
-
 _OTHER_VERDICTS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
 
 
@@ -304,8 +284,6 @@ def _parse_number(value: object, most: float) -> float:
 
 
 _CLOCK_INTERVAL = 30.0
-
-
 _POLL_INTERVAL = 0.5
 
 

@@ -12,13 +12,11 @@ from talaria.core.ids import SessionId, new_id, new_turn_id
 from talaria.core.messages import UNKNOWN
 from talaria.goals.goal import Allowance, GoalState, JudgedTurn, Verdict, resolve_process
 from talaria.goals.goal_store import (
-    StoredGoal,
     add_usage,
     get_usage,
     is_turn_running,
     queue_first_step,
     queue_next_step,
-    read_goal,
     read_history,
     record_verdict,
     withdraw_steps,
@@ -26,6 +24,7 @@ from talaria.goals.goal_store import (
 )
 from talaria.goals.judge import Judge
 from talaria.goals.parsing import parse_goal
+from talaria.goals.stored_goal import StoredGoal, read_goal
 from talaria.goals.transitions import NextStep, build_continuation, format_goal_status, turn_judged
 
 _NO_GOAL = "There is no goal. `/goal <text>` sets one."

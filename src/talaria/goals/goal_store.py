@@ -1,6 +1,5 @@
 """Goals in the store: state, history of verdicts, steps in the inbox, and the transactions of transitions."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,13 +8,13 @@ from msgspec import Struct, structs
 from talaria.contracts.background_processes import list_processes
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.errors import NotFound, StoreConflict
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, Usage
 from talaria.goals.goal import GoalState, JudgedTurn, Opinion, Waiting, WatchedProcess
+from talaria.goals.stored_goal import GOAL, StoredGoal, read_goal
 from talaria.goals.transitions import (
     Idle,
     JudgeTurn,
@@ -40,9 +39,6 @@ KIND = "goal"
 GOALS = "goals"  # topic notified when a goal was changed
 
 
-GOAL: SessionValue[GoalState | None] = SessionValue("goal", GoalState | None)  # ``goal:<session id>``
-
-
 ACTIVE_GOAL = SessionValue("active_goal", bool)  # of the goals that need a follower
 
 
@@ -56,19 +52,6 @@ _encode = msgspec.json.Encoder().encode
 
 
 _decode_judged = msgspec.json.Decoder(JudgedTurn).decode
-
-
-class StoredGoal(Struct, frozen=True):
-    """A goal as it was read, with the version that detects a concurrent change."""
-
-    state: GoalState | None
-    version: int
-
-
-def read_goal(tx: Transaction, session_id: SessionId) -> StoredGoal:
-    """Return the goal of a session, if it has one."""
-    stored = GOAL.read(tx, session_id)
-    return StoredGoal(stored.value, stored.version)
 
 
 def write_goal(tx: Transaction, session_id: SessionId, stored: StoredGoal, state: GoalState | None) -> None:
@@ -133,14 +116,6 @@ def withdraw_steps(tx: Transaction, session_id: SessionId, *, kick_off: bool = T
     tx.inbox.settle([item.id for item in waiting if kick_off or item.priority == LOW_PRIORITY])
 
 
-def goal_caps(tx: Transaction, session_id: SessionId) -> Sequence[Cap]:
-    """Return the spending limit of the active goal, as a cap for the ledger."""
-    state = read_goal(tx, session_id).state
-    if state is None or state.status != "active" or not state.allowance.microdollars:
-        return ()
-    return (Cap(state.account, state.allowance.microdollars),)
-
-
 def read_activity(tx: Transaction, session_id: SessionId) -> SessionActivity:
     """Return the activity of a goal's session: inbox, running turn and last turn."""
     unsettled = tx.inbox.unsettled(session_id)
@@ -188,18 +163,15 @@ def _needs_follower(tx: Transaction, session_id: SessionId, now: datetime) -> bo
             return False
 
 
-def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
-    """Apply the end of a turn to an active goal, and return whether there is a goal.
+def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> None:
+    """Apply the end of a turn to an active goal.
 
     A pending step in the inbox is withdrawn: this turn is judged first.
     """
     stored = read_goal(tx, result.session_id)
-    if stored.state is None:
-        return False
-    if stored.state.status == "active":
+    if stored.state is not None and stored.state.status == "active":
         withdraw_steps(tx, result.session_id, kick_off=False)
         _apply(tx, result.session_id, stored, turn_ended(stored.state, result, now), now)
-    return True
 
 
 class GoalNotice(Struct, frozen=True):

@@ -13,7 +13,7 @@ from talaria.contracts.stores.handoffs import HandoffThread, PendingHandoff
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import Rejected, StoreError, TalariaError
 from talaria.core.ids import SessionId, TurnId
-from talaria.core.messages import Message, Text
+from talaria.core.messages import PROGRAM, Message, Text
 from talaria.handoff.service import (
     ARRIVAL_PROMPT,
     ARRIVED,
@@ -29,7 +29,6 @@ from talaria.runtime.outbox import queue_notice
 from talaria.runtime.rebind import bind_session, mark_own_thread
 from talaria.runtime.turns import make_arrival
 from talaria.sessions.chat_directory import read_home
-from talaria.sessions.transcript_export import PROGRAM
 
 SOURCE = "handoff"
 _CLAIM_DURATION = timedelta(seconds=45)  # longer than creating a thread and showing a typing notice may take

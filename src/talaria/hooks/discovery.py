@@ -3,9 +3,11 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
+from talaria.contracts.hooks import GATEWAY_START
 from talaria.hooks.manifest import MANIFEST, BrokenHook, HookManifest, read_manifest
 
 FOLDER = "hooks"
@@ -30,6 +32,48 @@ class UnusableHook(Struct, frozen=True):
 
     folder: Path
     problem: str
+
+
+class HookSummary(Struct, frozen=True, kw_only=True):
+    """A hook for display; ``problem`` is set for a broken one, and ``run`` is empty if a handler.py handles events."""
+
+    name: str
+    state: Literal["on", "off", "broken"]
+    path: Path
+    description: str = ""
+    events: tuple[str, ...] = ()
+    run: str = ""
+    timeout_seconds: float | None = None
+    problem: str = ""
+
+
+def summarize_hooks(profile_folder: Path) -> list[HookSummary]:
+    """Return all hooks of a profile for display, the built-in one first."""
+    boot = profile_folder / BOOT_FILE
+    missing = "" if boot.is_file() else ", once there is one"
+    built_in = HookSummary(
+        name=BOOT,
+        state="on" if boot.is_file() else "off",
+        path=boot,
+        description=f"Does what {BOOT_FILE} asks for{missing}",
+        events=(GATEWAY_START,),
+    )
+    return [built_in, *map(_summarize, find_hooks(profile_folder / FOLDER))]
+
+
+def _summarize(found: Hook | UnusableHook) -> HookSummary:
+    if isinstance(found, UnusableHook):
+        return HookSummary(name=found.folder.name, state="broken", path=found.folder, problem=found.problem)
+    manifest = found.manifest
+    return HookSummary(
+        name=manifest.name,
+        state="on" if manifest.enabled else "off",
+        path=found.folder,
+        description=manifest.description,
+        events=manifest.events,
+        run=manifest.run,
+        timeout_seconds=manifest.timeout_seconds,
+    )
 
 
 def find_hooks(folder: Path) -> list[Hook | UnusableHook]:

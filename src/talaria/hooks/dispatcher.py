@@ -43,7 +43,7 @@ class TurnHookEvents:
         match event:
             case TurnBegan():
                 self._started_at, self._steps = time.monotonic(), 0
-                self._fire_event(AGENT_START, {"text": event.said})
+                self._fire_event(AGENT_START, {"text": event.text})
             case ModelCalled() | ToolAnswered():
                 self._steps += 1
                 self._fire_event(AGENT_STEP, {"step": self._steps, **_describe_step(event)})

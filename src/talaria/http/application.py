@@ -70,7 +70,7 @@ class RequestMetrics:
                     "Largest delay of the event loop within a minute.",
                     pulse.worst,
                 ),
-                render_metric("talaria_rooms_open", "gauge", "Open sessions.", agents),
+                render_metric("talaria_sessions_open", "gauge", "Open sessions.", agents),
                 render_metric("talaria_turns_running", "gauge", "Running turns.", turns),
                 render_metric("talaria_api_requests_running", "gauge", "Requests in progress.", running),
                 render_family("talaria_api_requests_total", "counter", "Completed requests.", samples),
@@ -92,11 +92,7 @@ class RequestMetrics:
 
 
 _HEARTBEAT = b": still here\n\n"
-
-
 _TOO_LONG = "The first answer was too long to store."
-
-
 log = logging.getLogger(__name__)
 
 
@@ -183,7 +179,7 @@ class HttpApplication:
             exchange.check_caller = partial(self._front_door.check_again, request, route.scope)
         self._limits.count(request.caller.name)
         with self._limits.held(request.caller.name):
-            await request.load(self._options.body_limit, self._options.stall)
+            await request.load(route.body_limit or self._options.body_limit, self._options.stall)
             key = request.headers.get(HEADER) if route.repeatable else None
             if key is not None:
                 await self._answer_once(request, route, exchange, key)

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import BadKey, ProviderUnreachable
-from talaria.providers.http.client import HttpPool
-from talaria.providers.settings import Timeouts
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 
 ENTRA_AUTHORITY = "https://login.microsoftonline.com"
 ENTRA_SCOPE = "https://cognitiveservices.azure.com/.default"

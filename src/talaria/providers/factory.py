@@ -6,8 +6,9 @@ from urllib.parse import urlsplit
 from talaria.contracts.provider import Provider
 from talaria.core.errors import ModelSource
 from talaria.core.lazy import load_module
-from talaria.providers.http.client import HttpPool
-from talaria.providers.http.connection import LOOPBACK
+from talaria.http_client.client import HttpPool
+from talaria.http_client.connection import LOOPBACK
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.presets import Preset, ProtocolName, Quirks, is_preset
 from talaria.providers.settings import (
     AccountSettings,
@@ -18,7 +19,6 @@ from talaria.providers.settings import (
     OpenAIResponsesSettings,
     RequestAuthorizer,
     ResponsesQuirks,
-    Timeouts,
 )
 
 _ADAPTERS: Mapping[ProtocolName, tuple[str, str]] = {

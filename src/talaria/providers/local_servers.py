@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from talaria.core.errors import ProviderError
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.factory import open_provider
-from talaria.providers.http.client import HttpPool
 from talaria.providers.presets import PRESETS, Preset
-from talaria.providers.settings import Timeouts
 
 PROBE_LIMIT = timedelta(milliseconds=250)
 OLLAMA_CONTEXT = 4096  # Ollama's default context on a small machine

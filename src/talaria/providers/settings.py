@@ -1,20 +1,12 @@
 """Settings of provider accounts, and the differences of servers from the protocols' own."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from talaria.core.errors import ModelSource
-
-
-class Timeouts(Struct, frozen=True):
-    """Time-outs: for a connection, for the first byte of the reply, and within a reply."""
-
-    connect: timedelta = timedelta(seconds=10)
-    first_byte: timedelta = timedelta(seconds=120)
-    silence: timedelta = timedelta(seconds=60)
+from talaria.http_client.timeouts import Timeouts
 
 
 class RequestAuthorizer(Protocol):

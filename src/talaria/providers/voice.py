@@ -16,9 +16,9 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.voice import Recording
 from talaria.core.errors import MalformedReply, ProviderUnreachable
 from talaria.core.ids import new_id
+from talaria.http_client.client import Answer, HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.base.errors import failure
-from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.settings import Timeouts
 
 _JSON = "application/json"
 _OGG = "audio/ogg"

@@ -152,10 +152,10 @@ class ActiveSession:
             await old_stack.aclose()
             return await self._activate(chat)
 
-    async def settled(self) -> None:
-        """Wait until no session switch is in progress."""
+    async def settled(self) -> SessionId:
+        """Wait until no session switch is in progress, and return the id of the open session."""
         async with self._switch_lock:
-            return
+            return self.chat.conversation.session_id
 
     async def put(self, *parts: Part, sender: str = UNKNOWN, steering: bool = False) -> None:
         """Queue a person's message; with ``steering``, it may join the running turn of the same sender."""
@@ -241,7 +241,7 @@ class ActiveSession:
         reported = self.request.lasting and await queue_pending_reports(self.store, session_id, self.key)
         if unfinished is None:
             unfinished, abandoned = await self.store.read(
-                lambda tx: (_is_unfinished(tx, session_id), self._is_abandoned(tx, session_id))
+                lambda tx: (has_unfinished_work(tx, session_id), self._is_abandoned(tx, session_id))
             )
             if abandoned:
                 reason = "the conversation was reopened in a terminal"
@@ -269,7 +269,7 @@ class ActiveSession:
             if bound is not None and bound.session_id == left:  # otherwise it has moved, with its pending messages
                 move_pending_messages(tx, left, session_id)
             _delete_if_empty(tx, left)
-        return _is_unfinished(tx, session_id)
+        return has_unfinished_work(tx, session_id)
 
     def _bind_unless_bound(self, tx: Transaction, session_id: SessionId) -> bool:
         if tx.bindings.get(self.key) is not None:  # a message after the move has started a session
@@ -292,7 +292,8 @@ class ActiveSession:
         await stack.aclose()
 
 
-def _is_unfinished(tx: Transaction, session_id: SessionId) -> bool:
+def has_unfinished_work(tx: Transaction, session_id: SessionId) -> bool:
+    """Return whether a session has a running turn or pending messages."""
     return bool(tx.inbox.unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
 
 

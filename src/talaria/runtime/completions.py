@@ -14,11 +14,10 @@ from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId
-from talaria.core.messages import UNKNOWN, Message, Text, ToolResult
+from talaria.core.messages import PROGRAM, UNKNOWN, Message, Text, ToolResult
 from talaria.core.session_context import SessionContext
 from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.turns import make_arrival
-from talaria.sessions.transcript_export import PROGRAM
 
 WAKE = "wake"  # topic notified of new reports; also source and kind of their inbox items
 BATCH_WINDOW = 0.03  # seconds that an idle session waits for more reports before it starts a turn

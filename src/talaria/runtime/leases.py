@@ -1,15 +1,13 @@
-"""Leases: acquire, take over from dead owners, renew and release; retry of failed store writes."""
+"""Leases: acquire, take over from dead owners, renew and release."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TypeVar
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
-from talaria.core.aio import LoopTimer, shield_until_done
-from talaria.core.errors import LeaseLost, StoreBusy, StoreError, StoreFull, StoreGone
+from talaria.core.aio import shield_until_done
+from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, is_gone
 
 log = logging.getLogger(__name__)
@@ -66,43 +64,4 @@ async def release_lease(store: Store, lease: Lease) -> None:
         log.warning("couldn't release %s; it becomes free when its lease expires: %s", lease.name, error)
 
 
-T = TypeVar("T")
-
-
 STORE_UNREACHABLE = "I can't reach my database right now. I'll answer as soon as it's back."
-
-
-# With these errors, nothing was written. With a broken connection, that is uncertain.
-RETRYABLE_ERRORS: tuple[type[StoreError], ...] = (StoreBusy, StoreFull, StoreGone)
-
-
-_RETRY_DELAY = 1.0
-
-
-_NOTICE_AFTER = 5.0
-
-
-async def retry_write(
-    write: Callable[[], Awaitable[T]],
-    on_store_wait: Callable[[], None] = lambda: None,
-    *,
-    patience: float = _NOTICE_AFTER,
-) -> T:
-    """Call ``write`` until the store accepts it, and return its result.
-
-    ``on_store_wait`` is called once if that takes longer than ``patience`` seconds. Raises errors that waiting does not
-    fix, and those that leave in doubt whether something was written.
-    """
-    logged = ""
-    warning = LoopTimer(patience, on_store_wait)
-    try:
-        while True:
-            try:
-                return await write()
-            except RETRYABLE_ERRORS as error:
-                if logged != str(error):
-                    logged = str(error)
-                    log.warning("waiting for the store: %s", error)
-                await asyncio.sleep(_RETRY_DELAY)
-    finally:
-        warning.cancel()

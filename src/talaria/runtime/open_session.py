@@ -55,9 +55,10 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     once. ``lasting`` says that the surface stays open after the reply, so that a goal may continue there. ``owner`` and
     ``audience`` are those of a new session. ``unpack`` fetches the files of messages; ``file_limit`` is the largest
     file in bytes that can be sent here, ``None`` if this is no chat. With ``waits_for_store``, turns wait while the
-    store cannot be written; without it they fail. ``context`` describes the surface. Unless ``watchable``, no other
-    process can follow the turns; ``moved`` is called if a turn was moved to another chat. ``caps`` are budgets in
-    addition to those of every session; ``delegated_scope`` is set if it works for another one.
+    store cannot be written; without it they fail. With ``queues_replies``, a follow-up queues the replies. ``context``
+    describes the surface. Unless ``watchable``, no other process can follow the turns; ``moved`` is called if a turn
+    was moved to another chat. ``caps`` are budgets in addition to those of every session; ``delegated_scope`` is set if
+    it works for another one.
     """
 
     source: str
@@ -79,6 +80,7 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     unpack: FetchAttachments = skip_attachments
     file_limit: int | None = None
     waits_for_store: bool = False
+    queues_replies: bool = False
     watchable: bool = True
     moved: Callable[[], None] | None = None
     context: SessionContext = SessionContext()

@@ -34,14 +34,15 @@ def queue_reply(
     return _add(tx, outgoing)
 
 
-def queue_turn_result(tx: Transaction, result: TurnResult, text: str = "") -> OutboxItem | None:
-    """Queue the result of a turn for its route; ``text``, if given, replaces the rendered result.
+def queue_turn_result(tx: Transaction, result: TurnResult, footer: str = "") -> OutboxItem | None:
+    """Queue the result of a turn for its route, with a line below it if ``footer`` is given.
 
     Returns ``None`` if the turn has no route.
     """
     if result.route is None:
         return None
-    content = Content(text=text or render_turn_end(result.end), reply_to=result.route.reply_to)
+    text = render_turn_end(result.end)
+    content = Content(text=f"{text}\n\n{footer}" if footer else text, reply_to=result.route.reply_to)
     return queue_reply(tx, result.session_id, result.turn_id, result.route, content)
 
 
@@ -74,6 +75,14 @@ def _add(tx: Transaction, outgoing: Outgoing) -> OutboxItem | None:
     if item is not None:
         tx.notify(outbox_topic(outgoing.address.platform))
     return item
+
+
+def requeue_outgoing(tx: Transaction, item_id: int) -> bool:
+    """Deliver an undelivered message now; ``False`` if it is being sent or was sent."""
+    item = tx.outbox.requeue(item_id)
+    if item is not None:
+        tx.notify(outbox_topic(item.address.platform))
+    return item is not None
 
 
 def read_content(payload: str) -> Content:

@@ -2,24 +2,27 @@
 
 import asyncio
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from talaria.agent.approval.grants import Grant, Scope, make_grants
-from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny
 from talaria.agent.environment import Verdict
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction, Workspace
 from talaria.contracts.values import SINGLE, NamedValue, SessionValue
-from talaria.core.errors import NotFound
+from talaria.core.errors import NotFound, StoreError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.formatting import escape_harmful
 from talaria.core.ids import SessionId, new_id
-from talaria.sessions.transcript_export import format_code_block
+
+if TYPE_CHECKING:  # loaded with the first tool call
+    from talaria.agent.approval.policy import ApprovalPolicy, Ask
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -27,14 +30,8 @@ _APPROVALS = (
     ("always", "Yes, always"),
     ("no", "No"),
 )
-
-
 _OTHER_CHOICE = "Something else (type it)"
-
-
 _TERMINAL_TOOL = "terminal"
-
-
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
@@ -89,7 +86,9 @@ def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
     lead = "Run this command?" if event.tool == _TERMINAL_TOOL else f"Allow {event.tool}?"
     if not markdown:
         return f"{lead}\n{event.summary}\n{event.reason}"
-    reason = _MARKDOWN_CHARACTERS.sub(r"\\\1", escape_harmful(event.reason))
+    from talaria.sessions.transcript_export import format_code_block  # noqa: PLC0415 (loaded with the first question)
+
+    reason = re.sub(_MARKDOWN_CHARACTERS, r"\\\1", escape_harmful(event.reason))
     return f"{lead}\n\n{format_code_block(escape_harmful(event.summary))}\n\n{reason}"
 
 
@@ -110,8 +109,6 @@ async def ask_question(event: QuestionAsked, prompter: Prompter) -> str:
 
 
 _ANSWER_TIMEOUT = 300.0
-
-
 AskedEvent = ApprovalAsked | QuestionAsked
 
 
@@ -209,14 +206,8 @@ class DelegatedQuestions(Questions):
 
 
 SESSION_GRANTS = SessionValue("grants", list[Grant])
-
-
 STANDING_GRANTS = NamedValue("standing_grants", list[Grant])
-
-
 _ID_LENGTH = 8
-
-
 encode_grants = msgspec.json.Encoder().encode
 
 
@@ -253,7 +244,7 @@ class StoredApprover:
         self,
         store: Store,
         session_id: SessionId,
-        policy: Callable[[], ApprovalPolicy],
+        policy: "Callable[[], ApprovalPolicy]",
         questions: Questions,
         workspace: Workspace,
     ) -> None:
@@ -265,6 +256,8 @@ class StoredApprover:
 
     async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
         """Return the verdict and its reason; without an answer in time the verdict is ``deny``."""
+        from talaria.agent.approval.policy import Allow, Ask, Deny  # noqa: PLC0415 (loaded with the first tool call)
+
         policy, grants = self._policy(), await self._load_grants()
         if (
             proposed_action.kind == "command"
@@ -280,7 +273,7 @@ class StoredApprover:
             case Ask() as ask:
                 return await self._ask(tool, proposed_action, ask)
 
-    async def _ask(self, tool: str, proposed_action: ProposedAction, ask: Ask) -> tuple[Verdict, str]:
+    async def _ask(self, tool: str, proposed_action: ProposedAction, ask: "Ask") -> tuple[Verdict, str]:
         diff = await asyncio.to_thread(proposed_action.change.diff, self._workspace) if proposed_action.change else ""
         answer = await self._questions.ask_approval(tool, proposed_action.target, ask.reason, diff)
         match answer:
@@ -317,3 +310,87 @@ class StoredApprover:
 
 def _add_new(stored: Sequence[Grant], new: Sequence[Grant]) -> list[Grant]:
     return [*stored, *(grant for grant in new if grant not in stored)]
+
+
+log = logging.getLogger(__name__)
+
+
+QUESTIONS = "questions"  # topic notified when a question is asked or closed
+_OUTSIDE_LIFE = timedelta(minutes=10)  # of a question outside of turns, whose process may be gone
+
+
+class OpenQuestion(Struct, frozen=True):
+    """A question that waits for an answer; ``turn_id`` is empty if it was asked outside of turns."""
+
+    asked: AskedEvent
+    turn_id: str
+    at: datetime
+
+
+OPEN_QUESTION = SessionValue("open_question", OpenQuestion)  # by the id of the question
+
+
+def index_questions(
+    store: Store,
+    session_id: SessionId,
+    questions: Questions,
+    subscribe: Callable[[Callable[[TurnEvent], None]], object],
+    jobs: asyncio.TaskGroup,
+    find_turn: Callable[[], str],
+) -> None:
+    """Store each question of a session as long as it is open; ``find_turn`` returns the id of the running turn."""
+
+    async def follow(event: AskedEvent) -> None:
+        question = OpenQuestion(event, find_turn(), datetime.now(UTC))
+        try:
+            await store.write(lambda tx: _add(tx, session_id, question))
+            await questions.closed(event.id)
+        except StoreError as error:
+            log.info("session %s: a question isn't listed: %s", session_id, error)
+        finally:
+            await asyncio.shield(_close(store, session_id, event.id))
+
+    def on_event(event: TurnEvent) -> None:
+        if isinstance(event, AskedEvent):
+            following = follow(event)
+            try:
+                jobs.create_task(following)
+            except RuntimeError:  # the session is being closed
+                following.close()
+
+    subscribe(on_event)
+
+
+def list_open_questions(tx: Transaction) -> list[tuple[SessionId, OpenQuestion]]:
+    """Return the open questions of all sessions, oldest first; those of a process that is gone are left out."""
+    found = OPEN_QUESTION.of_all(tx)
+    running = {turn.id for turn in tx.turns.find(running=True)} if found else set()
+    now = datetime.now(UTC)
+    is_open = [
+        (session_id, question)
+        for session_id, _, question in found
+        if (question.turn_id in running if question.turn_id else now - question.at < _OUTSIDE_LIFE)
+    ]
+    return sorted(is_open, key=lambda one: one[1].at)
+
+
+def _add(tx: Transaction, session_id: SessionId, question: OpenQuestion) -> None:
+    """Store a question; those that an earlier turn has left are removed."""
+    if tx.sessions.get(session_id) is None:
+        return
+    for item, stored in OPEN_QUESTION.items(tx, session_id).items():
+        if stored.turn_id != question.turn_id:
+            OPEN_QUESTION.delete(tx, session_id, item)
+    OPEN_QUESTION.write(tx, session_id, question, question.asked.id)
+    tx.notify(QUESTIONS)
+
+
+async def _close(store: Store, session_id: SessionId, question_id: str) -> None:
+    def delete(tx: Transaction) -> None:
+        if OPEN_QUESTION.delete(tx, session_id, question_id):
+            tx.notify(QUESTIONS)
+
+    try:
+        await store.write(delete)
+    except StoreError as error:
+        log.debug("session %s: a closed question stays listed: %s", session_id, error)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct, structs
@@ -17,20 +18,19 @@ from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.leases import Lease
-from talaria.contracts.turn_listener import TurnFollowUp, TurnListener, TurnResult
-from talaria.core.aio import run_with, shield_until_done
+from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
+from talaria.core.aio import retry_write, run_with, shield_until_done
 from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import OWNER, Message, is_same_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.follow_ups import FollowUpTasks, generate_title
-from talaria.runtime.leases import release_lease, renew_lease, retry_write
+from talaria.runtime.leases import release_lease, renew_lease
 from talaria.runtime.turn_log import STEERING, TurnRecorder
 from talaria.runtime.turns import (
     LEASE,
     ClaimedSession,
-    EndedTurn,
     FetchAttachments,
     NextWork,
     PendingAttachments,
@@ -99,8 +99,9 @@ class RunnerOptions(Struct, frozen=True, kw_only=True):
     ``unpack`` fetches the files of a message before its turn. ``before_first_turn`` runs in the transaction that begins
     the first turn, or the first with another effort. ``listeners`` and ``follow_ups`` are called for each turn that
     ends. ``context`` describes the surface. With ``waits_for_store``, turns wait while the store cannot be written, and
-    `StoreBlocked` is published; without it they fail. ``is_same_person`` compares two senders: text joins a running
-    turn only if its sender is that of the turn. A session without a title gets one if ``titled``.
+    `StoreBlocked` is published; without it they fail. With ``queues_replies``, a listener queues the replies.
+    ``is_same_person`` compares two senders: text joins a running turn only if its sender is that of the turn. A session
+    without a title gets one if ``titled``.
     """
 
     unpack: FetchAttachments = skip_attachments
@@ -110,6 +111,7 @@ class RunnerOptions(Struct, frozen=True, kw_only=True):
     context: SessionContext = SessionContext()
     lease: timedelta = LEASE
     waits_for_store: bool = False
+    queues_replies: bool = False
     is_same_person: Callable[[str, str], bool] = is_same_sender
     titled: bool = True
 
@@ -371,11 +373,13 @@ class SessionRunner:
         return await self._store.write(work)
 
     def _make_recorder(self, claim: SessionClaim, work: TurnWork) -> TurnRecorder:
-        listeners = (*self._options.listeners, *self._options.follow_ups)
-
-        def end(tx: Transaction, result: TurnResult) -> EndedTurn:
-            return end_turn(tx, claim, work, result, listeners)
-
+        end = partial(
+            end_turn,
+            claim=claim,
+            work=work,
+            listeners=(*self._options.listeners, *self._options.follow_ups),
+            queues_replies=self._options.queues_replies,
+        )
         on_store_wait = self._report_store_wait if self._options.waits_for_store else None
         return TurnRecorder(self._store, claim, work, end, on_store_wait=on_store_wait)
 
@@ -447,7 +451,7 @@ class SessionRunner:
 
     async def _run_turn(self, turn: TurnRecorder, context: SessionContext) -> TurnEnd:
         work = turn.work
-        self._environment.publish(TurnBegan(work.turn_id, work.route, work.said, work.items))
+        self._environment.publish(TurnBegan(work.turn_id, work.route, work.text, work.items))
         is_stopped = self._take_stop()
         if any(self._fetched[item].stopped for item in work.items if item in self._fetched):
             return await self._end_stopped_turn(turn)

@@ -9,8 +9,6 @@ from talaria.contracts.stores.ledger import Cap, Hold
 from talaria.core.events import ToolProgressed, TurnBegan, TurnEnd, TurnEvent
 
 _HOLD_LIFETIME = timedelta(minutes=30)
-
-
 CapSource = Callable[[Transaction], Sequence[Cap]]
 
 
@@ -38,11 +36,7 @@ class StoredBudget:
 
 
 TurnSubscriber = Callable[[TurnEvent], None]
-
-
 Unsubscribe = Callable[[], None]
-
-
 log = logging.getLogger(__name__)
 
 

@@ -16,22 +16,15 @@ from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.turns import Step, TurnState
 from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.turn_log import ModelStep, StartedCall
-from talaria.core.aio import shield_until_done
+from talaria.core.aio import retry_write, shield_until_done
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult, Usage, is_same_sender
-from talaria.runtime.leases import retry_write
 from talaria.runtime.turns import EndedTurn, TurnWork, read_inbox_message, read_message
 
 T = TypeVar("T")
-
-
 MODEL, TOOL = "model", "tool"
-
-
 STEERING = "steering"
-
-
 EndTransaction = Callable[[Transaction, TurnResult], EndedTurn]
 
 
@@ -49,14 +42,8 @@ class CallRecord(Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode_call = msgspec.json.Decoder(CallRecord).decode
-
-
 _decode_step = msgspec.json.Decoder(ModelStep).decode
-
-
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -137,8 +124,9 @@ class TurnRecorder:
         def work(tx: Transaction) -> EndedTurn:
             if not tx.turns.end(self._turn_id, *_state_and_error(end)):
                 return EndedTurn(end)
-            self._append(tx, [reply] if reply else [], step, turns=1)
-            return self._end_transaction(tx, TurnResult(self.session_id, self._turn_id, end, reply))
+            number = self._append(tx, [reply] if reply else [], step, turns=1)
+            result = TurnResult(self.session_id, self._turn_id, end, reply, used_tools=number != 1)
+            return self._end_transaction(tx, result)
 
         await self._write(work)
         return self.ended.end if self.ended is not None else end
@@ -212,15 +200,18 @@ class TurnRecorder:
                 tx.turns.end_step(self._turn_id, number, record.result, record.at)
         return steps
 
-    def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None, *, turns: int = 0) -> None:
+    def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None, *, turns: int = 0) -> int:
+        """Append messages and the step that produced them; return its number within the turn, 0 without a step."""
         if messages:
             tx.messages.append(self.session_id, messages)
         if step is not None or turns:
             usage, model = (step.usage, step.model) if step is not None else (Usage(), "")
             tx.usage.add(self.session_id, usage, model=model, turns=turns)
-        if step is not None:
-            number = tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}")
-            tx.turns.end_step(self._turn_id, number, _encode(step).decode())
+        if step is None:
+            return 0
+        number = tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}")
+        tx.turns.end_step(self._turn_id, number, _encode(step).decode())
+        return number
 
 
 def _started_call(step: Step) -> StartedCall:

@@ -52,11 +52,7 @@ class PendingAttachments(Struct, frozen=True):
 
 
 FetchAttachments = Callable[[PendingAttachments], Coroutine[Any, Any, Message]]
-
-
 _inbox_decoder = msgspec.json.Decoder(InboxMessage)
-
-
 _message_decoder = msgspec.json.Decoder(Message)
 
 
@@ -94,17 +90,9 @@ async def skip_attachments(pending: PendingAttachments) -> Message:
 
 
 LEASE = timedelta(seconds=15)
-
-
 MIRROR = "mirror"
-
-
 PENDING_SESSIONS = "pending-sessions"  # topic notified when a session is left with messages in its inbox
-
-
 _MAX_SESSIONS = 64
-
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -198,7 +186,7 @@ class TurnWork(Struct, frozen=True):
     turn_id: TurnId
     items: tuple[int, ...] = ()
     route: ReplyRoute | None = None
-    said: str = ""
+    text: str = ""
     move: str = ""
     sender: str = UNKNOWN
 
@@ -236,8 +224,6 @@ class EndedTurn(Struct, frozen=True):
 
 
 NextWork = TurnWork | PendingAttachments | None
-
-
 FetchedMessages = Mapping[int, Message]
 
 
@@ -296,9 +282,17 @@ def begin_next(tx: Transaction, claim: SessionClaim, start: TurnStart) -> NextWo
 
 
 def end_turn(
-    tx: Transaction, claim: SessionClaim, work: TurnWork, result: TurnResult, listeners: Sequence[TurnListener]
+    tx: Transaction,
+    result: TurnResult,
+    *,
+    claim: SessionClaim,
+    work: TurnWork,
+    listeners: Sequence[TurnListener],
+    queues_replies: bool = False,
 ) -> EndedTurn:
     """Call the listeners of an ended turn, queue its reply, and release the session if nothing is pending.
+
+    With ``queues_replies``, one of the listeners queues the reply.
 
     If the session was moved during the turn it is released too: what is pending belongs to the worker of the new chat.
     """
@@ -306,8 +300,8 @@ def end_turn(
     redirect = find_redirect(tx, claim.session_id, work.turn_id)
     result = structs.replace(result, route=redirect.route if redirect else work.route)
     after_commit = [call for listener in listeners if (call := listener.turn_ended(tx, result)) is not None]
-    if redirect is not None or _is_from_its_chat(tx, claim.session_id, work):
-        queue_turn_result(tx, result)  # unique by its outbox key, as a surface may queue it too
+    if not queues_replies and (redirect is not None or _is_from_its_chat(tx, claim.session_id, work)):
+        queue_turn_result(tx, result)
     has_moved = redirect is not None and redirect.move != work.move
     released = has_moved or not tx.inbox.unsettled(claim.session_id)
     if released:
@@ -352,10 +346,10 @@ def _build_work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: 
     reply_route = next((message.route for message in messages if message.route), None) or _find_home_route(
         tx, session_id
     )
-    said = "\n".join(message.text for message in messages)
+    text = "\n".join(message.text for message in messages)
     senders = {message.sender for message in messages}
     sender = senders.pop() if len(senders) == 1 else UNKNOWN
-    return TurnWork(turn_id, tuple(item.id for item in items), reply_route, said, sender=sender)
+    return TurnWork(turn_id, tuple(item.id for item in items), reply_route, text, sender=sender)
 
 
 def running_sender(tx: Transaction, session_id: SessionId) -> str | None:

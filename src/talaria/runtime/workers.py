@@ -10,15 +10,25 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Transaction
-from talaria.contracts.values import NamedValue
+from talaria.contracts.values import SINGLE, NamedValue
+from talaria.core.addresses import WEB
 from talaria.core.ids import SessionId, WorkerId, is_gone
+from talaria.runtime.web_servers import has_server
 from talaria.sessions.chat_directory import GATEWAY
+
+NO_GATEWAY = "No gateway is running. Start one with `talaria gateway start`."
+NO_WEB_SERVER = "The web app isn't running. Start it with `talaria web`."
 
 
 def is_gateway_alive(tx: Transaction) -> bool:
     """Return whether a gateway runs on this store: it holds a lease while it does."""
     lease = tx.leases.get(GATEWAY)
     return lease is not None and not is_gone(lease.owner)
+
+
+def is_platform_served(tx: Transaction, platform: str) -> bool:
+    """Return whether a process delivers to a platform: a web server to the web app, a gateway to networks."""
+    return has_server(tx) if platform == WEB else is_gateway_alive(tx)
 
 
 NetworkState = Literal["connecting", "connected", "waiting", "elsewhere", "refused"]
@@ -60,7 +70,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     address: str = ""
     networks: tuple[NetworkStatus, ...] = ()
     models: tuple[ModelStatus, ...] = ()
-    rooms: int = 0
+    open_sessions: int = 0
     turns: int = 0
     waiting: int = 0
     undelivered: int = 0
@@ -68,11 +78,23 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
 
 GATEWAY_WORKER = NamedValue("gateway_worker", WorkerStatus)
+GATEWAY_RESTARTS = "gateway_restarts"  # topic notified when a restart is requested
+REQUESTED_RESTART = NamedValue("requested_restart", datetime)
+
+
+def request_restart(tx: Transaction) -> None:
+    """Request a restart of all gateway processes that have started before now."""
+    REQUESTED_RESTART.write(tx, SINGLE, datetime.now(UTC))
+    tx.notify(GATEWAY_RESTARTS)
+
+
+def is_restart_requested(tx: Transaction, started: datetime) -> bool:
+    """Return whether a restart was requested after a process has started."""
+    requested = REQUESTED_RESTART.get(tx, SINGLE)
+    return requested is not None and requested > started
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(WorkerStatus).decode
 
 

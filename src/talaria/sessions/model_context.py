@@ -12,8 +12,6 @@ from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 
 PREFIX_BREAK = "prefix_break"
-
-
 _encode = msgspec.json.Encoder().encode
 
 

@@ -14,9 +14,7 @@ from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import NotFound
 from talaria.core.formatting import escape_harmful, format_time
 from talaria.core.ids import SessionId
-from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-
-PROGRAM = "Talaria, not a person"  # author of messages that the program itself writes to the agent
+from talaria.core.messages import PROGRAM, File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 _LONGEST_LINE = 500
 _LONGEST_NAME = 60

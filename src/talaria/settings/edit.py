@@ -1,7 +1,8 @@
-"""Edits of single keys in a config.toml that keep everything else, including comments."""
+"""Edits of keys in a config.toml that keep everything else, including comments."""
 
+import hashlib
 import tomllib
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from copy import deepcopy
 from typing import Any
 
@@ -19,6 +20,10 @@ from talaria.settings.profiles import Profile
 from talaria.settings.schema import NO_SECTIONS, Key, SchemaField, Sections, SettingsSchema, format_key, split_key
 
 Table = MutableMapping[str, Any]
+
+
+class FileChanged(Refused):
+    """The file has changed since it was read, so that a change based on the old text isn't written."""
 
 
 class SettingEdit(Struct, frozen=True):
@@ -48,6 +53,67 @@ def set_value(profile: Profile, key: str, text: str, sections: Sections = NO_SEC
         _put(expected_table, field.path, value)
         _write(source, document, expected_table, sections)
     return SettingEdit(field.key, field, field.shown(value))
+
+
+def file_version(text: str) -> str:
+    """Return the version of a file's text: equal texts have equal versions."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_version(source: ConfigFile, version: str) -> None:
+    """Raise `FileChanged` unless the file still has this version."""
+    if file_version(source.text) != version:
+        raise FileChanged("The settings were changed in the meantime. Load them again, then repeat your change.")
+
+
+def edit_values(
+    profile: Profile, values: Mapping[str, Any], version: str, sections: Sections = NO_SECTIONS
+) -> list[SettingEdit]:
+    """Set several keys at once, or none of them if one is invalid.
+
+    ``None`` resets a key or removes a table. Text is parsed as on a command line. A default is removed
+    from the file. Raises `FileChanged` if the file no longer has ``version``, and `SettingsInvalid` with the faults of
+    all values.
+    """
+    changes = _parse_edits(values, SettingsSchema(sections))
+    with lock_folder(profile.folder):
+        source = _read_valid_source(profile)
+        check_version(source, version)
+        document, expected_table = tomlkit.parse(source.text), deepcopy(source.table)
+        for path, _, value in changes:
+            for table in (document, expected_table):
+                if value is None:
+                    _remove(table, path)
+                else:
+                    _put(table, path, value)
+        _write(source, document, expected_table, sections)
+    return [
+        SettingEdit(format_key(path), field, field.shown(value) if field and value is not None else "")
+        for path, field, value in changes
+    ]
+
+
+def _parse_edits(values: Mapping[str, Any], model: SettingsSchema) -> list[tuple[Key, SchemaField | None, Any]]:
+    changes: list[tuple[Key, SchemaField | None, Any]] = []
+    faults = []
+    for key, given in values.items():
+        path = split_key(key)
+        if given is None:
+            known = model.find(path)
+            changes.append((path, known if isinstance(known, SchemaField) else None, None))
+            continue
+        field = _find_field(key, model)
+        value = parse_value(given, field.annotation) if isinstance(given, str) else given
+        if not field.accepts(value):
+            faults.append(build_wrong_value_fault(field.key, field.expected, field.found(value)))
+        changes.append((path, field, None if value == _to_plain(field.default) else value))
+    if faults:
+        raise SettingsInvalid(faults)
+    return changes
+
+
+def _to_plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def unset_value(profile: Profile, key: str, sections: Sections = NO_SECTIONS) -> SettingEdit:

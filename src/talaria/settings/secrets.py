@@ -25,15 +25,20 @@ _NEEDS_NO_QUOTES = r"[A-Za-z0-9_./:@%+=,~^-]+"
 
 
 class KnownSecret(Struct, frozen=True):
-    """Secret that Talaria can use; a running process keeps the value from its start."""
+    """Secret that Talaria can use.
+
+    A running process applies a new value at once if the secret is ``live``; otherwise it keeps that from its start.
+    """
 
     name: str
     purpose: str
     hint: str
+    live: bool = False
 
 
 def _build_model_secret(name: str, vendor: str) -> KnownSecret:
-    return KnownSecret(name, f"Use {vendor} models.", f"Create one in the API keys section of your {vendor} account.")
+    hint = f"Create one in the API keys section of your {vendor} account."
+    return KnownSecret(name, f"Use {vendor} models.", hint, live=True)
 
 
 KNOWN_SECRETS = (
@@ -88,25 +93,29 @@ class Secrets:
     def __init__(
         self, stored: Mapping[str, "StoredSecret"], environment: Mapping[str, str], faults: list[Fault]
     ) -> None:
-        self._stored = stored
+        self.stored = stored
         self._environment = environment
         self.faults = tuple(faults)
 
     def get(self, name: str) -> str | None:
         """Return the value of a secret, or ``None`` if it is unset or empty."""
-        stored = self._stored.get(name)
+        stored = self.stored.get(name)
         return self._environment.get(name) or (stored.value if stored else "") or None
 
     def place(self, name: str) -> SourceLocation | None:
         """Return the origin of a secret."""
         if self._environment.get(name):
             return SourceLocation(f"environment variable {name}")
-        return self._stored[name].place if self.get(name) else None
+        return self.stored[name].place if self.get(name) else None
+
+    def replace(self, newer: "Secrets") -> None:
+        """Take over the values that were read from the file later."""
+        self.stored, self.faults = newer.stored, newer.faults
 
     def names(self) -> tuple[str, ...]:
         """Return all secrets of the file, and the known ones of the environment."""
         known = [secret.name for secret in KNOWN_SECRETS]
-        return tuple(name for name in dict.fromkeys([*known, *self._stored]) if self.get(name))
+        return tuple(name for name in dict.fromkeys([*known, *self.stored]) if self.get(name))
 
 
 class StoredSecret(Struct, frozen=True):

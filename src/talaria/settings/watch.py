@@ -10,7 +10,7 @@ from talaria.settings.load import LoadedSettings, load
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import NO_SECTIONS, Sections
-from talaria.settings.secrets import Secrets, read_secrets
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets, read_secrets
 
 FileStamp = tuple[int, int, int] | None
 
@@ -90,7 +90,7 @@ class _State:
         self.values = {key: value for key, (_, value) in fields.items()}
         self.values |= {name: secrets.get(name) for name in secrets.names()}
         self.shown = {key: field.shown(value) or "empty" for key, (field, value) in fields.items()}
-        self.live = {key for key, (field, _) in fields.items() if field.live}
+        self.live = {key for key, (field, _) in fields.items() if field.live} | _list_live_secrets(loaded.settings)
 
     def changes(self, later: "_State", *, live: bool) -> Iterator[ChangedKey]:
         for key in dict.fromkeys([*self.values, *later.values]):
@@ -105,6 +105,12 @@ class _State:
         if key not in later.values:
             return "was removed"
         return "has a new value" if key in self.values else "was added"
+
+
+def _list_live_secrets(settings: Settings) -> set[str]:
+    """Return the names of the secrets that a running process applies at once: the keys of providers."""
+    own = {name for account in settings.providers.values() for name in (account.key, *account.keys)}
+    return own | {known.name for known in KNOWN_SECRETS if known.live}
 
 
 def _stamp(path: Path) -> FileStamp:

@@ -1,51 +1,60 @@
 """Transactions on a single connection, with its tables, batched commits and retries after conflicts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.api_keys import ApiKeys
-from talaria.contracts.stores.archive import Archive
-from talaria.contracts.stores.background_work import DelegatedTasks, Processes
-from talaria.contracts.stores.bindings import Bindings
-from talaria.contracts.stores.completions import Completions
-from talaria.contracts.stores.events import Events
-from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
-from talaria.contracts.stores.handoffs import Handoffs
-from talaria.contracts.stores.inbox import Inbox
-from talaria.contracts.stores.jobs import Jobs
-from talaria.contracts.stores.leases import Leases
-from talaria.contracts.stores.ledger import Ledger
-from talaria.contracts.stores.messages import Messages
-from talaria.contracts.stores.outbox import Outbox
-from talaria.contracts.stores.pairing import Pairing
-from talaria.contracts.stores.responses import ApiRuns, Responses
-from talaria.contracts.stores.search import Search
-from talaria.contracts.stores.sessions import Sessions
-from talaria.contracts.stores.turns import Turns
-from talaria.contracts.stores.usage import UsageLog
-from talaria.contracts.stores.values import NamedValues, SessionValues
 from talaria.core.errors import StoreConflict, StoreCorrupt, StoreError
-from talaria.storage.tables.access import ApiKeysTable, PairingTable
 from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
 from talaria.storage.tables.bindings import BindingsTable, HandoffsTable
-from talaria.storage.tables.jobs import JobsTable
-from talaria.storage.tables.ledger import LedgerTable
 from talaria.storage.tables.queues import CompletionsTable, EventsTable, ForwardedUpdatesTable, InboxTable, OutboxTable
-from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
-from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
+from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable, UsageTable
 from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import LeasesTable, TurnsTable
-from talaria.storage.tables.usage import UsageTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
+
+if TYPE_CHECKING:  # a command loads only the subjects that it uses
+    from talaria.contracts.stores.api_keys import ApiKeys
+    from talaria.contracts.stores.archive import Archive
+    from talaria.contracts.stores.background_work import DelegatedTasks, Processes
+    from talaria.contracts.stores.bindings import Bindings
+    from talaria.contracts.stores.completions import Completions
+    from talaria.contracts.stores.events import Events
+    from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
+    from talaria.contracts.stores.handoffs import Handoffs
+    from talaria.contracts.stores.inbox import Inbox
+    from talaria.contracts.stores.jobs import Jobs
+    from talaria.contracts.stores.leases import Leases
+    from talaria.contracts.stores.ledger import Ledger
+    from talaria.contracts.stores.messages import Messages
+    from talaria.contracts.stores.outbox import Outbox
+    from talaria.contracts.stores.pairing import Pairing
+    from talaria.contracts.stores.responses import ApiRuns, Responses
+    from talaria.contracts.stores.search import Search
+    from talaria.contracts.stores.sessions import Sessions
+    from talaria.contracts.stores.turns import Turns
+    from talaria.contracts.stores.usage import UsageLog
+    from talaria.contracts.stores.values import NamedValues, SessionValues
 
 
 class Tables:
-    """`Transaction` implementation, created once per connection and reused for each transaction."""
+    """`Transaction` implementation, created once per connection and reused for each transaction.
 
-    def __init__(self, sql: Sql, arrivals: ArrivalLog, search: Search, archive: Archive) -> None:
+    Tables that a turn does not need are loaded on first use.
+    """
+
+    api_keys: "ApiKeys"
+    archive: "Archive"
+    jobs: "Jobs"
+    ledger: "Ledger"
+    pairing: "Pairing"
+    responses: "Responses"
+    runs: "ApiRuns"
+    usage: "UsageLog"
+
+    def __init__(self, sql: Sql, arrivals: ArrivalLog, search: "Search", make_archive: "Callable[[], Archive]") -> None:
         self.sessions: Sessions = SessionsTable(sql, arrivals, self.notify)
         self.messages: Messages = MessagesTable(sql, arrivals)
         self.bindings: Bindings = BindingsTable(sql)
@@ -59,18 +68,18 @@ class Tables:
         self.processes: Processes = ProcessesTable(sql)
         self.delegated_tasks: DelegatedTasks = DelegatedTasksTable(sql)
         self.forwarded_updates: ForwardedUpdates = ForwardedUpdatesTable(sql)
-        self.api_keys: ApiKeys = ApiKeysTable(sql)
-        self.jobs: Jobs = JobsTable(sql)
-        self.pairing: Pairing = PairingTable(sql)
-        self.responses: Responses = ResponsesTable(sql)
-        self.runs: ApiRuns = ApiRunsTable(sql)
         self.events: Events = EventsTable(sql)
         self.handoffs: Handoffs = HandoffsTable(sql)
-        self.ledger: Ledger = LedgerTable(sql)
-        self.usage: UsageLog = UsageTable(sql)
         self.search = search
-        self.archive = archive
+        self._sql = sql
+        self._make_archive = make_archive
         self._notified: dict[str, None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Create a table on its first use."""
+        table = self._make_archive() if name == "archive" else _make_table(name, self._sql)
+        setattr(self, name, table)
+        return table
 
     def begin(self, *, write: bool) -> None:
         """Reset the notifications for a new transaction; read-only transactions cannot notify."""
@@ -88,12 +97,32 @@ class Tables:
         return list(notified or ())
 
 
+def _make_table(name: str, sql: Sql) -> object:
+    match name:
+        case "api_keys" | "pairing":
+            from talaria.storage.tables.access import ApiKeysTable, PairingTable  # noqa: PLC0415 (loaded on first use)
+
+            return ApiKeysTable(sql) if name == "api_keys" else PairingTable(sql)
+        case "jobs":
+            from talaria.storage.tables.jobs import JobsTable  # noqa: PLC0415 (loaded on first use)
+
+            return JobsTable(sql)
+        case "ledger":
+            from talaria.storage.tables.ledger import LedgerTable  # noqa: PLC0415 (loaded on first use)
+
+            return LedgerTable(sql)
+        case "responses" | "runs":
+            from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable  # noqa: PLC0415 (loaded on first use)
+
+            return ApiRunsTable(sql) if name == "runs" else ResponsesTable(sql)
+        case "usage":
+            return UsageTable(sql)
+        case _:
+            raise AttributeError(name)
+
+
 T = TypeVar("T")
-
-
 Work = Callable[[Transaction], Any]
-
-
 _MAX_ATTEMPTS = 5
 
 

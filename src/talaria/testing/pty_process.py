@@ -7,7 +7,7 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,9 @@ _AT_ONCE = 65536
 _PATIENCE = 3.0
 # The shell leads a new session, so that the first terminal it opens becomes the session's; then it is the program.
 _OPEN = 'exec "$@" <>"$0" >&0 2>&0'
+
+# Starts a program in a session of its own: takes its protocol, terminal, command, environment and folder.
+Spawn = Callable[[asyncio.SubprocessProtocol, str, Sequence[str], Mapping[str, str], Path | None], Awaitable[object]]
 
 
 class PtyProcess(asyncio.SubprocessProtocol):
@@ -37,23 +40,12 @@ class PtyProcess(asyncio.SubprocessProtocol):
         os.set_blocking(self._person, False)
         self._transport: asyncio.SubprocessTransport | None = None
 
-    async def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> None:
+    async def start(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path | None, spawn: Spawn | None = None
+    ) -> None:
         """Run the program in a session of its own, with the terminal for its controlling one."""
         self._loop.add_reader(self._person, self._read)
-        await self._loop.subprocess_exec(
-            lambda: self,
-            "/bin/sh",
-            "-c",
-            _OPEN,
-            os.ttyname(self._program),
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
-        )
+        await (spawn or _spawn)(self, os.ttyname(self._program), command, env, cwd)
 
     def resize(self, columns: int, rows: int) -> None:
         """Say how large the terminal is; the kernel tells the program in front."""
@@ -131,3 +123,26 @@ class PtyProcess(asyncio.SubprocessProtocol):
             return
         self._loop.remove_writer(self._person)
         self._written.set()
+
+
+async def _spawn(
+    protocol: asyncio.SubprocessProtocol,
+    terminal: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path | None,
+) -> None:
+    await asyncio.get_running_loop().subprocess_exec(
+        lambda: protocol,
+        "/bin/sh",
+        "-c",
+        _OPEN,
+        terminal,
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=dict(env),
+        cwd=cwd,
+        start_new_session=True,
+    )

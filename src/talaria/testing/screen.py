@@ -11,7 +11,7 @@ from time import perf_counter
 from msgspec import Struct
 
 from talaria.testing.keys import key_bytes
-from talaria.testing.pty_process import PtyProcess
+from talaria.testing.pty_process import PtyProcess, Spawn
 from talaria.testing.terminal import Terminal
 from talaria.testing.terminal_cells import Cell
 from talaria.testing.wait import LIMIT
@@ -35,14 +35,15 @@ async def open_screen(
     columns: int = 100,
     rows: int = 30,
     cwd: Path | None = None,
+    spawn: Spawn | None = None,
 ) -> AsyncIterator["Screen"]:
     """Run a program with this environment on a terminal of its own; it is ended with the block.
 
-    The terminal is an `xterm-256color` unless ``env`` says otherwise.
+    The terminal is an `xterm-256color` unless ``env`` says otherwise. ``spawn`` starts the program in another way.
     """
     screen = Screen(columns, rows)
     try:
-        await screen.process.start(command, {**_TERM_ENVIRONMENT, **env}, cwd)
+        await screen.process.start(command, {**_TERM_ENVIRONMENT, **env}, cwd, spawn)
         yield screen
     finally:
         await screen.process.end()

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ _PAUSE = 0.005
 
 def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Replace a file so that a reader sees the old text or the new one, also after a power cut."""
+    import tempfile  # noqa: PLC0415 (loaded with the first write)
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

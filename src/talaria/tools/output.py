@@ -1,8 +1,7 @@
 """Tool output for the model: readable, bounded, and without secrets."""
 
 import re
-import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -34,27 +33,34 @@ def join_cut(head: str, tail: str, *, missing: int, rest: str = "") -> str:
     return f"{head}\n[… {missing:,} bytes omitted{how} …]\n{tail}"
 
 
-def masking(values: Iterable[str] = ()) -> Callable[[str], str]:
-    """Return a function that replaces these secrets, and anything that looks like a known kind of key, by `MASK`.
+class SecretMask:
+    """Replaces known secrets, and anything that looks like a known kind of key, by `MASK`.
 
     It hides accidental output. It doesn't stop code that encodes a secret before printing it.
     """
-    secrets = sorted({value for value in values if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
-    def mask(text: str) -> str:
-        for secret in secrets:
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = {value for value in values if len(value) >= _SHORTEST_SECRET}
+        self._secrets = sorted(known, key=len, reverse=True)
+
+    def add(self, values: Iterable[str]) -> None:
+        """Mask these secrets from now on, too."""
+        known = {*self._secrets, *(value for value in values if len(value) >= _SHORTEST_SECRET)}
+        self._secrets = sorted(known, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """Return a text without secrets."""
+        for secret in self._secrets:
             text = text.replace(secret, MASK)
         return _keys().sub(_masked, text)
-
-    return mask
 
 
 def readable(raw: bytes) -> str:
     """Return the text a terminal would finally show: no colours, no overwritten progress bars, no raw binary."""
-    text = _ESCAPES.sub("", raw.decode("utf-8", "replace"))
+    text = re.sub(_ESCAPES, "", raw.decode("utf-8", "replace"))
     if "\r" in text:
         text = "\n".join(map(_last_written, text.replace("\r\n", "\n").split("\n")))
-    return _CONTROLS.sub("\ufffd", text)
+    return re.sub(_CONTROLS, "\ufffd", text)
 
 
 def _last_written(line: str) -> str:
@@ -77,6 +83,8 @@ class FullOutputs:
 
     def forget(self, session: SessionId) -> None:
         """Delete all outputs of a closed session."""
+        import shutil  # noqa: PLC0415 (loaded when a session is deleted)
+
         shutil.rmtree(self.place(session), ignore_errors=True)
 
     def place(self, session: SessionId) -> Path:
@@ -84,8 +92,8 @@ class FullOutputs:
         return self._folder / (re.sub(r"[^\w-]", "_", session) or "_")
 
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f]"
 
 
 @cache

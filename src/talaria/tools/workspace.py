@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +33,14 @@ def group_folder(audience: str, folder: Path) -> Path:
     return folder / "groups" / _plain(audience)
 
 
+def list_people(folder: Path) -> list[str]:
+    """Return the people who have a folder of their own."""
+    try:
+        return sorted(unquote(one.name) for one in (folder / "people").iterdir() if one.is_dir())
+    except OSError:
+        return []
+
+
 def _plain(name: str) -> str:
     return "".join(chr(one) if chr(one) in _PLAIN else f"%{one:02x}" for one in name.encode())
 
@@ -41,11 +50,7 @@ _SECRET_NAME = re.compile(
     r"|APIKEY|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)PASS$|(?:TOKEN|SECRET)$",
     re.IGNORECASE,
 )
-
-
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@]*:[^\s/@]+@")
-
-
 _OF_THE_SHELL = {"_", "SHLVL"}
 
 

@@ -14,14 +14,18 @@ from talaria.web.front_door import WebRequest
 
 STATIC = Path(__file__).parent / "static"
 _ENTRY = "js/main.js"
+_WORKER = "sw.js"
 _TYPES = {
     ".css": "text/css; charset=utf-8",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
 _REGISTRY = "js/pages/registry.js"
 _PAGE_PATH = re.compile(r'^    path: "(/[a-z-]+)",$', re.MULTILINE)
+_COMMENT = re.compile(rb"^ */\*\*(?:(?!\*/).)*\*/$", re.MULTILINE | re.DOTALL)  # on lines of its own; line numbers stay
 _IMPORT = re.compile(r"""^(?:import|export)\s(?:[^;]*?from\s+)?["'](\.[^"']+)["'];""", re.MULTILINE)
 _CONTENT_POLICY = "; ".join(
     (
@@ -29,21 +33,23 @@ _CONTENT_POLICY = "; ".join(
         "script-src 'self'",
         "style-src 'self'",
         "img-src 'self' blob:",
+        "media-src 'self' blob:",
         "font-src 'self'",
         "connect-src 'self'",
         "manifest-src 'self'",
+        "worker-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
+        "trusted-types service-worker",
     )
 )
 SECURITY_HEADERS = {
     "content-security-policy": _CONTENT_POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(self)",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
@@ -69,6 +75,7 @@ class Assets:
         self.digest = whole.hexdigest()[:16]
         self.page_paths = ("/", "/c", *_PAGE_PATH.findall(self._files[_REGISTRY].body.decode()))
         self._page = self._make_page((folder / "index.html").read_text())
+        self._worker = self._make_worker()
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of the page and its files."""
@@ -79,11 +86,17 @@ class Assets:
         )
         files = Route(method="GET", path="/assets/{digest}/{path*}", handler=self._show_file,
                       summary="A file of the web app", scope=None, tag="web")  # fmt: skip
-        return (*pages, files)
+        worker = Route(method="GET", path="/sw.js", handler=self._show_worker,
+                       summary="The service worker of the web app", scope=None, tag="web")  # fmt: skip
+        return (*pages, files, worker)
 
     def paths(self) -> tuple[str, ...]:
         """Return the paths of all files."""
         return tuple(self._files)
+
+    def body(self, path: str) -> bytes:
+        """Return a file as it is sent."""
+        return self._files[path].body
 
     def compressed_size(self, path: str) -> int:
         """Return how many bytes of a file are sent."""
@@ -104,6 +117,16 @@ class Assets:
         base = f"/assets/{self.digest}"
         links = [f'<link rel="modulepreload" href="{base}/{path}">' for path in self.graph()[1:]]
         return template.replace("{{assets}}", base).replace("{{preload}}", "\n    ".join(links)).encode()
+
+    def _make_worker(self) -> bytes:
+        """Return the service worker, with everything that it stores."""
+        files = " ".join(path for path in self._files if path != _WORKER and not path.endswith(".txt"))
+        text = self._files[_WORKER].body.decode()
+        return text.replace("{{assets}}", f"/assets/{self.digest}").replace("{{files}}", files).encode()
+
+    async def _show_worker(self, request: WebRequest) -> Reply:
+        headers = {"cache-control": "no-cache"}
+        return Reply(body=self._worker, content_type=_TYPES[".js"], headers=headers)
 
     async def _show_page(self, request: WebRequest) -> Reply:
         headers = {"cache-control": "no-cache", "vary": "cookie"}
@@ -128,6 +151,8 @@ def _list_files(folder: Path) -> Iterator[str]:
 
 def _read(path: Path) -> _Asset:
     body = path.read_bytes()
+    if path.suffix == ".js" and path.parent.name != "vendor":
+        body = _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), body)
     return _Asset(_TYPES[path.suffix], body, gzip.compress(body, 9, mtime=0))
 
 

@@ -6,44 +6,48 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from msgspec import structs
-
 from talaria.commands.application import Application
-from talaria.commands.command import Author, Command, CommandContext, Display
-from talaria.commands.custom import load_custom_commands
-from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
-from talaria.commands.registry import REGISTRY
 from talaria.contracts.background_processes import end_processes
-from talaria.contracts.store import Store
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.core.addresses import Address
+from talaria.contracts.turn_listener import TurnResult
+from talaria.core.addresses import WEB, Address
 from talaria.core.errors import TalariaError
-from talaria.core.events import ApprovalAsked, Noticed, QuestionAsked, TurnEvent
+from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import UNKNOWN, Part
 from talaria.core.session_context import SessionContext
-from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions
+from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.live.location import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.runner import RunnerState
+from talaria.sessions.keys import build_session_key
+from talaria.web.addresses import answers_elsewhere, find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
-from talaria.web.wire import CommandReply
+from talaria.web.notifications import Notifier, WebNotification
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0
+FILE_LIMIT = 50_000_000  # bytes of a file that the agent sends
 
 
 class WebSession(ActiveSession):
     """An open conversation of the web app. Switching commands open another one; this one stays as it is."""
 
-    def __init__(self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller) -> None:
-        key = f"{SOURCE}:{request.resume or new_id()}"
-        super().__init__(conversations.application, request, self._publish, conversations.jobs, key=key)
+    def __init__(
+        self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller, address: Address | None
+    ) -> None:
+        key = build_session_key(address) if address is not None else f"{SOURCE}:{request.resume}"
+        super().__init__(
+            conversations.application, request, self._publish, conversations.jobs, key=key, address=address
+        )
         self._conversations = conversations
         self.caller = caller
         self.used_at = monotonic()
-        self._next_session = ""
+        self._next: WebSession | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -62,13 +66,26 @@ class WebSession(ActiveSession):
         """Open another conversation, to be shown next."""
         return self._show_next(await self._conversations.open(session_id, self.caller))
 
+    async def put(self, *parts: Part, sender: str = UNKNOWN, steering: bool = False) -> None:
+        """Queue a person's message, in the conversation to which the running command has switched."""
+        if self._next is not None:
+            await self._next.put(*parts, sender=sender, steering=steering)
+        else:
+            await super().put(*parts, sender=sender, steering=steering)
+
+    async def finish_ended_turn(self) -> None:
+        """Wait for the last steps of a turn that has ended in the store, so that no command is refused."""
+        if self.busy and not await self.store.read(lambda tx: has_unfinished_work(tx, self.session_id)):
+            with suppress(TalariaError):
+                await self.chat.conversation.settled()
+
     def take_next(self) -> str:
         """Return the conversation that a command wants shown next, once; empty if it is this one."""
-        next_session, self._next_session = self._next_session, ""
-        return next_session
+        shown, self._next = self._next, None
+        return shown.session_id if shown is not None else ""
 
     def _show_next(self, other: "WebSession") -> OpenSession:
-        self._next_session = other.session_id
+        self._next = other if other is not self else None
         return other.chat
 
     def _publish(self, event: TurnEvent) -> None:
@@ -77,20 +94,45 @@ class WebSession(ActiveSession):
         channel.publish(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self.start_background_task(self._watch_question(event.id))
+            self.start_background_task(self._notify_asked(event))
+
+    async def _notify_asked(self, event: ApprovalAsked | QuestionAsked) -> None:
+        text = event.summary if isinstance(event, ApprovalAsked) else event.question
+        notification = WebNotification("asked", self.session_id, self.chat.title, text)
+        await self._conversations.notifier.notify(self.caller.person, notification)
 
     async def _watch_question(self, question_id: str) -> None:
         await self.chat.questions.closed(question_id)
         self._conversations.hub.channel(self.session_id).publish(QuestionClosed(question_id))
 
 
+class WebReplyListener:
+    """Listener that queues replies for the outbox of the web app; implements `TurnListener`.
+
+    The page shows a reply while it is written; delivery decides whether its person has to be notified.
+    """
+
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
+        """Queue the result of a turn that is answered here."""
+        if result.route is not None and result.route.address.platform == WEB:
+            queue_turn_result(tx, result)
+
+
 class WebConversations:
     """The open conversations of this process."""
 
     def __init__(
-        self, application: Application, hub: LiveHub, jobs: asyncio.TaskGroup, folder: Path, idle_seconds: float
+        self,
+        application: Application,
+        hub: LiveHub,
+        notifier: Notifier,
+        jobs: asyncio.TaskGroup,
+        folder: Path,
+        idle_seconds: float,
     ) -> None:
         self.application = application
         self.hub = hub
+        self.notifier = notifier
         self.jobs = jobs
         self._folder = folder
         self._idle_seconds = idle_seconds
@@ -115,6 +157,11 @@ class WebConversations:
         session = self._open.get(session_id)
         return session is not None and session.busy
 
+    def context_limit(self, session_id: SessionId) -> int:
+        """Return the context limit of an open conversation's model; 0 if it isn't open."""
+        session = self._open.get(session_id)
+        return session.chat.info.context_limit if session is not None and session.is_open else 0
+
     async def open(self, session_id: SessionId, caller: WebCaller) -> WebSession:
         """Return a conversation, opened here if it is not; its unfinished work resumes."""
         async with self._lock:
@@ -124,12 +171,18 @@ class WebConversations:
                 return found
             if found is not None:
                 await self._close(session_id)
-            return await self._add(WebSession(self, self._make_request(caller, session_id), caller))
+            binding = await self.application.store.read(lambda tx: find_web_binding(tx, session_id))
+            address = binding.address if binding is not None else None
+            return await self._add(WebSession(self, self._make_request(caller, session_id), caller, address))
 
     async def begin(self, caller: WebCaller) -> WebSession:
-        """Begin a new conversation."""
+        """Begin a new conversation, bound to an address of its own."""
         async with self._lock:
-            return await self._add(WebSession(self, self._make_request(caller), caller))
+            address = new_thread(caller.person)
+            session = await self._add(WebSession(self, self._make_request(caller), caller, address))
+            bound_id, key = session.session_id, session.key
+            await self.application.store.write(lambda tx: tx.bindings.bind(key, bound_id, address))
+            return session
 
     async def forget(self, session_id: SessionId) -> None:
         """Close a conversation that was deleted or is continued elsewhere."""
@@ -156,24 +209,6 @@ class WebConversations:
         async with self._lock:
             for session_id in list(self._open):
                 await self._close(session_id)
-
-    def commands(self, caller: WebCaller) -> tuple[Command, ...]:
-        """Return the slash commands that a person may use here."""
-        custom, _ = load_custom_commands(self.application.command_folders)
-        return select_usable_commands((*REGISTRY, *custom), terminal=False, owner=caller.is_owner)
-
-    async def run_command(self, session: WebSession, text: str, caller: WebCaller) -> CommandReply:
-        """Run a slash command; what it shows after its end is a notice in the conversation."""
-        surface = WebSurface(self, session)
-        await run_command(text, self._make_context(session, surface, caller))
-        return CommandReply(surface.finish(), session.take_next())
-
-    async def complete(self, session: WebSession, text: str, caller: WebCaller) -> Sequence[tuple[str, str]]:
-        """Return the completions of a command's arguments."""
-        name, _, arguments = text.partition(" ")
-        context = self._make_context(session, WebSurface(self, session), caller)
-        found = find_commands(name, context.commands)
-        return await found[0].offers(structs.replace(context, arguments=arguments)) if len(found) == 1 else ()
 
     async def choose(self, session_id: SessionId, question: str, choices: Sequence[str]) -> int | None:
         """Ask in the conversation for one of some choices; ``None`` if nobody answers in time."""
@@ -218,61 +253,14 @@ class WebConversations:
             resume=session_id,
             surface=_SURFACE,
             lasting=True,
+            file_limit=FILE_LIMIT,
+            listeners=(WebReplyListener(),),
             owner=caller.person,
             context=SessionContext(source=SOURCE, user_name=caller.person),
-        )
-
-    def _make_context(self, session: WebSession, surface: "WebSurface", caller: WebCaller) -> CommandContext:
-        return CommandContext(
-            arguments="",
-            active_session=session,
-            surface=surface,
-            application=self.application,
-            commands=self.commands(caller),
-            author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),
         )
 
 
 async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
     """Return whether another process serves a conversation."""
-    if conversations.runs(session.id):
-        return False
-    return (await store.read(lambda tx: locate_session(tx, session))).is_served
-
-
-class WebSurface:
-    """A conversation in the browser, as commands use it; implements `Surface`."""
-
-    name = SOURCE
-
-    def __init__(self, conversations: WebConversations, session: WebSession) -> None:
-        self.display = Display()
-        self._conversations = conversations
-        self._session = session
-        self._shown: list[str] | None = []
-
-    @property
-    def address(self) -> Address | None:
-        """The address of a guest's messages, so that they count as theirs; none for the owner, as in a terminal."""
-        person = self._session.caller.person
-        return Address(SOURCE, person, user_id=person) if person else None
-
-    def change_display(self, display: Display) -> None:
-        """Change how the rest of this command is shown."""
-        self.display = display
-
-    def show(self, text: str) -> None:
-        """Show Markdown text with the reply to the command, or later as a notice."""
-        if self._shown is not None:
-            self._shown.append(text)
-        elif self._session.is_open:
-            self._conversations.hub.channel(self._session.session_id).publish(Noticed(text, lasting=True))
-
-    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
-        """Ask the person to choose."""
-        return await self._conversations.choose(self._session.session_id, question, choices)
-
-    def finish(self) -> list[str]:
-        """Return what was shown; from now on it is shown as notices."""
-        shown, self._shown = self._shown or [], None
-        return shown
+    location = await store.read(lambda tx: locate_session(tx, session))
+    return answers_elsewhere(location, runs_here=conversations.runs(session.id))

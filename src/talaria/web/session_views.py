@@ -1,26 +1,48 @@
 """Conversations as the web app shows them: rows of the list, details, pages of the transcript."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
 from msgspec import structs
 
+from talaria.commands.status import get_counted_tokens
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import InboxItem
+from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.contracts.values import SessionValue
-from talaria.core.addresses import Address
+from talaria.core.addresses import WEB, Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
+from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
+from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.location import locate_session
-from talaria.runtime.turns import list_pending_messages
+from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
 from talaria.sessions.branches import list_exchanges
+from talaria.sessions.preferences import read_preferences
+from talaria.web.addresses import UNREAD, WEB_NOTICE, answers_elsewhere
+from talaria.web.files import WebFiles
 from talaria.web.front_door import WebCaller
-from talaria.web.wire import MessagePage, SessionDetail, SessionPage, SessionRow, TranscriptQuery, to_message_view
+from talaria.web.wire import (
+    BranchView,
+    MessagePage,
+    NoticeView,
+    QueuedMessage,
+    SessionDetail,
+    SessionListQuery,
+    SessionPage,
+    SessionRow,
+    TranscriptMessage,
+    TranscriptQuery,
+)
 
 PAGE = 60
 TAKEN_FROM = SessionValue("web_taken_from", Address)
 _RECENT = 60
+_NEWEST = SessionListQuery()
+_MOST_BRANCHES = 100
 
 
 def require_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
@@ -32,23 +54,39 @@ def require_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
 
 
 def read_rows(
-    tx: Transaction, caller: WebCaller, *, archived: bool = False, before: datetime | None = None, limit: int = PAGE
+    tx: Transaction,
+    caller: WebCaller,
+    wanted: SessionListQuery = _NEWEST,
+    *,
+    before: datetime | None = None,
+    limit: int = PAGE,
 ) -> list[SessionRow]:
     """Return the conversations that were used last, or last before a time."""
-    criteria = SessionFilter(archived=archived, limit=limit, updated_before=before, seen_by=caller.viewer)
+    criteria = SessionFilter(
+        archived=wanted.archived,
+        source=wanted.source,
+        owner=wanted.owner,
+        limit=limit,
+        updated_before=before,
+        seen_by=caller.viewer,
+    )
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
-    running = {turn.session_id for turn in tx.turns.find(running=True)}
-    places = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
-    return [_to_row(one, places.get(one.id, ""), is_running=one.id in running) for one in sessions]
+    running = {turn.session_id for turn in tx.turns.find(running=True) if _is_owned(tx, turn.session_id)}
+    networks = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
+    unread = {session_id: count for session_id, _, count in UNREAD.of_all(tx)}
+    return [
+        _to_row(one, networks.get(one.id, ""), is_running=one.id in running, unread=unread.get(one.id, 0))
+        for one in sessions
+    ]
 
 
-def read_page(tx: Transaction, caller: WebCaller, after: str, *, archived: bool) -> SessionPage:
-    """Return a page of the list; ``after`` is the ``next`` of the page before."""
+def read_page(tx: Transaction, caller: WebCaller, wanted: SessionListQuery) -> SessionPage:
+    """Return a page of the list; its ``after`` is the ``next`` of the page before."""
     try:
-        before = msgspec.convert(after, datetime) if after else None
+        before = msgspec.convert(wanted.after, datetime) if wanted.after else None
     except msgspec.ValidationError as error:
         raise Problem("`after` must be the `next` of the previous page.", code="invalid_value") from error
-    rows = read_rows(tx, caller, archived=archived, before=before, limit=PAGE + 1)
+    rows = read_rows(tx, caller, wanted, before=before, limit=PAGE + 1)
     more = len(rows) > PAGE
     return SessionPage(rows[:PAGE], rows[PAGE - 1].updated_at.isoformat() if more else "")
 
@@ -56,25 +94,70 @@ def read_page(tx: Transaction, caller: WebCaller, after: str, *, archived: bool)
 def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
-    place = bindings[0].address.platform if bindings else ""
-    return _to_row(session, place, is_running=bool(tx.turns.find(session.id, running=True, limit=1)))
+    network = bindings[0].address.platform if bindings else ""
+    unread = UNREAD.get(tx, session.id) or 0
+    return _to_row(session, network, is_running=_is_running(tx, session.id), unread=unread)
 
 
-def read_detail(tx: Transaction, session: Session, *, runs_here: bool) -> SessionDetail:
+def read_detail(
+    tx: Transaction, session: Session, caller: WebCaller, *, runs_here: bool, context_limit: int = 0
+) -> SessionDetail:
     """Return a conversation with its location; ``runs_here`` if a turn of the web app is running in this process."""
-    row, location = read_row(tx, session), locate_session(tx, session)
-    taken = None if row.place else TAKEN_FROM.get(tx, session.id)
-    texts = [message.text for message in list_pending_messages(tx, session.id)]
+    row, location, preferences = read_row(tx, session), locate_session(tx, session), read_preferences(tx, session.id)
+    taken = None if row.network else TAKEN_FROM.get(tx, session.id)
     return SessionDetail(
         **structs.asdict(row),
         location=location.description,
-        elsewhere=location.is_served and not runs_here,
+        elsewhere=answers_elsewhere(location, runs_here=runs_here),
         taken_from=platform_label(taken.platform) if taken is not None else "",
-        queued=tuple(text for text in texts if text),
+        queued=tuple(_list_queued(tx, session.id, caller)),
+        context=get_counted_tokens(tx, session.id),
+        context_limit=context_limit,
+        cost_microdollars=session.usage.cost_microdollars,
+        effort=preferences.effort,
+        personality=preferences.personality,
+        branches=len(read_tree(tx, session, caller)),
     )
 
 
-def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> MessagePage:
+def read_tree(tx: Transaction, session: Session, caller: WebCaller) -> list[BranchView]:
+    """Return a conversation and its branches, those of the same parent in the order of their beginning.
+
+    The list is empty if there are no branches, and ends at a limit.
+    """
+    root = session
+    while root.parent_id is not None and root.parent_seq and (parent := tx.sessions.get(root.parent_id)) is not None:
+        root = parent
+    found, waiting = [root], [root]
+    while waiting and len(found) < _MOST_BRANCHES:
+        criteria = SessionFilter(parent_id=waiting.pop(0).id, archived=None, limit=_MOST_BRANCHES)
+        children = [one for one in tx.sessions.find(criteria) if one.parent_seq and caller.may_see(one)]
+        found += (children := sorted(children, key=lambda one: one.created_at))
+        waiting += children
+    return [_to_branch(one) for one in found] if len(found) > 1 else []
+
+
+def find_queued(tx: Transaction, session_id: SessionId, item_id: int, caller: WebCaller) -> InboxItem | None:
+    """Return a pending message that the caller may withdraw."""
+    return next((one for one in _waiting(tx, session_id) if one.id == item_id and _is_own(one, caller)), None)
+
+
+def _list_queued(tx: Transaction, session_id: SessionId, caller: WebCaller) -> Iterator[QueuedMessage]:
+    for item in _waiting(tx, session_id):
+        text = without_files(read_inbox_message(item.payload), "is attached").text
+        if text:
+            yield QueuedMessage(item.id, text, own=_is_own(item, caller))
+
+
+def _waiting(tx: Transaction, session_id: SessionId) -> Iterator[InboxItem]:
+    return (one for one in tx.inbox.unsettled(session_id) if one.state == "waiting" and one.kind != MIRROR)
+
+
+def _is_own(item: InboxItem, caller: WebCaller) -> bool:
+    return caller.is_owner or read_inbox_message(item.payload).sender == caller.sender
+
+
+def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, files: WebFiles) -> MessagePage:
     """Return a page of the transcript."""
     if asked.after >= 0:
         found = tx.messages.load(session.id, after=asked.after, limit=asked.limit)
@@ -84,27 +167,59 @@ def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> 
         first = max(last - asked.limit, 0)
         found = tx.messages.load(session.id, after=first, limit=last - first) if last > first else []
         more = first > 0
-    return MessagePage([to_message_view(one) for one in found], more, _find_turn_start(tx, session))
+    notices = [
+        NoticeView(key, one.after, one.at, one.text, tuple(map(files.view, one.files)))
+        for key, one in WEB_NOTICE.items(tx, session.id).items()
+    ]
+    return MessagePage([_to_message(one, files) for one in found], more, _find_turn_start(tx, session), notices)
+
+
+def _to_message(stored: StoredMessage, files: WebFiles) -> TranscriptMessage:
+    message = stored.message
+    parts = tuple(files.view(part) if isinstance(part, Image | File) else part for part in message.parts)
+    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.author, parts)
 
 
 def _find_turn_start(tx: Transaction, session: Session) -> int | None:
     """Return the number of the message that began the running turn."""
-    if not tx.turns.find(session.id, running=True, limit=1):
+    if not _is_running(tx, session.id):
         return None
     starts = list_exchanges(tx.messages.last(session.id, _RECENT))
     return starts[-1].seq if starts else None
 
 
-def _to_row(session: Session, place: str, *, is_running: bool) -> SessionRow:
+def _is_running(tx: Transaction, session_id: SessionId) -> bool:
+    return bool(tx.turns.find(session_id, running=True, limit=1)) and _is_owned(tx, session_id)
+
+
+def _is_owned(tx: Transaction, session_id: SessionId) -> bool:
+    """Return whether a process runs a session; the turn of one that has died waits to be resumed."""
+    return is_leased(tx, session_lease_name(session_id))
+
+
+def _to_branch(session: Session) -> BranchView:
+    return BranchView(
+        id=session.id,
+        title=session.title,
+        parent_id=session.parent_id or "",
+        parent_seq=session.parent_seq,
+        message_count=session.message_count,
+        updated_at=session.updated_at,
+        archived=session.archived_at is not None,
+    )
+
+
+def _to_row(session: Session, network: str, *, is_running: bool, unread: int) -> SessionRow:
     return SessionRow(
         id=session.id,
         title=session.title,
         source=session.source,
-        place=place,
+        network="" if network == WEB else network,
         owner=session.owner,
         model=session.model,
         updated_at=session.updated_at,
         message_count=session.message_count,
         archived=session.archived_at is not None,
         running=is_running,
+        unread=unread,
     )

@@ -1,17 +1,17 @@
 """Wire types of the web app; `make docs` writes ``static/js/wire.d.ts`` from them."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.core.messages import Part, Role
+from talaria.core.messages import Reasoning, Role, Text, ToolCall, ToolResult
 from talaria.runtime.live.feed import FeedEvent
 
 _Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
-_Text = Annotated[str, Meta(min_length=1, max_length=200_000)]
 _Topic = Annotated[str, Meta(max_length=80)]
+_CommandText = Annotated[str, Meta(min_length=2, max_length=20_000, pattern="^/")]
+_Name = Annotated[str, Meta(max_length=64)]
 
 
 class LoginRequest(Struct, frozen=True):
@@ -39,6 +39,7 @@ class MeView(Struct, frozen=True, kw_only=True):
     version: str
     digest: str
     secure: bool
+    voice: bool
     commands: tuple[CommandInfo, ...]
 
 
@@ -54,31 +55,47 @@ class BrowserView(Struct, frozen=True, kw_only=True):
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
-    """A conversation in the list; ``place`` is the network of its chat, empty if it has none."""
+    """A conversation in the list; ``network`` is that of its chat, empty if it has none."""
 
     id: str
     title: str
     source: str
-    place: str
+    network: str
     owner: str
     model: str
     updated_at: datetime
     message_count: int
     archived: bool
     running: bool
+    unread: int
+
+
+class QueuedMessage(Struct, frozen=True):
+    """A pending message; ``own`` if the caller may withdraw it."""
+
+    id: int
+    text: str
+    own: bool
 
 
 class SessionDetail(SessionRow, frozen=True, kw_only=True):
     """A conversation on the screen.
 
     ``elsewhere`` means that another surface answers what is said here; ``location`` says where it is as sentences.
-    ``taken_from`` is the network from which it was taken over; ``queued`` are the texts of pending messages.
+    ``taken_from`` is the network from which it was taken over. ``context`` is the number of tokens of the last model
+    call, of ``context_limit`` if that is known; ``effort`` and ``personality`` are those chosen for this conversation.
     """
 
     location: str
     elsewhere: bool
     taken_from: str
-    queued: tuple[str, ...]
+    queued: tuple[QueuedMessage, ...]
+    context: int
+    context_limit: int
+    cost_microdollars: int
+    effort: str
+    personality: str
+    branches: int
 
 
 class SessionPage(Struct, frozen=True):
@@ -91,8 +108,10 @@ class SessionPage(Struct, frozen=True):
 class SessionListQuery(Struct, frozen=True):
     """Which conversations to list."""
 
-    after: Annotated[str, Meta(max_length=64)] = ""
+    after: _Name = ""
     archived: bool = False
+    source: _Name = ""
+    owner: _Name | None = None
 
 
 class TranscriptQuery(Struct, frozen=True):
@@ -103,6 +122,58 @@ class TranscriptQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=500)] = 60
 
 
+class FileView(Struct, frozen=True, tag="file"):
+    """A file of a message; without an ``id`` it can't be downloaded."""
+
+    id: str
+    name: str
+    media_type: str
+
+
+class FileRow(Struct, frozen=True, kw_only=True):
+    """A file of a conversation; ``sent`` means that the agent made or sent it."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+    at: datetime
+    sent: bool
+    session_id: str
+    session_title: str
+
+
+class FilesQuery(Struct, frozen=True):
+    """Query for files: of one conversation, or of all."""
+
+    session: Annotated[str, Meta(max_length=64)] = ""
+
+
+class UploadView(Struct, frozen=True):
+    """A file that waits for its message."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+
+
+class UploadQuery(Struct, frozen=True):
+    """The name of an uploaded file, and its type as the browser knows it."""
+
+    name: Annotated[str, Meta(max_length=400)] = "file"
+    type: Annotated[str, Meta(max_length=100)] = ""
+
+
+class TranscriptionView(Struct, frozen=True):
+    """The text of a recording; empty if nothing is said."""
+
+    text: str
+
+
+PartView = Text | FileView | Reasoning | ToolCall | ToolResult
+
+
 class TranscriptMessage(Struct, frozen=True):
     """A message of the transcript."""
 
@@ -110,21 +181,39 @@ class TranscriptMessage(Struct, frozen=True):
     role: Role
     at: datetime
     model: str
-    parts: tuple[Part, ...]
+    author: str
+    parts: tuple[PartView, ...]
+
+
+class NoticeView(Struct, frozen=True):
+    """A delivered message next to the transcript; ``after`` is the number of the message before it."""
+
+    id: str
+    after: int
+    at: datetime
+    text: str
+    files: tuple[FileView, ...]
 
 
 class MessagePage(Struct, frozen=True):
-    """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn."""
+    """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn.
+
+    ``notices`` are all delivered messages of the conversation that are no part of its transcript.
+    """
 
     messages: list[TranscriptMessage]
     more: bool
     turn_from: int | None
+    notices: list[NoticeView]
 
 
 class SearchQueryText(Struct, frozen=True):
-    """Everything that to search for in all messages."""
+    """Text to find in all messages; ``owner`` is a person, empty for the owner of the agent."""
 
     q: Annotated[str, Meta(min_length=1, max_length=500)]
+    source: _Name = ""
+    owner: _Name | None = None
+    archived: bool | None = None
 
 
 class SearchHitView(Struct, frozen=True):
@@ -145,11 +234,52 @@ class SessionEdit(Struct, frozen=True):
 
 
 class SayRequest(Struct, frozen=True):
-    """A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once."""
+    """A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once.
 
-    text: _Text
+    ``files`` are the ids of uploads; with them the text may be empty.
+    """
+
+    text: Annotated[str, Meta(max_length=200_000)]
     id: _Id
     steer: bool = False
+    files: Annotated[tuple[_Id, ...], Meta(max_length=20)] = ()
+
+
+class BeginRequest(SayRequest, frozen=True):
+    """The first message of a conversation; slash commands, for example for its model, run before it."""
+
+    commands: Annotated[list[_CommandText], Meta(max_length=8)] = []
+
+
+class BranchRequest(Struct, frozen=True):
+    """A branch that begins with ``text`` instead of message ``seq``; without a text, one after its exchange."""
+
+    seq: Annotated[int, Meta(ge=1, le=2**31)]
+    text: Annotated[str, Meta(max_length=200_000)] = ""
+
+
+class BranchView(Struct, frozen=True, kw_only=True):
+    """A conversation in its tree of branches; it shares the messages of its parent up to ``parent_seq``."""
+
+    id: str
+    title: str
+    parent_id: str
+    parent_seq: int
+    message_count: int
+    updated_at: datetime
+    archived: bool
+
+
+class ExportQuery(Struct, frozen=True):
+    """The format of an export."""
+
+    format: Literal["markdown", "json", "jsonl"] = "markdown"
+
+
+class OutputView(Struct, frozen=True):
+    """The whole output of a tool, of which the transcript has only the beginning and the end."""
+
+    text: str
 
 
 class AnswerRequest(Struct, frozen=True):
@@ -161,7 +291,7 @@ class AnswerRequest(Struct, frozen=True):
 class CommandRequest(Struct, frozen=True):
     """A slash command with its arguments."""
 
-    text: Annotated[str, Meta(min_length=2, max_length=20_000, pattern="^/")]
+    text: _CommandText
 
 
 class CommandReply(Struct, frozen=True):
@@ -172,10 +302,10 @@ class CommandReply(Struct, frozen=True):
 
 
 class CompletionsQuery(Struct, frozen=True):
-    """The beginning of a command line."""
+    """The beginning of a command line, or of a file name after ``@``; ``session`` is empty for a new conversation."""
 
     text: Annotated[str, Meta(max_length=1000)]
-    session: Annotated[str, Meta(max_length=64)] = ""
+    session: _Name = ""
 
 
 class ChoiceView(Struct, frozen=True):
@@ -211,6 +341,32 @@ class TopicsRequest(Struct, frozen=True):
     again: Annotated[list[_Topic], Meta(max_length=100)] = []
 
 
+_Time = Annotated[str, Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$|^$")]
+_Key = Annotated[str, Meta(min_length=16, max_length=200, pattern=r"^[\w-]+$")]
+
+
+class PushRequest(Struct, frozen=True, kw_only=True):
+    """A push subscription of this browser; quiet hours are local times of ``zone``, empty for none."""
+
+    endpoint: Annotated[str, Meta(min_length=8, max_length=2000)]
+    p256dh: _Key
+    auth: _Key
+    shows_content: bool = False
+    quiet_from: _Time = ""
+    quiet_to: _Time = ""
+    zone: Annotated[str, Meta(max_length=64)] = ""
+
+
+class PushView(Struct, frozen=True, kw_only=True):
+    """Push notifications of this browser; without a ``key`` the server can't send any."""
+
+    key: str
+    subscribed: bool
+    shows_content: bool
+    quiet_from: str
+    quiet_to: str
+
+
 class HelloMessage(Struct, frozen=True, tag_field="topic", tag="hello"):
     """The first event of a stream; ``digest`` is that of the app's files."""
 
@@ -238,10 +394,20 @@ class ChangedMessage(Struct, frozen=True, tag_field="topic", tag="changed"):
     page: str
 
 
-StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage
+class DeliveredMessage(Struct, frozen=True, tag_field="topic", tag="delivered"):
+    """A conversation with something new outside of turns: its transcript is to be read again."""
+
+    session: str
 
 
-def to_message_view(stored: StoredMessage) -> TranscriptMessage:
-    """Return a stored message as the browser gets it."""
-    message = stored.message
-    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.parts)
+class NoticeMessage(Struct, frozen=True, tag_field="topic", tag="notice"):
+    """A notification: ``kind`` is ``asked``, ``answered``, ``delivered`` or ``pairing``, ``path`` the page to open."""
+
+    kind: str
+    session: str
+    title: str
+    text: str
+    path: str
+
+
+StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | DeliveredMessage | NoticeMessage

@@ -36,7 +36,7 @@ def test_they_read_and_write_what_is_theirs(own: Path, target: str, mode: Mode) 
 @pytest.mark.parametrize(
     "target", ["..", "../others/notes.txt", "~", "~/others", "/etc/passwd", "~nobody-at-all/x", "a\0b", "../own2"]
 )
-def test_they_read_and_write_nothing_else_whoever_has_allowed_it(own: Path, target: str) -> None:
+def test_guests_read_and_write_nothing_else_with_any_grant(own: Path, target: str) -> None:
     for kind in ("read", "write"):
         assert isinstance(judge(own, ProposedAction("read" if kind == "read" else "write", target)), Deny)
 

@@ -97,7 +97,7 @@ async def test_the_bytes_of_a_stream_end_as_clients_expect(host: Hosted, model: 
     assert answer.text.endswith("\n\ndata: [DONE]\n\n")
 
 
-async def test_tools_are_told_of_alongside_the_words_and_never_in_them(
+async def test_tool_calls_are_sent_next_to_the_text_and_never_in_it(
     client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(_LOOK, Say("It is empty."))
@@ -111,7 +111,7 @@ async def test_tools_are_told_of_alongside_the_words_and_never_in_them(
     assert all(chunk.choices[0].delta.tool_calls is None for chunk in chunks)
 
 
-async def test_whoever_waits_for_the_whole_answer_gets_the_answer_alone(
+async def test_a_request_without_streaming_returns_the_answer_alone(
     client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(_LOOK, Say("It is empty."))

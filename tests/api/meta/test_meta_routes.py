@@ -81,7 +81,7 @@ async def test_the_page_loads_nothing_from_elsewhere(host: Hosted) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-async def test_figures_count_requests_by_route_and_status(host: Hosted) -> None:
+async def test_metrics_count_requests_by_route_and_status(host: Hosted) -> None:
     await host.http.post("/v1/chat/completions", json=HI)
     await host.http.post("/v1/chat/completions", json={})
     await host.http.get("/nowhere")
@@ -91,7 +91,7 @@ async def test_figures_count_requests_by_route_and_status(host: Hosted) -> None:
     assert 'talaria_api_requests_total{route="none",status="404"} 1' in text
     assert "talaria_api_request_seconds_count 3" in text
     assert "talaria_turns_running 0" in text
-    assert "talaria_rooms_open 1" in text
+    assert "talaria_sessions_open 1" in text
 
 
 async def test_clients_find_the_models_by_the_names_that_they_may_use(host: Hosted) -> None:

@@ -176,7 +176,7 @@ async def test_a_response_is_found_again_until_it_is_deleted(sdk: AsyncOpenAI, m
         await sdk.responses.create(model="talaria", input="On.", previous_response_id=first.id)
 
 
-async def test_a_streamed_response_is_kept_as_it_was_told(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_a_streamed_response_is_stored_as_it_was_sent(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.script(_LOOK, Say("Seen."))
     async with sdk.responses.stream(model="talaria", input="Look.") as stream:
         final = await stream.get_final_response()
@@ -185,7 +185,7 @@ async def test_a_streamed_response_is_kept_as_it_was_told(sdk: AsyncOpenAI, mode
     assert (kept.output_text, kept.usage, kept.completed_at) == (final.output_text, final.usage, final.completed_at)
 
 
-async def test_what_is_not_to_be_kept_is_not(sdk: AsyncOpenAI) -> None:
+async def test_a_response_with_store_off_is_not_stored(sdk: AsyncOpenAI) -> None:
     response = await sdk.responses.create(model="talaria", input="Hello", store=False)
     with pytest.raises(openai.NotFoundError):
         await sdk.responses.retrieve(response.id)
@@ -202,7 +202,7 @@ async def test_a_client_that_hangs_up_stops_the_turn(sdk: AsyncOpenAI, model: Mo
         await model.gone()
 
 
-async def test_a_model_that_fails_is_told_in_both_ways(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_a_model_failure_is_reported_with_and_without_streaming(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.otherwise(Fail(400, message="nonsense"))
     with pytest.raises(openai.InternalServerError) as failed:
         await sdk.responses.create(model="talaria", input="Hello")

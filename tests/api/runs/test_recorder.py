@@ -126,7 +126,7 @@ async def test_a_turn_that_was_cut_off_is_reported_whole_and_once(
     assert after.state == "completed"
 
 
-async def test_whoever_was_left_behind_tells_nothing_more(store: Store) -> None:
+async def test_a_replaced_recorder_records_nothing_more(store: Store) -> None:
     run = await _begun(store)
     former = await _recorder(store, run.session_id)
     await _cut_off(store, run, former, told=True)
@@ -147,7 +147,7 @@ async def test_whoever_was_left_behind_tells_nothing_more(store: Store) -> None:
     assert "text.delta I am still here." not in _short(await _told(store))
 
 
-async def test_nothing_is_told_behind_the_end(store: Store) -> None:
+async def test_nothing_is_recorded_after_the_end(store: Store) -> None:
     run = await _begun(store)
     recorder = await _recorder(store, run.session_id)
 
@@ -180,7 +180,7 @@ async def test_words_that_come_faster_than_the_store_become_one_event(store: Sto
     assert _short(await _told(store)).count(f"text.delta {'x' * 5000}") == 1
 
 
-async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(store: Store) -> None:
+async def test_a_turn_of_another_caller_is_not_recorded(store: Store) -> None:
     run = await _begun(store)
     recorder = await _recorder(store, run.session_id)
 
@@ -204,7 +204,7 @@ async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(stor
     assert await _told(store) == before
 
 
-async def test_a_run_ends_once_whoever_still_takes_it_for_open(store: Store) -> None:
+async def test_a_run_ends_once_even_if_another_worker_thinks_it_is_open(store: Store) -> None:
     run = await _begun(store)
     assert await store.write(lambda tx: end_run(tx, run, RunStopped()))
     await store.write(lambda tx: tx.inbox.settle([item.id for item in tx.inbox.unsettled(run.session_id)]))

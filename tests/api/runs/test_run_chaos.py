@@ -61,7 +61,7 @@ async def model() -> AsyncIterator[ModelServer]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-async def test_whatever_is_killed_every_run_is_told_whole(
+async def test_every_run_is_reported_completely_after_any_kill(
     tmp_path: Path, model: ModelServer, engine: str, request: pytest.FixtureRequest
 ) -> None:
     count, kills = (60, 15) if request.config.getoption("--long") else (10, 4)

@@ -120,7 +120,7 @@ async def test_a_call_whose_outcome_is_unknown_is_reported_as_cut_off(server: Se
 
 
 @pytest.mark.one_engine
-async def test_what_waits_for_an_approval_asks_again(server: Server, model: ModelServer) -> None:
+async def test_a_run_pending_approval_asks_again(server: Server, model: ModelServer) -> None:
     kept = server.program.home / "workspaces" / "default" / "kept"
     kept.touch()
     model.script(Say(calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("Gone."))

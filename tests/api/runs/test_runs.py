@@ -198,7 +198,7 @@ async def test_a_run_that_waits_for_an_answer_can_be_stopped(http: httpx.AsyncCl
     assert names[-3:].count("question.closed") == 1
 
 
-async def test_a_server_that_ends_waits_for_no_answer_and_keeps_nobody(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_stopping_server_waits_for_no_answer_and_no_client(tmp_path: Path, model: ModelServer) -> None:
     model.script(Say(calls=[Ask("clarify", {"question": "Which?"}, id="call_1")]), Say("That one."))
     program = scripted_program(tmp_path, model, "[gateway]\ndrain_seconds = 3600.0\n")
     async with serving(program) as server, client(server) as http:

@@ -44,7 +44,7 @@ async def test_what_was_said_in_the_terminal_is_there_as_well(http: httpx.AsyncC
     assert {one["source"] for one in (await _got(http, "/v1/sessions"))["data"]} == {"api", "cli"}
     (own,) = (await _got(http, "/v1/sessions", source="cli"))["data"]
     shown = await _got(http, f"/v1/sessions/{own['id']}")
-    assert (shown["message_count"], shown["running"], shown["place"]) == (2, False, None)
+    assert (shown["message_count"], shown["running"], shown["address"]) == (2, False, None)
     assert (await _got(http, "/v1/sessions", q=own["id"]))["data"][0]["id"] == own["id"]
 
 

@@ -26,7 +26,7 @@ def test_the_profile_is_that_of_the_command_line_then_of_the_environment_then_th
     assert "profiles/work" in program.run("config", "path", env={"TALARIA_PROFILE": ""}).out
 
 
-def test_a_terminal_is_coloured_unless_somebody_objects(program: Program) -> None:
+def test_a_terminal_is_coloured_unless_disabled(program: Program) -> None:
     assert ESCAPE in program.run_on_terminal("profile", "list").out
     assert ESCAPE not in program.run_on_terminal("profile", "list", env={"NO_COLOR": "1"}).out
     assert ESCAPE not in program.run_on_terminal("profile", "list", "--color", "never").out

@@ -92,7 +92,7 @@ async def test_secrets_reach_a_server_and_not_the_model(tmp_path: Path, server: 
     assert server.received[1].json["messages"][-1]["content"] == "it is «masked secret» 18"
 
 
-async def test_a_server_is_told_for_which_conversation_it_runs(
+async def test_a_server_receives_the_session_it_runs_for(
     tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TALARIA_SESSION_USER_ID", "of another conversation")

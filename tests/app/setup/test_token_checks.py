@@ -4,7 +4,7 @@ import pytest
 from tests.app.setup.network_servers import TOKEN, networks
 
 from talaria.app.setup.token_checks import NETWORKS, check_token
-from talaria.cli.commands.setup.probes import NetworkName
+from talaria.contracts.setup import NetworkName
 
 ALL: tuple[NetworkName, ...] = ("telegram", "discord", "slack", "slack_app", "matrix")
 
@@ -40,7 +40,7 @@ async def test_a_wrong_token_is_refused_and_not_repeated(base: str, network: Net
 
 
 @pytest.mark.parametrize("network", ALL)
-async def test_a_dead_network_is_told_from_a_wrong_token(network: NetworkName) -> None:
+async def test_an_unreachable_network_is_distinguished_from_a_wrong_token(network: NetworkName) -> None:
     tried = await check_token(network, TOKEN, base_url="http://127.0.0.1:9")
     assert tried.outcome == "unreachable"
     assert "at http://127.0.0.1:9. Check the network" in tried.sentence
@@ -56,7 +56,7 @@ async def test_a_network_that_says_nothing_is_not_waited_for(base: str, network:
 
 @pytest.mark.parametrize("network", ALL)
 @pytest.mark.parametrize("place", ["page", "elsewhere"])
-async def test_somebody_else_who_answers_is_not_believed(base: str, network: NetworkName, place: str) -> None:
+async def test_an_answer_of_another_service_is_rejected(base: str, network: NetworkName, place: str) -> None:
     tried = await check_token(network, TOKEN, base_url=f"{base}/{place}")
     assert tried.outcome == "odd"
     assert "doesn't respond like" in tried.sentence

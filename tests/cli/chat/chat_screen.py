@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
+from tests.app import warm_program
 from tests.app.program import TALARIA, Program
 
 from talaria.testing.screen import Screen, open_screen
@@ -16,7 +17,14 @@ def opened(
     program: Program, *words: str, columns: int = 90, rows: int = 40, environment: Mapping[str, str] | None = None
 ) -> AbstractAsyncContextManager[Screen]:
     environment = environment or program.environment(TERM="xterm-256color")
-    return open_screen([TALARIA, *words], env=environment, columns=columns, rows=rows, cwd=program.home / "work")
+    return open_screen(
+        [TALARIA, *words],
+        env=environment,
+        columns=columns,
+        rows=rows,
+        spawn=warm_program.spawn,
+        cwd=program.home / "work",
+    )
 
 
 async def say(screen: Screen, text: str) -> None:

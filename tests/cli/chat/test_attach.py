@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.app.program import TALARIA, Program
+from tests.app import warm_program
+from tests.app.program import Program
+from tests.app.warm_program import WarmProcess
 from tests.cli.chat.chat_screen import DANGEROUS, opened, ready, say
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker, workplace
@@ -50,7 +52,7 @@ def program(request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer,
 
 
 @asynccontextmanager
-async def told(program: Program, network: LoopbackNetwork) -> AsyncIterator[asyncio.subprocess.Process]:
+async def told(program: Program, network: LoopbackNetwork) -> AsyncIterator[WarmProcess]:
     """Have a gateway in whose one chat a long answer is being given."""
     async with worker(program) as process:
         network.say("ann", "hello", sender="ann")
@@ -161,8 +163,12 @@ async def test_a_question_of_the_turn_is_answered_from_the_terminal(
 
 async def test_scripts_get_events_as_lines_of_json(program: Program, network: LoopbackNetwork) -> None:
     async with told(program, network):
-        process = await asyncio.create_subprocess_exec(
-            TALARIA, "attach", "tale", "--json", env=program.environment(), stdout=asyncio.subprocess.PIPE
+        process = await warm_program.start(
+            "attach",
+            "tale",
+            "--json",
+            env=program.environment(),
+            stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
         events: list[dict[str, Any]] = []
@@ -177,7 +183,7 @@ async def test_scripts_get_events_as_lines_of_json(program: Program, network: Lo
             assert await process.wait() == 0
 
 
-async def test_lines_of_text_for_those_who_want_no_more(program: Program, network: LoopbackNetwork) -> None:
+async def test_plain_output_is_lines_of_text(program: Program, network: LoopbackNetwork) -> None:
     async with told(program, network), opened(program, "attach", "tale", "--plain") as screen:
         await screen.wait_for(WATCHED)
         await screen.wait_for("> ann: Tell me.")

@@ -7,7 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.app.program import TALARIA, Outcome, Program
+from tests.app import warm_program
+from tests.app.program import Outcome, Program
 from tests.app.program_with_model import scripted_program
 from tests.observability.otlp_collector import Collector, listening
 
@@ -145,14 +146,12 @@ async def test_dangerous_commands_do_not_run_where_nobody_can_allow_them(program
 
 async def test_a_killed_turn_continues_where_it_was(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 50, pause=0.1))
-    process = await asyncio.create_subprocess_exec(
-        TALARIA,
+    process = await warm_program.start(
         "chat",
         "-q",
         "look around",
         env=program.environment(),
         cwd=program.home / "work",
-        stdin=asyncio.subprocess.DEVNULL,
     )
     await server.arrived(2)
     process.send_signal(signal.SIGKILL)
@@ -166,17 +165,9 @@ async def test_a_killed_turn_continues_where_it_was(program: Program, server: Mo
 
 async def _run(program: Program, *words: str, typed: str | bytes = "") -> Outcome:
     """Run the program in parallel with its server."""
-    process = await asyncio.create_subprocess_exec(
-        TALARIA,
-        *words,
-        env=program.environment(),
-        cwd=program.home / "work",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(typed if isinstance(typed, bytes) else typed.encode())
-    return Outcome(process.returncode or 0, out.decode(), err.decode())
+    given = typed if isinstance(typed, bytes) else typed.encode()
+    work = program.home / "work"
+    return Outcome(*await asyncio.to_thread(warm_program.run, words, env=program.environment(), cwd=work, typed=given))
 
 
 async def test_the_folder_of_a_conversation_is_found_again_by_another_process(

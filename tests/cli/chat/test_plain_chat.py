@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.app import warm_program
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import DANGEROUS, opened, ready, say
@@ -41,7 +42,9 @@ async def test_plain_lines_for_screen_readers_and_dumb_terminals(
     server.script(Say("**Forty-two.**"), Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("Done."))
     environment = program.environment(TERM="xterm" if words else "dumb")
     place = program.home / "work"
-    async with open_screen([TALARIA, "chat", *words], env=environment, columns=80, rows=40, cwd=place) as screen:
+    async with open_screen(
+        [TALARIA, "chat", *words], env=environment, columns=80, rows=40, spawn=warm_program.spawn, cwd=place
+    ) as screen:
         await screen.wait_for(re.compile("^> $|^>$", re.MULTILINE))
         await say(screen, "/title Answers")  # or the model would be asked for one
         await screen.wait_for("title is now")

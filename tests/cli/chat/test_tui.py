@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.app import warm_program
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import READY, opened, ready, say
@@ -147,7 +148,7 @@ async def test_a_mistyped_command_gets_a_hint(program: Program, server: ModelSer
     assert not server.received
 
 
-async def test_a_file_behind_an_at_sign_completes_and_goes_along(program: Program, server: ModelServer) -> None:
+async def test_a_file_after_an_at_sign_is_completed_and_attached(program: Program, server: ModelServer) -> None:
     (program.home / "work" / "notes.txt").write_text("the tide turns at nine")
     async with opened(program) as screen:
         await ready(screen)
@@ -260,7 +261,9 @@ async def test_a_picture_in_the_clipboard_is_attached(program: Program, server: 
     (programs / "wl-paste").chmod(0o755)
     environment = program.environment(TERM="xterm-256color")
     environment["PATH"] = f"{programs}:{environment['PATH']}"
-    async with open_screen([TALARIA], env=environment, columns=90, rows=40, cwd=program.home / "work") as screen:
+    async with open_screen(
+        [TALARIA], env=environment, columns=90, rows=40, spawn=warm_program.spawn, cwd=program.home / "work"
+    ) as screen:
         await ready(screen)
         await screen.press("c-v")
         await screen.wait_for(re.compile(r"with pasted-\w+\.png"))

@@ -174,7 +174,7 @@ async def test_what_runs_in_the_background_wakes_the_terminal_though_nobody_type
     assert "from the gate" in server.received[-1].question
 
 
-async def test_what_ended_while_the_terminal_was_gone_is_told_when_the_conversation_is_opened(
+async def test_results_that_arrived_without_a_terminal_are_shown_on_resume(
     program: Program, server: ModelServer
 ) -> None:
     command = "mkfifo gate; read _ <gate; echo from the gate"

@@ -5,7 +5,8 @@ import pytest
 from tests.app.program import Outcome, Program
 from tests.cli.stored_sessions import read, write
 
-from talaria.access.pairing import RULES, offer_code
+from talaria.access.browsers import read_browsers
+from talaria.access.pairing import RULES, offer_browser_code, offer_code
 from talaria.contracts.stores.pairing import PairedPerson
 
 ANN, BEN = PairedPerson("telegram", "12345", "Ann"), PairedPerson("matrix", "@ben:example.org")
@@ -22,7 +23,7 @@ def offered(program: Program, person: PairedPerson) -> str:
     return code
 
 
-def test_nobody_waits_and_nobody_was_let_in(program: Program) -> None:
+def test_lists_without_entries_are_empty(program: Program) -> None:
     for action in ("list", "people"):
         assert program.run("pairing", action) == Outcome(0, "")
         assert program.run("pairing", action, "--json") == Outcome(0, "[]\n")
@@ -30,7 +31,7 @@ def test_nobody_waits_and_nobody_was_let_in(program: Program) -> None:
     assert "Nobody has been approved" in program.run_on_terminal("pairing", "people").out
 
 
-def test_who_waits_is_let_in_with_the_code_and_shut_out_again(program: Program) -> None:
+def test_a_pending_sender_is_approved_by_code_and_revoked(program: Program) -> None:
     code = offered(program, ANN)
     offered(program, BEN)
     assert program.run("pairing", "list").out == (
@@ -49,14 +50,14 @@ def test_who_waits_is_let_in_with_the_code_and_shut_out_again(program: Program) 
     assert read(program, lambda tx: tx.pairing.people()) == []
 
 
-def test_a_script_reads_who_was_let_in_and_shut_out(program: Program) -> None:
+def test_a_script_reads_approved_and_revoked_senders(program: Program) -> None:
     code = offered(program, BEN)
     approved = json.loads(program.run("pairing", "approve", "matrix", code, "--json").out)
     assert (approved["user_id"], approved["platform"]) == ("@ben:example.org", "matrix")
     assert json.loads(program.run("pairing", "revoke", "matrix", "@ben:example.org", "--json").out) == approved
 
 
-def test_the_owner_is_not_told_how_to_become_one(program: Program) -> None:
+def test_approving_with_a_configured_owner_gives_no_hint(program: Program) -> None:
     code = offered(program, BEN)
     owned = program.run("pairing", "approve", "matrix", code, env={"TALARIA__ACCESS__OWNERS": "telegram:1"})
     assert (owned.code, owned.err) == (0, "")
@@ -97,7 +98,7 @@ def test_a_name_cannot_disturb_the_screen(program: Program) -> None:
     assert "Eve" in shown
 
 
-def test_the_doctor_warns_of_open_doors_and_of_names_that_are_nobodys(program: Program) -> None:
+def test_the_doctor_warns_about_open_access_and_unknown_names(program: Program) -> None:
     folder = program.home / "profiles" / "default"
     folder.mkdir(parents=True, mode=0o700)
     file = folder / "config.toml"
@@ -118,3 +119,23 @@ def test_the_doctor_warns_of_open_doors_and_of_names_that_are_nobodys(program: P
         ("fault", "`access.owners` names an unknown person, `anna`; the nearest is `ann`."),
         ("fault", "`access.slash_access.model` names an unknown person, `bem`; the nearest is `ben`."),
     ]
+
+
+def test_a_browser_is_signed_in_for_a_person(program: Program) -> None:
+    assert program.run("config", "set", "people.alice.ids", "telegram:7").code == 0
+    offer = write(program, lambda tx: offer_browser_code(tx, "Firefox on Linux"))
+    assert offer is not None
+    refused = program.run("pairing", "approve", "web", offer[0], "--person", "eve")
+    assert (refused.code, "has no `eve`" in refused.err) == (1, True)
+    approved = program.run("pairing", "approve", "web", offer[0], "--person", "alice")
+    assert (approved.code, approved.out) == (0, "Firefox on Linux is now signed in as alice.\n")
+    (browser,) = read(program, read_browsers).values()
+    assert browser.person == "alice"
+    assert program.run("pairing", "approve", "telegram", "ABCDEFGH", "--person", "alice").code == 1
+
+
+def test_a_request_is_refused(program: Program) -> None:
+    code = offered(program, ANN)
+    assert "no longer works" in program.run("pairing", "refuse", "telegram", "12345").out
+    assert program.run("pairing", "approve", "telegram", code).code == 1
+    assert program.run("pairing", "refuse", "telegram", "12345", "--json").code == 1

@@ -53,7 +53,7 @@ def test_a_bad_name_is_refused_with_a_sentence(program: Program) -> None:
     assert refused.err.startswith("talaria: `../x` isn't a valid profile name. ")
 
 
-def test_deleting_asks_unless_told_not_to(program: Program) -> None:
+def test_deleting_asks_for_confirmation_unless_confirmed_by_option(program: Program) -> None:
     program.run("profile", "create", "work")
     folder = program.home / "profiles" / "work"
     alone = program.run("profile", "delete", "work")

@@ -76,7 +76,7 @@ def test_the_text_may_come_through_a_pipe(program: Program, words: list[str]) ->
     assert queued(program) == [("11", "", "one\n\ntwo")]
 
 
-def test_who_waits_in_vain_is_told_so(program: Program) -> None:
+def test_a_wait_that_times_out_is_reported(program: Program) -> None:
     sent = program.run("send", "telegram", "hi", "--wait", "--timeout", "0.2")
     assert (sent.code, sent.out) == (1, "Queued for telegram.\n")
     assert "No gateway is running" in sent.err

@@ -52,7 +52,7 @@ def test_an_empty_store_says_what_to_do_on_a_terminal_and_nothing_in_a_pipe(prog
     assert "No session matches" in on_screen(program, "list", "--source", "telegram")
 
 
-def test_the_list_has_the_last_used_first_with_its_figures(program: Program) -> None:
+def test_the_list_is_ordered_by_last_use_with_metrics(program: Program) -> None:
     old = titled(program, "Old", at=datetime.now(UTC) - timedelta(hours=2, minutes=5))
     new = converse(program, NewSession(source="telegram", title="New"), said("One"), said("Two"))
     write(program, lambda store: store.usage.add(new.id, Usage(calls=1, cost_microdollars=1_230_000)))

@@ -12,13 +12,13 @@ from tests.runtime.recorded_turns import Diary
 
 from talaria.cli.commands.trace.command import add_arguments
 from talaria.cli.commands.trace.format import format_seconds, format_tokens
-from talaria.cli.commands.trace.prefix_breaks import estimate_cost
 from talaria.cli.commands.trace.svg import ticks
 from talaria.cli.parser import Parser
 from talaria.cli.parser_tree import read_parser
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.events import TurnFailed, TurnStopped
 from talaria.core.messages import Usage
+from talaria.observability.prefix_breaks import estimate_cost
 from talaria.settings.profiles import Profiles
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -263,7 +263,7 @@ def test_the_price_of_a_break_is_a_part_of_what_the_call_cost() -> None:
 # the picture
 
 
-async def test_the_picture_has_a_bar_for_every_step_with_its_figures(program: Program) -> None:
+async def test_the_chart_has_a_bar_and_numbers_for_every_step(program: Program) -> None:
     await write_a_trip(program)
     root = fromstring(trace(program, "--svg", "-").out)
     assert root.tag == f"{SVG}svg"
@@ -373,7 +373,7 @@ def test_numbers_of_tokens_are_short(tokens: int, shown: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.9, 1, 7.75, 12.55, 100, 3600, 99_999])
-def test_an_axis_has_a_few_round_figures(seconds: float) -> None:
+def test_an_axis_has_a_few_round_numbers(seconds: float) -> None:
     marks = list(ticks(seconds))
     assert marks[0][0] == 0
     assert 2 <= len(marks) <= 9

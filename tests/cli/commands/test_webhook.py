@@ -56,7 +56,7 @@ def test_without_the_network_in_the_settings_a_remark_says_so(program: Program) 
     assert program.run("webhook", "list").err == ""
 
 
-def test_the_doctor_tells_of_routes_on_which_nobody_can_be_heard(program: Program) -> None:
+def test_the_doctor_reports_routes_without_allowed_senders(program: Program) -> None:
     write_route(folder(program), "hub")
     assert "webhook" not in program.run("doctor").out
     settings(program, "[platforms.webhook]\n")

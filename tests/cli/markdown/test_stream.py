@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from talaria.cli.markdown.stream import MarkdownStream, render
@@ -52,6 +52,7 @@ def test_a_reply_may_come_character_by_character(text: str) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=25)  # each cuts 10,000 characters; the test before it tries four times as many texts
 @given(st.sampled_from(["", "- ", "> ", "# ", "```\n", "a|b\n-|-\n"]), DOCUMENTS, st.sampled_from(["x", "ab ", "*a "]))
 def test_nor_does_it_matter_where_lines_are_very_long(begin: str, text: str, filling: str) -> None:
     long = f"{begin}{filling * 1500}{text}{filling * 900}\n{text}"

@@ -16,7 +16,7 @@ from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.core.os_processes import is_running
 from talaria.gateway.chats.chat import Chat
-from talaria.goals.goal_store import read_goal
+from talaria.goals.stored_goal import read_goal
 from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -25,7 +25,7 @@ from talaria.testing.model_server.received import Received
 from talaria.testing.wait import LIMIT, until
 
 OWNED = 'owners = ["loopback:ann", "loopback:bob"]\n'
-ONE_ROOM = f"{OWNED}[gateway]\nrooms = 1\n"
+ONE_ROOM = f"{OWNED}[gateway]\nopen_sessions = 1\n"
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def parked(tx: Transaction, gateway: SmallGateway) -> bool:
     return goal is not None and goal.parked is not None
 
 
-async def test_a_room_in_which_a_goal_waits_is_not_let_go_of(
+async def test_a_chat_with_a_waiting_goal_is_not_evicted(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     def answer(received: Received) -> Say:

@@ -69,7 +69,7 @@ async def test_an_address_is_served_in_order_and_others_do_not_wait_for_it(
     assert [post.text for post in network.posts][:3] != ["a0", "a1", "a2"]
 
 
-async def test_it_goes_out_at_once_when_told(store: Store, network: LoopbackNetwork) -> None:
+async def test_it_is_sent_at_once_on_notification(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     async with delivering(store, network.platform(), structs.replace(QUICK, poll=timedelta(hours=1))) as delivery:
         await office.reply("t1", "hello")
@@ -87,7 +87,9 @@ async def test_what_another_process_queues_is_delivered_at_once(
     await other.close()
 
 
-async def test_what_another_process_queued_is_found_without_being_told(store: Store, network: LoopbackNetwork) -> None:
+async def test_messages_queued_by_another_process_are_found_without_notification(
+    store: Store, network: LoopbackNetwork
+) -> None:
     async with delivering(store, network.platform()):
         await PostOffice(store).reply("t1", "hello")
         await network.posted(1)
@@ -213,7 +215,7 @@ async def test_files_and_choices_come_with_it(store: Store, network: LoopbackNet
     assert (file.files, file.key) == (("a.txt",), "t1:2")
 
 
-async def test_what_cannot_be_read_is_kept_and_in_nobodys_way(store: Store, network: LoopbackNetwork) -> None:
+async def test_an_unreadable_entry_is_stored_and_blocks_no_other(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     strange = Outgoing(key="k", session_id=SessionId("s"), address=HERE, payload="{")
     await store.write(lambda tx: tx.outbox.add(strange))

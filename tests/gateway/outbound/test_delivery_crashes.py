@@ -1,14 +1,12 @@
 """Delivery killed at random moments: nothing is lost, and next to nothing is said twice."""
 
-import asyncio
 import random
-import sys
 from collections import Counter
 
 import pytest
 from msgspec import structs
+from tests.app import warm_program
 from tests.gateway.outbound.delivery_fixture import PostOffice
-from tests.house.tree import ROOT
 from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
@@ -18,6 +16,12 @@ from talaria.testing.loopback_platform import CHATTY, LoopbackNetwork
 KILLS = 6
 CHATS = 5
 REPLIES = 120
+
+
+@pytest.fixture
+def place(new_place: Place) -> Place:
+    """A store that no process has opened yet, on each engine in turn."""
+    return new_place
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -31,16 +35,8 @@ async def test_a_delivery_that_is_killed_again_and_again_loses_nothing(place: Pl
             await office.reply(f"t{number}", text, Address("loopback", str(number % CHATS)))
         network.disrupt(delay=0.02)
         for kill in range(KILLS + 1):
-            child = await asyncio.create_subprocess_exec(
-                *(
-                    sys.executable,
-                    "-m",
-                    "tests.gateway.outbound.delivery_child",
-                    network.address,
-                    str(idempotent),
-                    *place.words,
-                ),
-                cwd=ROOT,
+            child = await warm_program.start_module(
+                "tests.gateway.outbound.delivery_child", network.address, str(idempotent), *place.words
             )
             try:
                 if kill == KILLS:

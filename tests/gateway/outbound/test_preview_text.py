@@ -48,7 +48,7 @@ def answered(number: int, *, failed: bool = False) -> ToolAnswered:
         ),
     ],
 )
-def test_tool_calls_are_shown_as_the_place_wishes(progress: Progress, text: str) -> None:
+def test_tool_calls_are_shown_as_the_chat_is_configured(progress: Progress, text: str) -> None:
     events = (called(1), answered(1), called(2), answered(2, failed=True), called(3, "shell"))
     assert draft_of(*events, progress=progress).text == text
 
@@ -73,7 +73,7 @@ def test_words_after_a_call_take_the_place_of_those_before_it() -> None:
     assert draft.text == "✓ `read_file 1`\n\nIt says hello."
 
 
-def test_thoughts_are_shown_only_where_wished_and_until_there_are_words() -> None:
+def test_thoughts_are_shown_only_if_configured_and_until_text_arrives() -> None:
     assert draft_of(ReasoningAdded("Hm.\nWell.")).text == ""
     draft = draft_of(ReasoningAdded("Hm.\nWell."), reasoning=True)
     assert draft.text == "> Hm.\n> Well."

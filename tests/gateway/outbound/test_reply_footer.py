@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from talaria.gateway.chats.chat import ReplyFooter, add_footer, format_footer
+from talaria.gateway.chats.chat import ReplyFooter, format_footer
 
 
 def test_the_line_tells_what_a_reply_was_made_with() -> None:
@@ -19,8 +19,7 @@ def test_the_line_tells_what_a_reply_was_made_with() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     assert format_footer(ReplyFooter(model="some-model")) == "`some-model`"
     assert format_footer(ReplyFooter(folder=Path.home())) == "`~`"
-    assert add_footer("Hello.", ReplyFooter()) == "Hello."
-    assert add_footer("Hello.", ReplyFooter(model="m")) == "Hello.\n\n`m`"
+    assert format_footer(ReplyFooter()) == ""
 
 
 def test_a_folder_cannot_break_the_line() -> None:

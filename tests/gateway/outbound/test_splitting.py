@@ -90,6 +90,7 @@ def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
             rest = rest.removeprefix(first)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text("ab ", min_size=1, max_size=25), min_size=1, max_size=20), st.integers(60, 120))
 @settings(max_examples=200)
 def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
@@ -180,7 +181,7 @@ def test_a_long_text_is_cut_quickly() -> None:
     assert "".join("".join(split(text, 4096)).split()) == "".join(text.split())
 
 
-def test_a_message_becomes_several_with_its_files_behind() -> None:
+def test_a_long_message_is_split_and_followed_by_its_files() -> None:
     file = File("/tmp/a.txt", "a.txt")
     content = Content(text="one two\n\nthree four", files=(file, file), buttons=(Button("Yes", "y"),), reply_to="7")
     assert split_content(content, PlatformCapabilities(text_limit=12)) == [

@@ -186,7 +186,7 @@ def test_a_mark_in_a_server_is_meant_for_us_on_a_message_of_ours(more: dict[str,
 
 
 @pytest.mark.parametrize(("who", "emoji"), [(ME, {"name": "👍"}), ("7", {"id": "5", "name": "blob"}), ("7", {})])
-def test_our_marks_and_emoji_of_one_server_are_not_told(who: str, emoji: dict[str, str]) -> None:
+def test_own_reactions_and_custom_emoji_are_not_reported(who: str, emoji: dict[str, str]) -> None:
     given = {"user_id": who, "channel_id": "60", "message_id": "800", "emoji": emoji}
     assert read_reaction("s:4", convert(given, Reaction), CHANNEL, ACCOUNT) is None
 

@@ -26,7 +26,7 @@ def test_a_table_is_drawn_in_letters_of_one_width() -> None:
     assert drawn == "Before\n\n```\ncity │ °C\n─────┼───\nRome │ 31\n東京 │ 28\n```\n\nBehind"
 
 
-def test_a_wide_table_is_told_row_by_row() -> None:
+def test_a_wide_table_is_written_row_by_row() -> None:
     told = format_text(f"| name | what | why |\n|---|---|---|\n| a | {'long ' * 12} | so |\n| b | | {'x' * 9} |")
     assert told == f"- **a**: what: {('long ' * 12).strip()}; why: so\n- **b**: why: xxxxxxxxx"
 

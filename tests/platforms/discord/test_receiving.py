@@ -186,7 +186,7 @@ async def test_a_command_is_acknowledged_at_once_and_cleared_away_by_its_answer(
     assert [post.text for post in thread.answers] == ["All is well."]
 
 
-async def test_a_choice_is_acknowledged_and_told_again_under_its_id(server: DiscordServer, discord: Discord) -> None:
+async def test_a_choice_is_acknowledged_and_reported_with_its_id(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
     from_menu = ("Model 3", "model:3")
@@ -230,9 +230,7 @@ async def test_a_channel_that_may_not_be_looked_at_is_a_group(server: DiscordSer
         assert (await next_incoming(arrivals)).address == Address("discord", hidden.id, "group")
 
 
-async def test_without_leave_to_read_messages_the_owner_is_told_what_to_do(
-    server: DiscordServer, discord: Discord
-) -> None:
+async def test_a_missing_message_intent_is_reported_with_instructions(server: DiscordServer, discord: Discord) -> None:
     server.gateway.allows_content = False
     with pytest.raises(BadCredentials, match="Message Content Intent"):
         async with discord.connect():

@@ -122,7 +122,7 @@ async def test_more_than_five_choices_are_a_menu(server: DiscordServer, discord:
     assert (post.text, post.labels) == ("Model 3 it is.", ())
 
 
-async def test_a_message_of_somebody_else_is_not_edited(server: DiscordServer, discord: Discord) -> None:
+async def test_a_message_of_another_author_is_not_edited(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     theirs = await server.private(ann).says(ann, "mine")
     with pytest.raises(Rejected, match="50005"):
@@ -186,13 +186,13 @@ async def test_many_at_once_are_sent_once_each(server: DiscordServer, discord: D
     assert sorted(int(one.text) for one in server.private(server.user("Ann")).answers) == list(range(12))
 
 
-async def test_a_short_pause_is_kept_and_nobody_is_told(server: DiscordServer, discord: Discord) -> None:
+async def test_a_short_rate_limit_is_observed_silently(server: DiscordServer, discord: Discord) -> None:
     server.fail(create_message, 429, retry_after=0.05)
     await discord.send(private(server), Content(text="hello"), "k")
     assert [one.text for one in server.private(server.user("Ann")).answers] == ["hello"]
 
 
-async def test_typing_is_shown_where_somebody_waits(server: DiscordServer, discord: Discord) -> None:
+async def test_typing_is_shown_in_the_chat_of_the_turn(server: DiscordServer, discord: Discord) -> None:
     thread = await server.channel("general").opens_thread(server.user("Ann"), "Plans")
     await discord.show_typing(Address("discord", "60", "thread", thread.id))
     assert server.world.typing == [thread.id]

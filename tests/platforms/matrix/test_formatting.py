@@ -61,6 +61,7 @@ def read(html: str) -> Reader:
     return reader
 
 
+@pytest.mark.slow
 @given(anything)
 def test_whatever_is_written_becomes_harmless_html(source: str) -> None:
     html = to_html(clean(source))

@@ -192,7 +192,7 @@ def test_an_edit_stays_in_its_thread() -> None:
         ({"msgtype": "m.audio", "body": "song.mp3", "url": "mxc://a/b"}, "document", ""),
     ],
 )
-def test_files_are_told_by_their_kind(content: dict[str, object], kind: str, words: str) -> None:
+def test_files_are_named_by_their_kind(content: dict[str, object], kind: str, words: str) -> None:
     incoming = read_incoming(said(content), PRIVATE, ME)
     assert incoming is not None
     assert [one.kind for one in incoming.attachments] == [kind]
@@ -256,7 +256,7 @@ def test_places_in_threads() -> None:
     assert relates_to("$t", "$q") == {**root, "is_falling_back": False, "m.in_reply_to": {"event_id": "$q"}}
 
 
-def test_people_who_are_named_are_told() -> None:
+def test_mentioned_people_are_reported() -> None:
     content = Content(
         text="ask @carol:there.example, not a@b.example or @carol", reply_to="$q", buttons=(Button("Y", "1"),)
     )

@@ -86,7 +86,7 @@ async def test_who_may_speak_may_invite_and_nobody_else(
     assert desk.user_id not in carol.members(strange)
 
 
-async def test_an_invitation_is_accepted_when_its_author_is_let_in_later(
+async def test_an_invitation_is_accepted_once_its_author_is_admitted(
     hall: Hall, desk: Desk, carol: Person, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -118,7 +118,7 @@ async def test_a_change_of_the_settings_is_noticed_while_it_listens(hall: Hall, 
         await until(lambda: desk.user_id in carol.members(room))
 
 
-async def test_an_invitation_that_was_withdrawn_keeps_nobody_from_listening(
+async def test_a_withdrawn_invitation_blocks_no_other_room(
     hall: Hall, desk: Desk, alice: Person, carol: Person
 ) -> None:
     gone = carol.room_with(desk.user_id, preset="private_chat")

@@ -243,7 +243,7 @@ async def test_a_homeserver_that_answers_at_once_and_never_moves_is_given_up(des
         await runner.cleanup()
 
 
-async def test_a_position_that_the_homeserver_does_not_know_is_left_behind(desk: Desk, alice: Person) -> None:
+async def test_a_sync_position_unknown_to_the_homeserver_is_dropped(desk: Desk, alice: Person) -> None:
     async with desk.listening() as ear:
         room = await meet(desk, alice, ear)
     await desk.position.save(f"{desk.user_id} not-a-position")

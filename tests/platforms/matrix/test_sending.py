@@ -22,7 +22,7 @@ async def room_of(desk: Desk, alice: Person) -> str:
         return await meet(desk, alice, ear)
 
 
-async def test_marks_are_shown_and_the_plain_text_stands_behind(desk: Desk, alice: Person) -> None:
+async def test_formatted_text_is_sent_with_its_plain_text(desk: Desk, alice: Person) -> None:
     room = await room_of(desk, alice)
     ref = await desk.open().send(Address("matrix", room), Content(text="**bold** <b>no</b>"), "k")
     content = alice.event(room, ref.message_id)["content"]

@@ -88,7 +88,7 @@ def test_an_edit_that_takes_our_name_out_is_meant_for_us_all_the_same() -> None:
     assert (changed.addressed, changed.external_id, changed.address.thread_id) == (True, "C1:1.1:2.1", "1.1")
 
 
-def test_what_somebody_does_is_reported_with_their_name() -> None:
+def test_me_messages_are_reported_with_the_name_of_the_person() -> None:
     said = Event(type="message", subtype="me_message", channel="D1", user="U1", text="waves", ts="1.1")
     incoming = read_event(said, ME, EventContext(names={"U1": "Ann"}))
     assert incoming is not None

@@ -16,7 +16,7 @@ def test_it_grants_what_the_adapter_asks_for() -> None:
     assert {method.scope for method in METHODS.values() if method.scope} <= scopes
 
 
-def test_names_that_slack_keeps_for_itself_stay_behind_the_one_command() -> None:
+def test_command_names_reserved_by_slack_are_reached_through_one_command() -> None:
     commands = make_manifest(COMMANDS, command="ask")["features"]["slash_commands"]
     assert [one["command"] for one in commands] == ["/ask", "/goal"]
     assert commands[1]["description"] == "Work towards something"

@@ -112,7 +112,7 @@ async def test_an_event_that_is_tried_three_times_arrives_once(server: SlackServ
     assert incoming.text == "once"
 
 
-async def test_a_mention_that_is_told_of_twice_arrives_once(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_a_mention_reported_by_two_events_arrives_once(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         await channel.says(ann, "hello", mention=True)
@@ -186,7 +186,7 @@ async def test_a_choice_of_many_is_a_list(server: SlackServer, slack: Slack, ann
     assert (chosen.button, chosen.message_id, chosen.address) == ("value:6", ref.message_id, asked.address)
 
 
-async def test_a_mark_is_told_where_its_message_stands(server: SlackServer, ann: User) -> None:
+async def test_a_reaction_is_reported_in_the_thread_of_its_message(server: SlackServer, ann: User) -> None:
     channel = server.channel("family", ann)
     first, second = Slack(settings_for(server)), Slack(settings_for(server))
     async with first.connect() as arrivals:
@@ -207,9 +207,7 @@ async def test_a_mark_is_told_where_its_message_stands(server: SlackServer, ann:
         await one.close()
 
 
-async def test_what_somebody_recorded_is_a_voice_note(
-    server: SlackServer, slack: Slack, ann: User, tmp_path: Path
-) -> None:
+async def test_a_recording_is_a_voice_note(server: SlackServer, slack: Slack, ann: User, tmp_path: Path) -> None:
     file = server.file("audio_message.m4a", b"sound", "audio/mp4", "slack_audio")
     async with slack.connect() as arrivals:
         await server.direct(ann).shares(ann, file, "listen")

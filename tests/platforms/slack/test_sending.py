@@ -96,7 +96,7 @@ async def test_an_edit_takes_buttons_away(server: SlackServer, slack: Slack, ann
     assert (message.text, message.blocks) == ("I did.", [])
 
 
-async def test_a_message_of_somebody_else_cannot_be_edited(
+async def test_a_message_of_another_author_cannot_be_edited(
     server: SlackServer, slack: Slack, ann: User, home: Address
 ) -> None:
     theirs = await server.direct(ann).says(ann, "mine")
@@ -120,7 +120,7 @@ async def test_choices_that_slack_has_no_room_for_are_refused(
         await slack.send(home, Content(text="Which?", buttons=tuple(buttons)), "k")
 
 
-async def test_files_go_into_the_thread_behind_their_words(
+async def test_files_follow_their_text_in_the_thread(
     server: SlackServer, slack: Slack, ann: User, tmp_path: Path
 ) -> None:
     channel = server.channel("family", ann)

@@ -28,7 +28,7 @@ async def test_what_telegram_does_not_offer_is_replaced_by_what_comes_nearest(
     assert said.reactions == {server.bot.id: (shown,)}
 
 
-async def test_a_chat_that_allows_no_marks_is_told(server: TelegramServer, telegram: Telegram) -> None:
+async def test_a_chat_without_reactions_is_reported(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     said = await server.private(ann).says(ann, "hello")
     server.fail("setMessageReaction", 400, 10, description="Bad Request: REACTION_INVALID")
@@ -57,7 +57,7 @@ async def test_a_mark_on_our_message_in_a_topic_stands_in_that_topic(
     assert ours.sender.id == str(ann.id)
 
 
-async def test_a_mark_that_is_taken_away_is_not_told(server: TelegramServer, telegram: Telegram) -> None:
+async def test_a_removed_reaction_is_not_reported(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     ref = await telegram.send(Address("telegram", str(ann.id)), Content(text="Done."), "k")
@@ -93,7 +93,7 @@ async def test_where_everything_is_meant_for_us_so_are_marks(server: TelegramSer
         ({"user": ANN, "new_reaction": [{"type": "paid"}]}, None),
     ],
 )
-def test_who_marked_is_told_where_telegram_says_it(fields: dict[str, object], sender: str | None) -> None:
+def test_the_author_of_a_reaction_is_reported_if_known(fields: dict[str, object], sender: str | None) -> None:
     changed = {"chat": GROUP, "message_id": 5, "date": 1_700_000_000, "old_reaction": []}
     changed |= {"new_reaction": [{"type": "emoji", "emoji": "👍"}], **fields}
     update = Update.de_json({"update_id": 9, "message_reaction": changed})

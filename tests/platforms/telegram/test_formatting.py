@@ -77,6 +77,7 @@ def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
                 assert one.offset + one.length <= other.offset or other.offset + other.length <= one.offset
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(MARKDOWN, st.integers(1, 80))
 def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> None:
@@ -143,7 +144,7 @@ def test_a_narrow_table_is_drawn() -> None:
     assert marked(formatted) == [("pre", formatted.text, "")]
 
 
-def test_a_wide_table_is_told_row_by_row() -> None:
+def test_a_wide_table_is_written_row_by_row() -> None:
     long = "a value that is much too long for a telephone"
     formatted = format_text(f"| City | Size | Note |\n|---|---|---|\n| [Rome](https://a.example) | 2 | {long} |")
     assert formatted.text == f"• Rome: Size: 2; Note: {long}"

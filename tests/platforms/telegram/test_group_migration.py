@@ -9,7 +9,9 @@ from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import TelegramServer
 
 
-async def test_the_move_is_told_in_both_chats_with_the_id_of_before(server: TelegramServer, telegram: Telegram) -> None:
+async def test_a_group_migration_is_reported_by_both_chats_with_the_old_id(
+    server: TelegramServer, telegram: Telegram
+) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)
     async with telegram.connect() as arrivals:

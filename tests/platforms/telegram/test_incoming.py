@@ -153,7 +153,7 @@ async def test_an_edit_is_reported_as_one(server: TelegramServer) -> None:
     assert second.external_id != first.external_id
 
 
-async def test_an_edit_that_changes_nothing_is_not_told(server: TelegramServer) -> None:
+async def test_an_edit_without_changes_is_not_reported(server: TelegramServer) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     async with arriving(server) as arrivals:

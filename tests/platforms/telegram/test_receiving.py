@@ -139,7 +139,7 @@ async def test_a_port_that_is_taken_is_reported(server: TelegramServer) -> None:
     await other.close()
 
 
-async def test_a_server_that_is_not_there_is_told(server: TelegramServer) -> None:
+async def test_an_unreachable_server_is_reported(server: TelegramServer) -> None:
     nobody = free_webhook()
     platform = Telegram(
         TelegramSettings(

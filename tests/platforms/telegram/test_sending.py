@@ -141,7 +141,7 @@ async def test_typing_is_seen_in_the_topic(server: TelegramServer, telegram: Tel
     assert forum.actions == [("typing", topic.id)]
 
 
-async def test_whoever_blocks_the_bot_is_not_written_to(
+async def test_a_person_who_blocks_the_bot_gets_no_message(
     telegram: Telegram, chat: Chat, place: Address, ann: User
 ) -> None:
     await chat.removes_bot(ann)
@@ -222,7 +222,7 @@ async def test_the_menu_offers_what_telegram_takes(server: TelegramServer, teleg
     assert [(one.command, one.description) for one in menu] == [("status", "How things are"), ("new", "Begin anew")]
 
 
-async def test_a_menu_that_fails_keeps_nobody_from_talking(
+async def test_a_failing_command_menu_blocks_no_message(
     server: TelegramServer, telegram: Telegram, chat: Chat, ann: User
 ) -> None:
     server.fail("setMyCommands", 500)
@@ -231,7 +231,7 @@ async def test_a_menu_that_fails_keeps_nobody_from_talking(
         assert (await next_incoming(arrivals)).text == "hello"
 
 
-async def test_a_second_receiver_is_told_that_there_is_one(server: TelegramServer, telegram: Telegram) -> None:
+async def test_a_second_receiver_is_refused_as_a_conflict(server: TelegramServer, telegram: Telegram) -> None:
     other = Telegram(settings_for(server))
     async with telegram.connect() as first, other.connect() as second:
         with pytest.raises(ExceptionGroup) as ended:

@@ -54,7 +54,7 @@ def test_other_bots_are_not_heard() -> None:
         {"pinned_message": {"message_id": 3, "date": 1, "chat": GROUP, "text": "x"}},
     ],
 )
-def test_notices_are_nothing_that_somebody_said(notice: dict[str, Any]) -> None:
+def test_service_notices_are_not_messages(notice: dict[str, Any]) -> None:
     assert read_update(update(**notice), US) is None
 
 
@@ -70,7 +70,7 @@ def test_notices_are_nothing_that_somebody_said(notice: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_has_no_text_is_told_in_words(thing: dict[str, Any], words: str) -> None:
+def test_messages_without_text_are_described(thing: dict[str, Any], words: str) -> None:
     incoming = read_update(update(**thing), US)
     assert incoming is not None
     assert incoming.text == words

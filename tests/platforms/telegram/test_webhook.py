@@ -62,7 +62,7 @@ async def test_an_album_that_was_handed_over_and_not_taken_comes_again_after_a_k
     assert (again.external_id, again.text, again.attachments) == (first.external_id, "the trip", first.attachments)
 
 
-async def test_a_webhook_that_somebody_takes_away_is_noticed(server: TelegramServer) -> None:
+async def test_a_webhook_removed_by_another_program_is_noticed(server: TelegramServer) -> None:
     async with called(server, free_webhook()) as arrivals:
         server.world.webhook.point("", "", 1)
         with pytest.raises(Unreachable, match="removed by another program"):

@@ -43,7 +43,7 @@ def incoming(route: Route, body: object = PUSH, *, headers: dict[str, str] | Non
     return found
 
 
-def test_what_strangers_wrote_stands_between_marks_behind_what_the_owner_wants(folder: Path) -> None:
+def test_foreign_text_is_delimited_and_follows_the_owners_prompt(folder: Path) -> None:
     hub = route(folder, title="Hub", task="Tell me who it is.", template="{{ title }} ({{ number }})")
     found = incoming(hub)
     task, warning, fenced = found.text.split("\n\n")

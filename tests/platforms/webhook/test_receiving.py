@@ -67,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_sender_is_told_that_its_event_was_taken_when_it_was(folder: Path) -> None:
+async def test_an_event_is_acknowledged_once_it_is_stored(folder: Path) -> None:
     door = Door(folder)
     async with door.opened():
         door.stuck.clear()
@@ -92,7 +92,7 @@ async def test_who_cannot_be_served_in_time_is_to_come_again(folder: Path) -> No
     assert {one.external_id for one in door.taken} == {"hub:m1"}
 
 
-async def test_what_waits_when_the_door_closes_is_to_come_again(folder: Path) -> None:
+async def test_pending_requests_at_shutdown_are_asked_to_retry(folder: Path) -> None:
     door = Door(folder)
     async with door.opened():
         door.stuck.clear()
@@ -130,7 +130,7 @@ async def test_what_is_too_long_is_refused_whatever_it_says_of_its_length(folder
         assert await door.post_signed("hub", "m2") == 202
 
 
-async def test_who_comes_too_often_is_told_when_to_come_again_and_forgers_do_not_count(folder: Path) -> None:
+async def test_a_rate_limited_sender_learns_when_to_retry_and_forged_requests_do_not_count(folder: Path) -> None:
     write_route(folder, "hub", per_minute=2)
     write_route(folder, "other", per_minute=2)
     door = Door(folder)
@@ -144,7 +144,7 @@ async def test_who_comes_too_often_is_told_when_to_come_again_and_forgers_do_not
         assert await door.post_signed("other", "m1") == 202
 
 
-async def test_too_many_at_once_are_told_to_wait(folder: Path) -> None:
+async def test_too_many_parallel_requests_are_asked_to_wait(folder: Path) -> None:
     door = Door(folder, waiting=3, patience=timedelta(seconds=5))
     async with door.opened():
         door.stuck.clear()

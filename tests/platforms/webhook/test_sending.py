@@ -68,7 +68,7 @@ async def test_without_a_receiver_the_reply_stays_in_the_transcript(
     [(400, Rejected), (401, Rejected), (404, Rejected), (410, Rejected), (302, Rejected), (408, Unreachable),
      (500, Unreachable), (503, Unreachable), (429, SlowDown)],
 )  # fmt: skip
-async def test_what_the_receiver_answers_is_told_by_the_right_error(
+async def test_each_status_of_the_receiver_raises_its_error(
     webhooks: Webhooks, there: Receiver, status: int, error: type[Exception]
 ) -> None:
     there.answer = lambda: status

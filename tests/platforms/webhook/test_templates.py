@@ -46,7 +46,7 @@ def test_places_are_filled_in(template: str, text: str) -> None:
     "path", ["gone", "repository.gone", "commits.7", "commits.x", "commits.-1", "repository.name.first", "nothing",
              "headers.gone", "__class__", "repository.__class__"]
 )  # fmt: skip
-def test_what_is_missing_is_left_out_and_told(path: str) -> None:
+def test_a_missing_field_is_left_out_and_reported(path: str) -> None:
     assert parse_template(f"<{{{{ {path} }}}}>").render(EVENT) == Rendered("<>", (path,))
 
 

@@ -91,9 +91,7 @@ def test_joined_messages_only_grow_at_their_end(past: list[str], more: str) -> N
 
 @given(st.lists(st.text(min_size=1), min_size=1), st.text(min_size=1))
 @pytest.mark.parametrize("encode", [*(encode for encode, _ in PROTOCOLS.values()), alternating])
-def test_what_was_sent_from_elsewhere_behind_a_reply_changes_only_the_end(
-    encode: Encode, sent: list[str], more: str
-) -> None:
+def test_a_cross_post_after_a_reply_changes_only_the_end(encode: Encode, sent: list[str], more: str) -> None:
     past = [said("assistant", Text("Welcome.")), asked()]
     earlier = encode(request(past, system="Be kind."))
     future = [said("assistant", Text("Hi.")), *(said("assistant", Text(text)) for text in sent), asked(Text(more))]

@@ -14,9 +14,9 @@ from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard
 from talaria.contracts.provider import ModelReply, ModelText, Provider
 from talaria.core.errors import ProviderUnreachable, ReplyTooLong
 from talaria.core.messages import Text, ToolCall
-from talaria.providers.base.incoming import ENDED, MAX_ARGUMENTS, MAX_EVENT, MAX_TEXT
-from talaria.providers.http.client import EventParser
-from talaria.providers.settings import Timeouts
+from talaria.http_client.client import MAX_EVENT, EventParser
+from talaria.http_client.timeouts import Timeouts
+from talaria.providers.base.http_provider import ENDED, MAX_ARGUMENTS, MAX_TEXT
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 PIECE = 50_000

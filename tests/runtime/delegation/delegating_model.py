@@ -8,9 +8,9 @@ from tests.commands.command_fixture import Desk
 
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
+from talaria.core.messages import PROGRAM
 from talaria.runtime.completions import queue_pending_reports
 from talaria.runtime.delegation.task_store import SOURCE
-from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.wait import until
 

@@ -90,7 +90,7 @@ async def test_a_call_that_is_made_again_begins_nothing_again(tmp_path: Path) ->
         assert company.asked.count("one") == 1
 
 
-async def test_of_two_processes_one_sees_to_it(tmp_path: Path) -> None:
+async def test_of_two_processes_one_resumes_the_task(tmp_path: Path) -> None:
     async with ModelServer() as server, AsyncExitStack() as stack:
         desk = await stack.enter_async_context(open_desk(tmp_path, server))
         company = Company(server, {"one": Say("first")}, gates=("one",))
@@ -104,7 +104,7 @@ async def test_of_two_processes_one_sees_to_it(tmp_path: Path) -> None:
         assert company.asked.count("one") == 1
 
 
-async def test_what_a_process_left_behind_is_taken_up_where_it_may_be(tmp_path: Path) -> None:
+async def test_tasks_of_an_ended_process_are_resumed_where_allowed(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         company = Company(server, {"one": Say("first"), "two": Say("second")}, gates=("one", "two"))
         desk.application.background_role.worker = dead = _dead_worker()

@@ -28,7 +28,7 @@ from talaria.testing.model_server import ModelServer
 from talaria.testing.wait import LIMIT, until
 
 
-async def test_what_a_new_conversation_wanted_to_end_is_ended_by_whoever_starts_next(tmp_path: Path) -> None:
+async def test_tasks_to_end_with_a_session_are_ended_by_the_next_process(tmp_path: Path) -> None:
     gone = dead_worker()
     async with ModelServer() as server:
         async with open_desk(tmp_path, server, tools=()) as desk:  # where nobody watches processes

@@ -106,7 +106,7 @@ async def test_a_turn_is_seen_from_its_beginning_to_its_end(tmp_path: Path, serv
         await viewer.until(ended)
         first = viewer.seen[0]
         assert isinstance(first, TurnBegan)
-        assert first.said == "Count."
+        assert first.text == "Count."
         assert viewer.text == SLOW.text
         assert viewer.seen[-1] == TurnAnswered(SLOW.text)
     assert await traces(desk) == []

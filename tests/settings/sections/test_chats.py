@@ -28,7 +28,7 @@ def test_people_and_chats_are_named_by_network_and_id_or_by_name() -> None:
     )
 
 
-def test_by_default_nobody_is_let_in_but_may_ask() -> None:
+def test_by_default_strangers_are_refused_but_may_ask() -> None:
     access = read("").settings.access
     assert (access.everyone, access.pairing, access.owners, access.allowed, access.chats) == (False, True, (), (), ())
 

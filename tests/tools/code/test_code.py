@@ -100,7 +100,7 @@ async def test_secrets_of_the_environment_do_not_reach_the_code(tmp_path: Path) 
     assert text == "['HOME', 'PATH']"
 
 
-async def test_the_code_is_told_whose_turn_it_is(tmp_path: Path) -> None:
+async def test_the_code_knows_whose_turn_it_is(tmp_path: Path) -> None:
     left_behind = {"PATH": os.defpath, "TALARIA_SESSION_KEY": "another"}
     context = SessionContext(session_id="abc", chat_id="7")
     call = msgspec.structs.replace(call_from(tmp_path, environment=left_behind), context=context)

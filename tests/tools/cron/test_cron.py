@@ -34,7 +34,7 @@ async def use(cron: Cron, call: Call, action: str, **more: object) -> str:
     return (await cron.run(arguments, call)).text
 
 
-async def test_a_job_is_added_told_exactly_and_listed(cron: Cron, call: Call) -> None:
+async def test_a_job_is_added_described_exactly_and_listed(cron: Cron, call: Call) -> None:
     assert await use(cron, call, "list") == "There are no jobs."
     added = await use(cron, call, "add", when="every monday 9:00", prompt="Water the plants.", name="Plants")
     assert "“Plants” every Monday 9:00, next Mon 2026-01-05 09:00 Europe/Berlin, to origin: Water the plants." in added

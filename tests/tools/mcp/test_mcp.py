@@ -1,6 +1,7 @@
 """Real MCP servers: their tools as ours, through deaths and restarts."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpcore2
 import msgspec
 import pytest
 from msgspec import Struct
@@ -208,6 +210,23 @@ async def test_a_server_over_http_may_restart_between_calls(tmp_path: Path, lega
                 await until(lambda: bool(servers.problems))
                 await until(lambda: not servers.problems)
             assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_calls_cancelled_at_any_await_leak_no_connection(tmp_path: Path, legacy: bool) -> None:
+    port = free_port()
+    async with http_server(port), connected(tmp_path, over_http(port, legacy=legacy)) as servers:
+        for steps in range(0, 400, 10):
+            call = asyncio.ensure_future(run(servers, "mcp_kitchen_add", a=1))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        assert (await run(servers, "mcp_kitchen_add", a=2, b=3)).text == "5"
+        pools = [one for one in gc.get_objects() if isinstance(one, httpcore2.AsyncConnectionPool)]
+        assert pools
+        assert not [connection for pool in pools for connection in pool.connections if " NEW," in repr(connection)]
 
 
 async def test_headers_go_along(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def ended_unseen(process: BackgroundProcess, ago: timedelta) -> None:
     os.utime(left.place / "status", (at, at))
 
 
-async def test_what_still_runs_is_adopted_and_its_end_told(sqlite_store: Store, tmp_path: Path) -> None:
+async def test_a_running_process_is_adopted_and_its_end_reported(sqlite_store: Store, tmp_path: Path) -> None:
     process = await left_by_a_crash(sqlite_store, tmp_path, "read line; echo got $line")
     async with supervised(sqlite_store, tmp_path) as after:
         assert after.worker != process.watcher
@@ -138,7 +138,7 @@ async def test_what_another_living_worker_watches_is_left_to_it(sqlite_store: St
         assert one.told == other.told == []
 
 
-async def test_what_a_person_ends_from_elsewhere_is_ended_and_told(sqlite_store: Store, tmp_path: Path) -> None:
+async def test_a_process_ended_from_elsewhere_is_reported(sqlite_store: Store, tmp_path: Path) -> None:
     async with supervised(sqlite_store, tmp_path) as bench:
         process = await bench.start("sleep 600")
         await sqlite_store.write(lambda tx: change_process(tx, process, ended_by="person"))

@@ -97,7 +97,7 @@ async def test_the_end_is_reported_once_with_code_and_last_lines(bench: Bench) -
     assert len(bench.told) == 1
 
 
-async def test_who_does_not_want_to_be_told_is_not(bench: Bench) -> None:
+async def test_a_process_without_notification_reports_nothing(bench: Bench) -> None:
     quiet = await bench.start("true", notify_on_complete=False)
     await bench.until_over(quiet)
     await bench.start("true")
@@ -151,7 +151,7 @@ async def test_a_terminal_in_the_foreground_is_refused(bench: Bench) -> None:
         await bench.terminal.run(TerminalArguments("true", pty=True), bench.call())
 
 
-async def test_who_waits_for_the_end_is_not_told_of_it_again(bench: Bench) -> None:
+async def test_an_awaited_end_is_not_reported_again(bench: Bench) -> None:
     process = await bench.start("read line; echo $line")
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(bench.use("wait", process))
@@ -162,14 +162,14 @@ async def test_who_waits_for_the_end_is_not_told_of_it_again(bench: Bench) -> No
     assert await bench.woken_with() == ""
 
 
-async def test_who_waits_in_a_program_that_calls_tools_is_not_told_either_if_that_answers(bench: Bench) -> None:
+async def test_an_end_awaited_by_a_program_is_not_reported_if_the_program_answers(bench: Bench) -> None:
     process = await bench.start("echo ready", watch_patterns=["ready"])
     await bench.use("wait", process, call="call-1.inner")
     await bench.answered("call-1")
     assert await bench.woken_with() == ""
 
 
-async def test_who_waits_longer_than_they_wanted_to_is_told_later(bench: Bench) -> None:
+async def test_an_end_after_the_wait_timed_out_is_reported_later(bench: Bench) -> None:
     process = await bench.start("read line")
     assert "has been running for" in await bench.use("wait", process, seconds=1)
     await bench.answered("call-1")
@@ -179,9 +179,7 @@ async def test_who_waits_longer_than_they_wanted_to_is_told_later(bench: Bench) 
 
 
 @pytest.mark.parametrize("writes", [1, 2])
-async def test_who_is_stopped_in_the_moment_in_which_the_wait_ends_is_told(
-    sqlite_store: Store, tmp_path: Path, writes: int
-) -> None:
+async def test_a_wait_stopped_as_it_ends_still_reports(sqlite_store: Store, tmp_path: Path, writes: int) -> None:
     """The first write behind that of the input keeps the end, the second that it is heard of."""
     stopping = StoppingStore(sqlite_store)
     async with supervised(stopping, tmp_path) as bench:

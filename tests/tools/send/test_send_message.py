@@ -109,7 +109,7 @@ async def test_what_is_in_no_chat_has_no_origin(store: Store, tool: SendMessage,
         ("", "not connected to a chat network"),
     ],
 )
-async def test_a_place_that_is_none_is_told_with_what_is_near(
+async def test_an_unknown_address_is_reported_with_similar_ones(
     tool: SendMessage, here: SessionId, tmp_path: Path, target: str, words: str
 ) -> None:
     with pytest.raises(ToolFailed, match=words):

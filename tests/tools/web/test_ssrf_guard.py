@@ -8,7 +8,7 @@ import pytest
 from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
-from talaria.providers.http.dial import Place
+from talaria.http_client.dial import SocketAddress
 from talaria.tools.web.client import WebClient
 from talaria.tools.web.ssrf_guard import is_public
 
@@ -19,7 +19,7 @@ class Names:
     def __init__(self, *answers: str) -> None:
         self._answers = list(answers)
 
-    async def resolve(self, host: str, port: int) -> list[Place]:
+    async def resolve(self, host: str, port: int) -> list[SocketAddress]:
         address = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         return [(socket.AF_INET, (address, port))]
 

@@ -16,6 +16,9 @@ from talaria.access.browsers import create_code
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
 
+_REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation", event =>
+    console.error(`violation of ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`))"""
+
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="Chromium is not installed; scripts/system-packages.sh installs it."
 )
@@ -38,10 +41,11 @@ class Watched:
         await self.page.get_by_label("Message", exact=True).fill(text)
         await self.page.get_by_role("button", name="Send").click()
 
-    async def assert_accessible(self) -> None:
-        """Check the page with axe: nothing may be wrong."""
+    async def assert_accessible(self, *, own_colours: bool = True) -> None:
+        """Check the page with axe: nothing may be wrong. Without ``own_colours`` the browser chooses them."""
         await self.page.evaluate(Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text())
-        result = await self.page.evaluate("axe.run()")
+        options = {"rules": {"color-contrast": {"enabled": own_colours}}}
+        result = await self.page.evaluate("options => axe.run(options)", options)
         found = [(one["id"], [node["html"] for node in one["nodes"]]) for one in result["violations"]]
         assert found == [], found
 
@@ -51,15 +55,20 @@ class Watched:
 
 
 def watch(page: Page, context: BrowserContext, url: str) -> Watched:
+    """Record console errors, violations of the content policy and of trusted types, and requests to other servers."""
     watched = Watched(page, context, url)
     page.on("console", lambda said: watched.errors.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
-    page.on("request", lambda sent: watched.foreign.append(sent.url) if not sent.url.startswith(url) else None)
+    page.on(
+        "request",
+        lambda sent: watched.foreign.append(sent.url) if not sent.url.removeprefix("blob:").startswith(url) else None,
+    )
     return watched
 
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
+    """Run a browser of its own; the fixture ``browser`` is cheaper."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
@@ -80,6 +89,7 @@ async def signed_in(
         reduced_motion="reduce",
     )
     try:
+        await context.add_init_script(_REPORT_VIOLATIONS)
         watched = watch(await context.new_page(), context, host.url)
         code = await host.application.store.write(lambda tx: create_code(tx, person=person))
         await watched.open(f"/#code={code}")

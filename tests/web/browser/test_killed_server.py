@@ -4,22 +4,22 @@ import asyncio
 import re
 from pathlib import Path
 
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 from tests.api.server_process import serving
 from tests.app.program_with_model import scripted_program
-from tests.web.browser.pages import chromium, needs_chromium, watch
+from tests.web.browser.pages import needs_chromium, watch
 
 from talaria.testing.model_server import ModelServer, Say
 
 pytestmark = needs_chromium
 
 
-async def test_the_page_ends_with_the_transcript(tmp_path: Path, model: ModelServer) -> None:
+async def test_the_page_ends_with_the_transcript(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
     reply = " ".join(f"word{number}" for number in range(400))
     model.script(Say(reply, pause=0.02))
     model.otherwise(Say(reply, chunks=20))
     program = scripted_program(tmp_path, model)
-    async with serving(program) as server, chromium() as browser:
+    async with serving(program) as server:
         link = (await asyncio.to_thread(program.run, "web", "--no-open")).out.strip()
         assert link.startswith(f"{server.url}/#code=")
         context = await browser.new_context()

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import ViewportSize, expect
+from playwright.async_api import Browser, ViewportSize, expect
 from tests.api.in_process_server import Hosted
-from tests.web.browser.pages import DESKTOP, PHONE, chromium, needs_chromium, signed_in, watch
+from tests.web.browser.pages import DESKTOP, PHONE, needs_chromium, signed_in, watch
 
 from talaria.access.browsers import create_code, read_browsers, revoke_browser
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -51,9 +51,11 @@ SIZES = [pytest.param(DESKTOP, False, id="desk-light"), pytest.param(PHONE, True
 
 
 @pytest.mark.parametrize(("viewport", "dark"), SIZES)
-async def test_a_conversation(host: Hosted, model: ModelServer, viewport: ViewportSize, dark: bool) -> None:
+async def test_a_conversation(
+    browser: Browser, host: Hosted, model: ModelServer, viewport: ViewportSize, dark: bool
+) -> None:
     model.otherwise(Say(REPLY, pause=0.002))
-    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+    async with signed_in(browser, host, viewport=viewport, dark=dark) as watched:
         await watched.assert_accessible()
         await watched.say("Count the words, please.")
         page = watched.page
@@ -68,11 +70,11 @@ async def test_a_conversation(host: Hosted, model: ModelServer, viewport: Viewpo
         watched.assert_clean()
 
 
-async def test_text_of_a_model_stays_text(host: Hosted, model: ModelServer) -> None:
+async def test_text_of_a_model_stays_text(browser: Browser, host: Hosted, model: ModelServer) -> None:
     call = Ask("terminal", {"command": "printf '<img src=x onerror=window.harmed=10>'"})
     model.script(Say(HARMFUL, reasoning=HARMFUL, calls=[call]), Say(HARMFUL))
     model.otherwise(Say(HARMFUL))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         await watched.say(HARMFUL)
         page = watched.page
         await expect(page.locator(".reply")).to_have_count(2)
@@ -88,9 +90,9 @@ async def test_text_of_a_model_stays_text(host: Hosted, model: ModelServer) -> N
         watched.assert_clean()
 
 
-async def test_an_approval_needs_a_deliberate_click(host: Hosted, model: ModelServer) -> None:
+async def test_an_approval_needs_a_deliberate_click(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.script(Say("Let me clean up.", calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("I left it alone."))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.say("Clean up")
         asked = page.get_by_role("region", name="Approval needed")
@@ -110,9 +112,9 @@ async def test_an_approval_needs_a_deliberate_click(host: Hosted, model: ModelSe
         watched.assert_clean()
 
 
-async def test_keyboard_alone_is_enough(host: Hosted, model: ModelServer) -> None:
+async def test_keyboard_alone_is_enough(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("word " * 400, pause=0.02))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page, box = watched.page, watched.page.get_by_label("Message", exact=True)
         await expect(box).to_be_focused()
         await page.keyboard.type("/he")
@@ -137,12 +139,14 @@ async def test_keyboard_alone_is_enough(host: Hosted, model: ModelServer) -> Non
         await expect(page.locator(".notice")).to_contain_text("Stopped")
         await expect(page.locator(".bubble")).to_have_text(["Tell me a story\na long one", "and then?"])
         await page.keyboard.press("Control+k")
-        await expect(page.get_by_label("Search conversations")).to_be_focused()
+        await page.keyboard.type("manage")
+        await page.keyboard.press("Escape")
+        await expect(box).to_be_focused()
         watched.assert_clean()
 
 
-async def test_a_draft_survives_a_reload(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_a_draft_survives_a_reload(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         box = watched.page.get_by_label("Message", exact=True)
         await box.fill("Half a thought")
         await watched.page.reload()
@@ -150,9 +154,11 @@ async def test_a_draft_survives_a_reload(host: Hosted) -> None:
         watched.assert_clean()
 
 
-async def test_conversations_are_renamed_archived_and_deleted(host: Hosted, model: ModelServer) -> None:
+async def test_conversations_are_renamed_archived_and_deleted(
+    browser: Browser, host: Hosted, model: ModelServer
+) -> None:
     model.otherwise(Say("Yes, of course."))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.say("Plan my holidays")
         await expect(page.locator(".reply")).to_have_count(1)
@@ -180,9 +186,9 @@ async def test_conversations_are_renamed_archived_and_deleted(host: Hosted, mode
         watched.assert_clean()
 
 
-async def test_tabs_share_one_stream(host: Hosted, model: ModelServer) -> None:
+async def test_tabs_share_one_stream(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("Hello from afar. " * 20, pause=0.01))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         await watched.say("Hi")
         await watched.page.wait_for_url(re.compile("/c/"))
         others = [watch(await watched.context.new_page(), watched.context, host.url) for _ in range(8)]
@@ -198,8 +204,8 @@ async def test_tabs_share_one_stream(host: Hosted, model: ModelServer) -> None:
             other.assert_clean()
 
 
-async def test_signing_out_elsewhere_ends_the_page(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_signing_out_elsewhere_ends_the_page(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await page.get_by_role("link", name="Manage").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Signed-in browsers")
@@ -207,16 +213,16 @@ async def test_signing_out_elsewhere_ends_the_page(host: Hosted) -> None:
         await watched.assert_accessible()
         (known,) = (await host.application.store.read(read_browsers)).values()
         await host.application.store.write(lambda tx: revoke_browser(tx, known.id))
-        await expect(page.get_by_label("Code")).to_be_visible()
+        await expect(page.get_by_label("Code", exact=True)).to_be_visible()
         await watched.assert_accessible()
         code = await host.application.store.write(create_code)
-        await page.get_by_label("Code").fill(code.lower())
+        await page.get_by_label("Code", exact=True).fill(code.lower())
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("link", name="New")).to_be_visible()
         assert watched.foreign == []
 
 
-async def test_the_code_leaves_the_address(host: Hosted, tmp_path: Path) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_the_code_leaves_the_address(browser: Browser, host: Hosted, tmp_path: Path) -> None:
+    async with signed_in(browser, host) as watched:
         assert "code" not in watched.page.url
         assert "code" not in str(await watched.page.evaluate("JSON.stringify(localStorage)"))

@@ -1,26 +1,36 @@
-"""Pages of work in a real browser: goals, schedules and usage, in light and dark, on a desk and on a phone."""
+"""Pages of work and of what happens inside in a real browser, in light and dark, on a desk and on a phone."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.async_api import Browser, ViewportSize, expect
 from tests.api.in_process_server import Hosted
 from tests.web.browser.pages import DESKTOP, PHONE, Watched, chromium, needs_chromium, signed_in
 
+from talaria.contracts.background_processes import BackgroundProcess, add_process
+from talaria.contracts.delegation import ChildTask, DelegatedTask
 from talaria.contracts.jobs import JobRequest, JobRequester
+from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.contracts.stores.sessions import NewSession
-from talaria.core.ids import SessionId, TurnId, new_id
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId, TurnId, WorkerId, new_id
 from talaria.core.messages import Usage
+from talaria.core.session_context import SessionContext
 from talaria.goals.goal import JudgedTurn
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.goal_store import record_verdict
-from talaria.testing.model_server import ModelServer, Say
+from talaria.runtime.delegation.task_store import Delegation, queue_in_background
+from talaria.runtime.outbox import queue_notice
+from talaria.testing.model_server import Ask, ModelServer, Say
 
 pytestmark = needs_chromium
 
+log = logging.getLogger("talaria.tests.pages")
 HARMFUL = "<img src=x onerror='window.harmed=1'><script>window.harmed=2</script>"
 SIZES = [
     pytest.param(DESKTOP, False, id="desk-light"),
@@ -28,7 +38,17 @@ SIZES = [
     pytest.param(PHONE, False, id="phone-light"),
     pytest.param(PHONE, True, id="phone-dark"),
 ]
-PAGES = {"/goals": "Goals", "/schedules": "Schedules", "/usage": "Usage"}
+PAGES = {
+    "/home": "Home",
+    "/goals": "Goals",
+    "/schedules": "Schedules",
+    "/background": "Background",
+    "/usage": "Usage",
+    "/trace": "Traces",
+    "/gateway": "Gateway",
+    "/logs": "Logs",
+    "/doctor": "Doctor",
+}
 
 
 async def fill(host: Hosted) -> SessionId:
@@ -47,9 +67,28 @@ async def fill(host: Hosted) -> SessionId:
     await goal.pause(f"of {HARMFUL}")
     verdict = JudgedTurn(state.set_at + timedelta(minutes=1), state.id, "t", "continue", f"Two fail. {HARMFUL}", 1)
     await store.write(lambda tx: record_verdict(tx, session, verdict))
+    await store.write(lambda tx: _add_background(tx, session))
+    log.warning("odd text %s", HARMFUL)
     request = JobRequest(when="every weekday 9:00", prompt=f"Read the mail {HARMFUL}", name=f"Mail {HARMFUL}")
     await host.application.schedules.add(request, JobRequester(everyone=True))
     return session
+
+
+def _add_background(tx: Transaction, session: SessionId) -> None:
+    """Store a process, a task, an undelivered message and a request for access."""
+    process = BackgroundProcess(
+        id="p1", session_id=session, command=f"make {HARMFUL}", folder="/", place="/none", machine="m", host="h",
+        watcher=WorkerId("w"), begun_at=datetime.now(UTC), context=SessionContext(), last_line=HARMFUL,
+        state="ended", ended_at=datetime.now(UTC),
+    )  # fmt: skip
+    add_process(tx, process)
+    task = ChildTask(DelegatedTask(f"Read {HARMFUL}"), text=HARMFUL, state="done")
+    delegation = Delegation(
+        key="k", session_id=session, children=(task,), surface="cli", folder="/", began=datetime.now(UTC)
+    )
+    queue_in_background(tx, delegation)
+    queue_notice(tx, session, Address("telegram", "7"), Content(text=HARMFUL))
+    tx.pairing.offer(PairedPerson("telegram", "9", HARMFUL), "hash", PairingRules())
 
 
 @asynccontextmanager
@@ -68,7 +107,7 @@ async def test_every_page_is_drawn(host: Hosted, viewport: ViewportSize, dark: b
         for path, title in PAGES.items():
             await watched.open(path)
             await expect(page.get_by_role("heading", level=1)).to_have_text(title)
-            await expect(page.locator(".panel, .stat").first).to_be_visible()
+            await expect(page.locator(".work-panel, .stat, .log-entry, .rows").first).to_be_visible()
             for fold in await page.locator("main details > summary").all():
                 await fold.click()
             await watched.assert_accessible()
@@ -87,7 +126,7 @@ async def test_a_goal_is_set_and_followed(host: Hosted, model: ModelServer) -> N
         await page.get_by_role("button", name="Set the first goal").click()
         await page.get_by_label("What should be reached?").fill("Write the book\nbudget: 5 turns")
         await page.get_by_role("button", name="Set the goal").click()
-        card = page.locator("li.panel")
+        card = page.locator("li.work-panel")
         await expect(card.locator(".state").first).to_have_text("Reached")
         await expect(card.locator(".budget")).to_contain_text("2 of 5")
         await card.get_by_text("Verdicts").click()
@@ -110,7 +149,7 @@ async def test_a_job_is_previewed_scheduled_run_and_deleted(host: Hosted, model:
         await expect(page.locator(".next-runs li")).to_have_count(5)
         await watched.assert_accessible()
         await page.get_by_role("button", name="Schedule", exact=True).click()
-        card = page.locator("li.panel")
+        card = page.locator("li.work-panel")
         await expect(card).to_contain_text("every Monday, Thursday 18:30")
         await card.get_by_text("History").click()
         await card.get_by_role("button", name="Run now").click()
@@ -149,3 +188,57 @@ async def test_usage_changes_while_it_is_shown(host: Hosted) -> None:
         await expect(rows).to_have_count(1)
         await page.get_by_role("button", name="1 year").click()
         await expect(page.locator(".chart .column")).to_have_count(53)
+
+
+async def test_an_approval_is_answered_on_the_home_page(host: Hosted, model: ModelServer) -> None:
+    model.answer_when(lambda asked: asked.is_title_request, Say("Cleaning"))
+    model.script(Say("", calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("I left it alone."))
+    async with chromium() as browser, signed_in(browser, host) as watched:
+        page = watched.page
+        await watched.say("Clean up")
+        await page.get_by_role("link", name="Manage").click()
+        await page.get_by_role("link", name="Home").click()
+        card = page.locator("li.waiting")
+        await expect(card).to_contain_text("rm -rf *")
+        await watched.assert_accessible()
+        await card.get_by_role("button", name="Deny").click()
+        await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
+        await expect(page.get_by_text("No turn is running.")).to_be_visible()
+        watched.assert_clean()
+
+
+async def test_a_trace_is_a_picture_with_details(host: Hosted, model: ModelServer) -> None:
+    model.answer_when(lambda asked: asked.is_title_request, Say("Files"))
+    model.script(Say("", calls=[Ask("list_files", {}), Ask("list_files", {"path": "."})]), Say("Empty."))
+    async with chromium() as browser, signed_in(browser, host) as watched:
+        page = watched.page
+        await watched.say("What is here?")
+        await expect(page.locator(".reply").last).to_contain_text("Empty.")
+        await page.get_by_role("button", name="Conversation menu").click()
+        await page.get_by_role("link", name="Trace", exact=True).click()
+        await expect(page.locator(".timeline .span")).to_have_count(4)
+        await page.get_by_role("button", name="list_files").first.click()
+        await expect(page.get_by_role("heading", name="list_files")).to_be_visible()
+        await watched.assert_accessible()
+        watched.assert_clean()
+
+
+async def test_the_log_is_followed(host: Hosted) -> None:
+    async with chromium() as browser, opened(browser, host, "/logs") as watched:
+        page = watched.page
+        await expect(page.locator(".log-entry").first).to_be_visible()
+        log.warning("a wolf was seen")
+        await expect(page.locator(".log-entry").last).to_contain_text("a wolf was seen")
+        await page.get_by_label("Text").fill("wolf")
+        await expect(page.locator(".log-entry")).to_have_count(1)
+
+
+async def test_guests_have_no_pages_of_the_inside(host: Hosted) -> None:
+    async with chromium() as browser, signed_in(browser, host, person="alice") as watched:
+        page = watched.page
+        for path in ("/logs", "/gateway", "/doctor"):
+            await watched.open(path)
+            await expect(page.get_by_text("There is no such page.")).to_be_visible()
+        await expect(page.get_by_role("link", name="Goals")).to_be_visible()
+        await expect(page.get_by_role("link", name="Logs")).to_have_count(0)
+        watched.assert_clean()

@@ -174,12 +174,12 @@ def _require_session(tx: Transaction, name: str) -> Session:
 def _build_view(tx: Transaction, name: str) -> SessionView:
     session = _require_session(tx, name)
     bindings = tx.bindings.of_session(session.id)
-    place = bindings[0].address if bindings else None
+    address = bindings[0].address if bindings else None
     handoff = tx.handoffs.get_handoff_state(session.id)
     return structs.replace(
         to_session_view(session),
         running=bool(tx.turns.find(session.id, running=True, limit=1)),
-        place=":".join(filter(None, (place.platform, place.chat_id, place.thread_id))) if place else None,
+        address=":".join(filter(None, (address.platform, address.chat_id, address.thread_id))) if address else None,
         handoff=handoff["state"] if handoff else None,
         handoff_error=handoff["error"] if handoff else None,
     )

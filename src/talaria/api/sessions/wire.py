@@ -43,7 +43,7 @@ class SessionSearchQuery(Struct, frozen=True):
 class SessionView(Struct, frozen=True, kw_only=True):
     """A session without its messages.
 
-    ``place`` is its chat, as ``platform:chat[:thread]``; ``handoff`` is the state of a handoff.
+    ``address`` is that of its chat, as ``platform:chat[:thread]``; ``handoff`` is the state of a handoff.
     """
 
     id: str
@@ -59,7 +59,7 @@ class SessionView(Struct, frozen=True, kw_only=True):
     usage: Usage
     object: Literal["session"] = "session"
     running: bool | None = None
-    place: str | None = None
+    address: str | None = None
     handoff: str | None = None
     handoff_error: str | None = None
 

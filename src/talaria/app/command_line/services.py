@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
     from collections.abc import Callable
     from contextlib import AsyncExitStack
 
-    from talaria.cli.commands.setup.probes import SetupProbes
     from talaria.cli.parser_tree import CommandSpec
     from talaria.cli.services import ModelService, NetworkService, StoreMaintenance
     from talaria.commands.application import Application
+    from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
     from talaria.core.ids import SessionId
@@ -30,10 +30,12 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
 class ProcessServices:
     """The `Services` of this process.
 
-    ``profile_name`` and ``color`` come from the command line; without options they are ``None`` and ``auto``.
+    ``profile_name`` and ``color`` come from the command line; without options they are ``None`` and ``auto``. Without
+    an ``environment`` it is that of the process.
     """
 
-    def __init__(self, *, profile_name: str | None, color: str) -> None:
+    def __init__(self, *, profile_name: str | None, color: str, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment
         self._profile_name = profile_name
         self._color = color
         self._settings: Settings | None = None
@@ -50,7 +52,7 @@ class ProcessServices:
     @cached_property
     def environment(self) -> Mapping[str, str]:
         """The environment of the process as it was at the start."""
-        return process_environment()
+        return process_environment() if self._environment is None else self._environment
 
     @cached_property
     def profiles(self) -> Profiles:

@@ -38,6 +38,7 @@ SUBCOMMANDS = (
         "Show a timeline of turns with times, tokens and cost",
         "talaria.cli.commands.trace.command",
     ),
+    Subcommand("Conversations", "usage", "Show tokens and cost of the last days", "talaria.cli.commands.usage"),
     Subcommand("Conversations", "ps", "List and stop background processes", "talaria.cli.commands.ps"),
     Subcommand(
         "Conversations", "gateway", "Run the chat gateway and check its status", "talaria.cli.commands.gateway.command"

@@ -40,7 +40,13 @@ from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.receiver import OutageNotices, Receiver
 from talaria.gateway.session_reset import MemoryFlusher
 from talaria.gateway.status_server import StatusServer
-from talaria.gateway.supervisor import GatewaySupervisor, NetworkPipeline, RestartControl, announce_restart
+from talaria.gateway.supervisor import (
+    GatewaySupervisor,
+    NetworkPipeline,
+    RestartControl,
+    announce_restart,
+    follow_restart_requests,
+)
 from talaria.handoff.worker import HandoffWorker
 from talaria.hooks.boot import Boot, read_boot
 from talaria.observability.shutdown_report import (
@@ -155,7 +161,11 @@ async def serve_gateway(
             application.identity.version,
             lines,
             chats,
-            services=[*builder.watchers(lines), *_open_schedule_services(application, jobs, stack)],
+            services=[
+                *builder.watchers(lines),
+                *_open_schedule_services(application, jobs, stack),
+                partial(follow_restart_requests, application.store, stop),
+            ],
             lease=timedelta(seconds=application.settings.gateway.lease_seconds),
             patience=timedelta(seconds=patience),
         )

@@ -13,7 +13,7 @@ from talaria.contracts.voice import Speaker, Transcriber
 from talaria.core.errors import Refused, TalariaError
 from talaria.gateway.attachments import AttachmentFetcher, FetchLimits, StickerDescriber, VoiceNoteTranscriber
 from talaria.gateway.outbound.voice_replies import VoiceReplies
-from talaria.providers.http.client import HttpPool
+from talaria.http_client.client import HttpPool
 from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
 from talaria.settings.secrets import KNOWN_SECRETS
 

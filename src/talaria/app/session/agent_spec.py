@@ -1,14 +1,18 @@
 """Agent spec of a session: preferences, chosen model, signature and system prompt."""
 
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct, structs
 
+from talaria.agent.toolbox import Toolbox
+from talaria.app.session.personalities import read_personality
+from talaria.app.session.toolsets import ToolContext, may_use
 from talaria.contracts.provider import ChosenModel, Effort
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
@@ -16,61 +20,40 @@ from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.file_cache import FileCache
 from talaria.core.ids import SessionId
 from talaria.runtime.agent_cache import AgentSignature, AgentSpec
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import WORKSPACE, OpenRequest
+from talaria.sessions.branches import list_ancestors
+from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, save_prefix
 from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.sessions.titles import find_by_name
-from talaria.settings.model import Settings
-
-if TYPE_CHECKING:  # the application opens sessions
-    from talaria.app.application import TalariaApplication
-import hashlib
-from collections.abc import Callable
-
-from talaria.agent.toolbox import Toolbox
-from talaria.app.session.personalities import read_personality
-from talaria.app.session.toolsets import ToolContext, may_use
-from talaria.sessions.model_context import Prefix, choose_prefix, save_prefix
 from talaria.settings.errors import ProfileUnusable
+from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.memory.notebook import snapshot
 from talaria.tools.skills.registry import index
 from talaria.tools.skills.tool import Skills
+
+if TYPE_CHECKING:  # the application opens sessions
+    from talaria.app.application import TalariaApplication
 
 DEFAULT_IDENTITY = (
     "You are Talaria, a personal agent. You help the person you talk to with their files, programs and the "
     "web, using your tools. Be direct and brief. Do things instead of describing them; check before you claim; "
     "say plainly what you couldn't do."
 )
-
-
 TALKING_IDENTITY = (
     "You are Talaria, a personal agent. You have no tools here; you can only talk. Be direct and brief, and "
     "say so when you don't know."
 )
-
-
 CONTEXT_FILES = (".talaria.md", "AGENTS.md", "CLAUDE.md")
-
-
 _FILE_LIMIT = 20_000
-
-
 _CONTEXT_LIMIT = 40_000
-
-
 _INJECTED = (
     r"(?i)(ignore|disregard|forget)\s+(all\s+|any\s+)?(previous|prior|above|earlier)\s+(instructions|rules|prompts)"
     r"|do\s+not\s+tell\s+the\s+(user|person)|system\s+prompt\s+override"
     r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)"
 )
-
-
 _OMITTED_NOTICE = "(omitted: this file tries to give instructions that its reader can't see)"
-
-
 _JOINERS = "[\u200c-\u200f]"  # used for emoji, and in Persian, Hebrew and Indian scripts
-
-
 _INVISIBLE = "[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 
 
@@ -210,6 +193,30 @@ def explain_model(chosen: ChosenModel, kept: Preferences, request: OpenRequest) 
     return "Chosen for this conversation." if kept.model else chosen.why
 
 
+class StoredSession(Struct, frozen=True):
+    """Stored data of the session to resume; empty for a new one."""
+
+    session: Session | None = None
+    preferences: Preferences = Preferences()
+    past: tuple[SessionId, ...] = ()
+    workspace: str = ""
+    prefix: Prefix | None = None
+
+
+def read_stored_session(tx: Transaction, request: OpenRequest) -> StoredSession:
+    """Return the stored data of the session to resume; see `find_session`."""
+    session, preferences = find_session(tx, request)
+    if session is None:
+        return StoredSession()
+    return StoredSession(
+        session,
+        preferences,
+        list_ancestors(tx, session),
+        WORKSPACE.get(tx, session.id) or "",
+        read_prefix(tx, session.id),
+    )
+
+
 def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None, Preferences]:
     """Return the session to resume with its preferences, or none for a new one.
 
@@ -230,8 +237,6 @@ def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None,
 
 
 _LEFT_OUT = "(description omitted: it contains instructions)"
-
-
 _SOULS = FileCache(str.strip)
 
 

@@ -1,7 +1,7 @@
 """Builder of open sessions: store, model, tools, prompt and runner for one surface."""
 
 from asyncio import TaskGroup
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from talaria.agent.approval.grants import Grant, parse_allow_entry
-from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
 from talaria.agent.environment import Budget, Limits, TurnEnvironment
@@ -19,15 +18,15 @@ from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
 from talaria.app.session.agent_spec import (
+    StoredSession,
     apply_preferences,
     explain_model,
-    find_session,
     make_prefix,
     make_prefix_writer,
     make_signature,
+    read_stored_session,
 )
-from talaria.app.session.delegation_proxy import CloseDelegatedCalls, LazyDelegator, end_background
-from talaria.app.session.goals import build_goal_follower
+from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
 from talaria.app.session.toolsets import (
     ToolContext,
     build_approval_policy,
@@ -44,28 +43,26 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import Tool
-from talaria.contracts.turn_listener import TurnListener, TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
-from talaria.goals.follower import GoalRecorder
-from talaria.goals.goal_store import goal_caps
+from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents
-from talaria.sessions.branches import list_ancestors, session_account
-from talaria.sessions.model_context import Prefix, StoredHistory, read_prefix
-from talaria.sessions.preferences import Preferences
+from talaria.sessions.branches import session_account
+from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import find_home
-from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.workspace import LocalWorkspace
 
-if TYPE_CHECKING:  # the application opens sessions
+if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
+    from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.app.application import TalariaApplication
 
 _MICRODOLLARS = 1_000_000
@@ -77,7 +74,8 @@ async def open_session(
 ) -> OpenSession:
     """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it, except for a kept workspace."""
     store = application.store
-    found = _StoredSession(request.begins) if request.begins else await store.read(lambda tx: _read_stored(tx, request))
+    read = partial(read_stored_session, request=request)
+    found = StoredSession(request.begins) if request.begins else await store.read(read)
     settings = apply_preferences(application.settings, found.preferences, request.model)
     models = await _choose_models(application, settings)
     session = found.session or await _create_session(store, request, models.chosen.model)
@@ -86,6 +84,8 @@ async def open_session(
     workplace = _enter_workspace(application, request, session, stack, found.workspace)
     events = TurnEvents()
     questions = _make_questions(application, request, events)
+    budget = _build_budget(application.settings_admin, store, session, request)
+    auxiliary = Auxiliary(models.helpers, budget)
     viewer = resolve_viewer(request, session)
     delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
@@ -94,14 +94,12 @@ async def open_session(
     delegator.tools = tuple(tool.name for tool in tools)
     toolbox, personality = Toolbox(tools), found.preferences.personality
     prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
-    agent = _make_agent(application, tool_context, prefix, toolbox, models)
+    agent = _make_agent(application, tool_context, prefix, toolbox, models.calls, auxiliary)
     workspace = workplace.workspace
-    environment = _build_environment(application, tool_context, session, request, events, questions, workspace)
-    options = await _build_options(
-        application, tool_context, session, request, environment, models.auxiliary, workspace
-    )
+    environment = _build_environment(application, tool_context, request, events, questions, workspace, budget)
+    options = await _build_options(application, tool_context, session, request, environment, auxiliary, workspace)
     options = structs.replace(options, before_first_turn=make_prefix_writer(tool_context, prefix, personality))
-    runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=models.auxiliary, options=options)
+    runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=auxiliary, options=options)
     stack.push_async_callback(runner.close)
     return OpenSession(
         conversation=runner,
@@ -122,36 +120,13 @@ async def open_session(
     )
 
 
-class _StoredSession(Struct, frozen=True):
-    """Stored data of the session to resume; empty for a new one."""
-
-    session: Session | None = None
-    preferences: Preferences = Preferences()
-    past: tuple[SessionId, ...] = ()
-    workspace: str = ""
-    prefix: Prefix | None = None
-
-
-def _read_stored(tx: Transaction, request: OpenRequest) -> _StoredSession:
-    session, preferences = find_session(tx, request)
-    if session is None:
-        return _StoredSession()
-    return _StoredSession(
-        session,
-        preferences,
-        list_ancestors(tx, session),
-        WORKSPACE.get(tx, session.id) or "",
-        read_prefix(tx, session.id),
-    )
-
-
 class _SessionModels(Struct, frozen=True):
-    """The models of a session; ``vision`` is an auxiliary model that accepts images."""
+    """The models of a session: ``helpers`` for auxiliary calls, ``vision`` is one of them that accepts images."""
 
     chosen: ChosenModel
     calls: ModelCalls
     info: ModelInfo
-    auxiliary: Auxiliary
+    helpers: ModelCalls
     vision: tuple[Provider, str] | None
     notes: list[str]
 
@@ -172,7 +147,7 @@ async def _choose_models(application: "TalariaApplication", settings: Settings) 
         chosen,
         ModelCalls(chain, heard=models.health.heard),
         chain[0].info or ModelInfo(name=chain[0].model, known=False),
-        Auxiliary(ModelCalls(helpers, heard=models.health.heard)),
+        ModelCalls(helpers, heard=models.health.heard),
         _find_vision_model(helpers),
         notes,
     )
@@ -243,7 +218,7 @@ def _build_tool_context(
     workplace: OpenWorkspace,
     stack: AsyncExitStack,
 ) -> ToolContext:
-    from talaria.app.platforms import enabled_platforms  # noqa: PLC0415 (loaded with the first session)
+    from talaria.app.platforms import reachable_platforms  # noqa: PLC0415 (loaded with the first session)
 
     return ToolContext(
         settings=settings,
@@ -259,7 +234,7 @@ def _build_tool_context(
         processes=workplace.processes,
         background=application.processes,
         guest=bool(session.owner),
-        networks=tuple(enabled_platforms(application.settings, application.secrets)),
+        networks=tuple(reachable_platforms(application.settings, application.secrets)),
         viewer=resolve_viewer(request, session),
         file_limit=request.file_limit,
         delegated_scope=request.delegated_scope,
@@ -297,7 +272,8 @@ def _make_agent(
     tool_context: ToolContext,
     prefix: Prefix,
     toolbox: Toolbox,
-    models: _SessionModels,
+    calls: ModelCalls,
+    auxiliary: Auxiliary,
 ) -> AgentLoop:
     model = tool_context.settings.model
     manner = ModelOptions(
@@ -307,8 +283,8 @@ def _make_agent(
         temperature=model.temperature,
     )
     history = StoredHistory(tool_context.store, tool_context.session_id)
-    window = ContextWindow(tool_context.model, history, models.auxiliary, application.window_memory)
-    return AgentLoop(models.calls, tool_context.model, toolbox, manner, window)
+    window = ContextWindow(tool_context.model, history, auxiliary, application.window_memory)
+    return AgentLoop(calls, tool_context.model, toolbox, manner, window)
 
 
 def _make_approver(
@@ -326,7 +302,9 @@ def _make_approver(
     own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
     scope = tool_context.delegated_scope
 
-    def policy() -> ApprovalPolicy:
+    def policy() -> "ApprovalPolicy":
+        from talaria.agent.approval.policy import ApprovalPolicy  # noqa: PLC0415 (loaded with the first tool call)
+
         approval = application.settings.approval
         return ApprovalPolicy(
             home=Path(application.environment.get("HOME", str(tool_context.folder))),
@@ -353,11 +331,11 @@ def _make_approver(
 def _build_environment(
     application: "TalariaApplication",
     tool_context: ToolContext,
-    session: Session,
     request: OpenRequest,
     events: TurnEvents,
     questions: Questions,
     workspace: LocalWorkspace,
+    budget: Budget,
 ) -> TurnEnvironment:
     return TurnEnvironment(
         publish=events.publish,
@@ -365,7 +343,7 @@ def _build_environment(
         approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
         limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
-        budget=_build_budget(application.settings_admin, tool_context.store, session, request),
+        budget=budget,
         viewer=tool_context.viewer,
         mask=application.mask,
     )
@@ -421,18 +399,26 @@ async def _build_options(
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.follow_ups,
-            *(
-                [build_goal_follower(tool_context, environment, auxiliary, request.context.session_key)]
-                if request.lasting
-                else []
-            ),
+            *_goal_follow_ups(tool_context, request, environment, auxiliary),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
         waits_for_store=request.waits_for_store,
+        queues_replies=request.queues_replies,
         is_same_person=partial(is_same_person, lambda: application.settings),
         titled=request.titled and not session.title,
     )
+
+
+def _goal_follow_ups(
+    tool_context: ToolContext, request: OpenRequest, environment: TurnEnvironment, auxiliary: Auxiliary
+) -> Sequence[TurnFollowUp]:
+    """Return the follow-up that continues the goal, on a surface that stays open."""
+    if not request.lasting:
+        return ()
+    from talaria.app.session.goals import build_goal_follower  # noqa: PLC0415 (not loaded for a one-shot question)
+
+    return (build_goal_follower(tool_context, environment, auxiliary, request.context.session_key),)
 
 
 def session_listeners(
@@ -445,29 +431,44 @@ def session_listeners(
     """
     return (
         *request.listeners,
-        _WorkspaceListener(workspace),
-        CloseDelegatedCalls(application.end_workspace),
+        _ToolListener(workspace, application.end_workspace),
         CompletionListener(request.context.session_key) if request.lasting else GoalRecorder(),
         *exports,
     )
 
 
-class _WorkspaceListener:
-    """Turn listener that stores the folder and variables of the workspace; implements `TurnListener`."""
+class _ToolListener:
+    """Turn listener for the traces of tools; implements `TurnListener`.
 
-    def __init__(self, workspace: LocalWorkspace) -> None:
+    Stores the folder and variables of the workspace after the first turn and after turns with tools, as nothing else
+    changes them, and ends the delegated calls of the turn. ``end`` ends what a delegated session has started.
+    """
+
+    def __init__(self, workspace: LocalWorkspace, end: Callable[[SessionId], object]) -> None:
         self._workspace = workspace
+        self._is_stored = False
+        self._end = end
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
+        """Store the workspace, and end delegated calls, in the transaction that ends the turn."""
+        if self._is_stored and not ending.used_tools:
+            return None
         WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
+        interrupted = end_open_calls(tx, ending.session_id) if ending.used_tools else ()
+        return partial(self._after_commit, interrupted)
+
+    def _after_commit(self, interrupted: Sequence[SessionId]) -> None:
+        self._is_stored = True
+        for session_id in interrupted:
+            self._end(session_id)
 
 
 async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnListener]:
     """Return the listener that exports finished turns, if a collector is configured."""
     if not settings.telemetry.endpoint:
         return []
+    from talaria.http_client.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
     from talaria.observability.otlp_exporter import TurnExportListener, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
-    from talaria.providers.http.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
 
     pool = HttpPool()
     tool_context.closing.push_async_callback(pool.close)
@@ -485,7 +486,10 @@ def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list
 
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning if the settings require a sandbox and none is available."""
-    missing = sandbox_available() if settings.sandbox.enabled is True else None
-    return (
-        [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
-    )
+    if settings.sandbox.enabled is not True:
+        return []
+    from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded where it is required)
+
+    missing = sandbox_available()
+    text = f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"
+    return [text] if missing else []

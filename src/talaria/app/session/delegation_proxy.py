@@ -3,7 +3,6 @@
 import logging
 from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,7 +11,6 @@ from talaria.contracts.delegation import DelegatedTask, DelegationResult
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Call
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.runtime.open_session import OpenRequest
@@ -71,26 +69,13 @@ class LazyDelegator(Struct):
         return await delegation_module.run_in_background(self, text)
 
 
-class CloseDelegatedCalls:
-    """Turn listener that ends the delegated calls of a turn, however it ended; implements `TurnListener`.
+def end_open_calls(tx: Transaction, session_id: SessionId) -> Sequence[SessionId]:
+    """End the delegated calls of a turn, however it ended, and return the delegated sessions that were interrupted."""
+    if not tx.delegated_tasks.of_session(session_id, background=False):
+        return ()
+    from talaria.runtime.delegation.task_store import end_delegated_calls  # noqa: PLC0415 (loaded when a task was delegated)
 
-    ``end`` ends what a child has started.
-    """
-
-    def __init__(self, end: Callable[[SessionId], object]) -> None:
-        self._end = end
-
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
-        """End the delegated calls in the transaction that ends the turn, and what children have started after it."""
-        if tx.delegated_tasks.of_session(ending.session_id, background=False):
-            from talaria.runtime.delegation.task_store import end_delegated_calls  # noqa: PLC0415 (loaded when a task was delegated)
-
-            return partial(self._end_all, end_delegated_calls(tx, ending.session_id))
-        return None
-
-    def _end_all(self, interrupted: Sequence[SessionId]) -> None:
-        for session_id in interrupted:
-            self._end(session_id)
+    return end_delegated_calls(tx, session_id)
 
 
 def end_background(application: "TalariaApplication", session_id: SessionId) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.environment import TurnEnvironment
@@ -46,7 +45,7 @@ def build_goal_follower(
         return Judge(
             tool_context.session_id,
             tool_context.store,
-            partial(auxiliary.answer, budget=environment.budget),
+            auxiliary.answer,
             seconds=tool_context.settings.goals.judge_seconds,
             verify=VerificationRunner(tool_context, environment).run,
         )

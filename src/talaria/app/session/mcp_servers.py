@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import structs
+
 from talaria.app.session.secret_values import fill_secrets
 from talaria.contracts.tool import Tool
 from talaria.core.errors import NotFound, Refused
@@ -37,6 +39,20 @@ async def connect_servers(
     except NotFound as error:
         return [], [*notes, str(error)]
     return tools, [*notes, *(_explain_missing(*problem) for problem in problems.items())]
+
+
+async def try_server(
+    name: str, account: McpServerSettings, secrets: Secrets, log_folder: Path
+) -> tuple[list[Tool], str]:
+    """Connect to a server, list its tools and disconnect; return the tools, and the problem if there is one."""
+    servers = SessionServers()
+    async with asyncio.TaskGroup() as jobs:
+        try:
+            enabled = structs.replace(account, enabled=True)
+            tools, notes = await connect_servers({name: enabled}, secrets, log_folder, servers, jobs, {})
+        finally:
+            servers.close()
+    return tools, " ".join(notes)
 
 
 def _read_accounts(

@@ -4,14 +4,12 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.agent.approval.policy import ApprovalPolicy, Confinement
 from talaria.agent.toolbox import LazyTool, describe_tool
-from talaria.app.session.sandbox import sandbox_for
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
 from talaria.contracts.jobs import CRON, JobService
@@ -20,6 +18,7 @@ from talaria.contracts.provider import ModelInfo, Provider
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
+from talaria.core.addresses import WEB
 from talaria.core.ids import SessionId
 from talaria.core.messages import KEYLESS_OWNER, OWNER, UNKNOWN, is_in_chat, is_same_sender
 from talaria.core.session_context import current_context
@@ -41,7 +40,6 @@ from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.tool import Process
 from talaria.tools.recall.tool import Meaning, SessionSearch
-from talaria.tools.sandbox.bubblewrap import Sandbox
 from talaria.tools.send.file import SendFile
 from talaria.tools.send.message import SendMessage
 from talaria.tools.skills.tool import Skills
@@ -53,6 +51,10 @@ from talaria.tools.web.client import WebClient
 from talaria.tools.web.fetch import WebFetch
 from talaria.tools.web.search import DuckDuckGo, SearXng, WebSearch
 from talaria.tools.workspace import folder_of
+
+if TYPE_CHECKING:  # loaded with the first call
+    from talaria.agent.approval.policy import ApprovalPolicy
+    from talaria.tools.sandbox.bubblewrap import Sandbox
 
 MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
 
@@ -85,7 +87,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     ``closing`` takes the callbacks that release what a tool holds. ``past`` are the ancestors of this session.
     ``processes``, if given, outlive the tools, and ``background`` work outlives the program. ``guest`` is set if the
     session does not belong to the agent's owner; ``viewer`` holds its owner and audience. ``began_in`` is the folder in
-    which the session began, if that may differ from ``folder``. ``networks`` are the configured chat networks;
+    which the session began, if that may differ from ``folder``. ``networks`` are where messages can be sent;
     ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
     delegated tasks; ``delegated_scope`` is set if the session itself is one.
     """
@@ -267,7 +269,7 @@ def _construct_send_message(tool_context: ToolContext) -> Tool:
 
 
 def _has_networks(tool_context: ToolContext) -> bool:
-    return bool(tool_context.networks)
+    return any(name != WEB for name in tool_context.networks)
 
 
 def _construct_send_file(tool_context: ToolContext) -> Tool:
@@ -314,8 +316,10 @@ def _make_sender(tool_context: ToolContext) -> MessageSender:
     return ChatMessageSender(tool_context.store, tool_context.networks)
 
 
-def build_sandbox(tool_context: ToolContext) -> Sandbox | None:
+def build_sandbox(tool_context: ToolContext) -> "Sandbox | None":
     """Return the sandbox for programs of a session; ``None`` if they run with the user's access."""
+    from talaria.app.session.sandbox import sandbox_for  # noqa: PLC0415 (loaded with the first program)
+
     writable = dict.fromkeys((tool_context.folder, tool_context.began_in or tool_context.folder))
     return sandbox_for(
         tool_context.settings,
@@ -338,7 +342,7 @@ TOOLSETS: Mapping[str, Toolset] = {
             ToolFactory(ReadFile, lambda _: ReadFile()),
             ToolFactory(WriteFile, lambda _: WriteFile()),
             ToolFactory(EditFile, lambda _: EditFile()),
-            ToolFactory(SearchFiles, lambda _: SearchFiles()),
+            ToolFactory(SearchFiles, lambda _: SearchFiles.with_installed_ripgrep()),
             ToolFactory(ListFiles, lambda _: ListFiles()),
         )
     ),
@@ -364,8 +368,6 @@ TOOLSETS: Mapping[str, Toolset] = {
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
     "delegation": Toolset((ToolFactory(DelegateTask, _construct_delegate_task, _may_delegate),)),
 }
-
-
 _OWNER_ONLY = 0o700
 
 
@@ -398,8 +400,8 @@ def needs_mcp_servers(tool_context: ToolContext) -> bool:
 
 
 def build_approval_policy(
-    tool_context: ToolContext, policy: Callable[[], ApprovalPolicy], settings: Callable[[], Settings]
-) -> Callable[[], ApprovalPolicy]:
+    tool_context: ToolContext, policy: "Callable[[], ApprovalPolicy]", settings: Callable[[], Settings]
+) -> "Callable[[], ApprovalPolicy]":
     """Return a function that builds the approval policy from the settings in force at each call.
 
     In a session of the owner, a turn that another person began in a chat follows the rules for guests, also where the
@@ -407,7 +409,9 @@ def build_approval_policy(
     never joins a turn, so the rules of a turn fit every text in it.
     """
 
-    def confined() -> ApprovalPolicy:
+    def confined() -> "ApprovalPolicy":
+        from talaria.agent.approval.policy import Confinement  # noqa: PLC0415 (loaded with the first tool call)
+
         folders = (tool_context.folder, *tool_context.output_folders)
         return structs.replace(policy(), confined=Confinement(folders, partial(is_guest_tool, settings())))
 

@@ -1,9 +1,11 @@
 """Workspaces and background processes of sessions, which outlive the agent."""
 
+import asyncio
 import logging
 from asyncio import Event, Task, TaskGroup, wait
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,24 +16,19 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Call
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, new_worker_id
-from talaria.runtime.completions import hear, read_origin, report
-from talaria.tools.output import FullOutputs
-
-if TYPE_CHECKING:  # imported with the first process
-    from talaria.tools.process.supervisor import Supervisor
-import asyncio
-from datetime import timedelta
-
 from talaria.core.session_context import SessionContext
+from talaria.runtime.completions import hear, read_origin, report
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.mcp.session_servers import SessionServers
+from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.workspace import LocalWorkspace
 
+if TYPE_CHECKING:  # imported with the first process or MCP server
+    from talaria.tools.mcp.session_servers import SessionServers
+    from talaria.tools.process.supervisor import Supervisor
+
 SOURCE = "process"
-
-
 log = logging.getLogger(__name__)
 
 
@@ -142,8 +139,6 @@ def make_served_folder(settings: Settings, profile: Profile) -> Path:
 
 
 SERVERS_IDLE = timedelta(hours=24)
-
-
 SERVERS_KEPT = 32
 
 
@@ -162,9 +157,11 @@ class OpenWorkspace:
         self.kept = True
 
     @property
-    def servers(self) -> SessionServers:
+    def servers(self) -> "SessionServers":
         """The MCP servers of the session."""
         if self._servers is None:
+            from talaria.tools.mcp.session_servers import SessionServers  # noqa: PLC0415 (loaded for MCP servers)
+
             self._servers = SessionServers()
         return self._servers
 

@@ -10,7 +10,7 @@ from talaria.app.cloud_accounts import missing_variables
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.app.models import DEFAULT_MODELS, Models
-from talaria.cli.commands.setup.probes import (
+from talaria.contracts.setup import (
     Discovery,
     EmbeddedState,
     FoundKey,
@@ -31,10 +31,10 @@ from talaria.core.errors import (
     ProviderUnreachable,
     TalariaError,
 )
+from talaria.http_client.client import HttpPool
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded.weights import is_installed
 from talaria.providers.factory import open_provider
-from talaria.providers.http.client import HttpPool
 from talaria.providers.presets import PRESETS
 from talaria.settings.load import load_settings
 from talaria.settings.model import Settings

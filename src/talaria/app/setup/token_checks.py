@@ -8,10 +8,10 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from talaria.cli.commands.setup.probes import NetworkName, ProbeResult
+from talaria.contracts.setup import NetworkName, ProbeResult
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
-from talaria.providers.http.client import HttpPool
-from talaria.providers.settings import Timeouts
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 
 CHECK_SECONDS = 8.0
 

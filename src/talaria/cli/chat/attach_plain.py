@@ -55,7 +55,7 @@ async def _print_events(arguments: argparse.Namespace, services: Services) -> No
         store = services.load_application()(stack).store
         session = await store.read(lambda tx: find_session(tx, arguments.session))
         location = await store.read(lambda tx: locate_session(tx, session))
-        opened = {"type": "attached", "session": session.id, "title": session.title, "place": location.chat}
+        opened = {"type": "attached", "session": session.id, "title": session.title, "chat": location.chat}
         print_event({**opened, "running": location.turn_id is not None})
         attached = AttachedSession(store, session, print_event, terminal.note, None, jobs)
         _leave_on_signals(attached)
@@ -115,9 +115,9 @@ class _Lines:
     def show_event(self, event: FeedEvent) -> None:
         if isinstance(event, QuestionClosed):
             return
-        if isinstance(event, TurnBegan) and event.said:
+        if isinstance(event, TurnBegan) and event.text:
             author = event.route.user_name if event.route else ""
-            self._terminal.note(self._terminal.styled(f"> {f'{author}: ' if author else ''}{event.said}", "bold"))
+            self._terminal.note(self._terminal.styled(f"> {f'{author}: ' if author else ''}{event.text}", "bold"))
         self._printer.event(event)
 
     def report(self, text: str) -> None:

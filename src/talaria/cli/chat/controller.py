@@ -9,7 +9,6 @@ from typing import Protocol
 from msgspec import structs
 
 from talaria.cli.chat.approval import answer_in_terminal
-from talaria.cli.chat.attachments import build_message_parts
 from talaria.cli.chat.options import SOURCE
 from talaria.cli.output.text import escape_control
 from talaria.commands.application import Application
@@ -23,6 +22,7 @@ from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId
+from talaria.core.mentions import build_message_parts
 from talaria.core.messages import OWNER, Image, Text
 from talaria.core.umask import person_umask
 from talaria.handoff.service import cancel_handoff

@@ -103,7 +103,7 @@ class TextPrinter:
                 self._print_note(self._format_notice(event), "yellow")
             case TurnAnswered() | TurnStopped():
                 self._end_line()
-            case TurnBegan(said=text) if is_report(text):
+            case TurnBegan(text=text) if is_report(text):
                 self._print_note(REPORT_HEADING, "dim")
             case TurnBegan() | ReasoningAdded() | PersonJoined() | StoreBlocked():
                 pass

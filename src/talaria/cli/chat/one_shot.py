@@ -3,20 +3,17 @@
 import argparse
 import asyncio
 import signal
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from talaria.agent.context_window import estimate_tokens
-from talaria.cli.chat.approval import answer_in_terminal
-from talaria.cli.chat.attachments import build_message_parts, picture
 from talaria.cli.chat.event_printer import EventPrinter, JsonPrinter, TextPrinter
-from talaria.cli.chat.line_reader import LineReader
 from talaria.cli.chat.options import SOURCE, build_open_request
-from talaria.cli.services import Services
-from talaria.commands.application import Application
 from talaria.core.aio import first_error
 from talaria.core.errors import Refused
 from talaria.core.events import (
@@ -32,6 +29,12 @@ from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Text
 from talaria.runtime.open_session import OpenSession
 
+if TYPE_CHECKING:  # not needed to answer
+    from talaria.cli.chat.line_reader import LineReader
+    from talaria.cli.output.terminal import Terminal
+    from talaria.cli.services import Services
+    from talaria.commands.application import Application
+
 ANSWERED, FAILED, OUT_OF_BUDGET, STOPPED = 0, 1, 3, 130
 _MAX_CONTEXT_SHARE = 0.8  # the rest is for instructions, tools and the reply
 _TOO_LONG = (
@@ -41,21 +44,28 @@ _TOO_LONG = (
 _SURFACE = "You are in a plain terminal: answer in text that reads well without rendering."
 
 
-def ask_once(arguments: argparse.Namespace, services: Services, typed: str, piped: str) -> int:
+def ask_once(arguments: argparse.Namespace, services: "Services", typed: str, piped: str) -> int:
     """Print the answer to a question and return the exit code.
 
     ``typed`` may mention files with ``@``; ``piped`` is sent unchanged.
     """
     question = "\n\n".join(part for part in (typed, piped) if part)
-    mentioned = build_message_parts(typed, Path.cwd())[1:] if "@" in typed else []
-    parts = [Text(question), *mentioned, *map(picture, arguments.image)]
+    parts = [Text(question), *_load_attachments(typed, arguments.image)]
     try:
         return asyncio.run(_ask_once(arguments, services, parts))
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
 
 
-async def _ask_once(arguments: argparse.Namespace, services: Services, parts: list[Part]) -> int:
+def _load_attachments(typed: str, images: Sequence[Path]) -> list[Part]:
+    if "@" not in typed and not images:
+        return []
+    from talaria.core.mentions import build_message_parts, picture  # noqa: PLC0415 (loaded for attachments)
+
+    return [*build_message_parts(typed, Path.cwd())[1:], *map(picture, images)]
+
+
+async def _ask_once(arguments: argparse.Namespace, services: "Services", parts: list[Part]) -> int:
     request = structs.replace(
         build_open_request(arguments, _SURFACE),
         titled=False,
@@ -69,7 +79,7 @@ async def _ask_once(arguments: argparse.Namespace, services: Services, parts: li
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         application = services.load_application()(stack)
         chat = await application.open_session(request, stack, jobs)
-        listener = _Listener(chat, printer, LineReader(services.terminal) if request.attended else None, jobs)
+        listener = _Listener(chat, printer, services.terminal if request.attended else None, jobs)
         chat.events.subscribe(listener.on_event)
         if tokens := _too_many_tokens(parts, chat):
             await _discard_new(application, chat, arguments)
@@ -88,7 +98,7 @@ def _too_many_tokens(parts: list[Part], chat: OpenSession) -> int:
     return tokens if tokens > chat.info.context_limit * _MAX_CONTEXT_SHARE else 0
 
 
-async def _discard_new(application: Application, chat: OpenSession, arguments: argparse.Namespace) -> None:
+async def _discard_new(application: "Application", chat: OpenSession, arguments: argparse.Namespace) -> None:
     """Delete an empty session, unless it existed before."""
     if not (arguments.resume or arguments.latest):
         await application.store.write(lambda tx: tx.sessions.delete(chat.conversation.session_id))
@@ -101,11 +111,12 @@ class _Listener:
     """
 
     def __init__(
-        self, chat: OpenSession, printer: EventPrinter, keyboard: LineReader | None, jobs: asyncio.TaskGroup
+        self, chat: OpenSession, printer: EventPrinter, terminal: "Terminal | None", jobs: asyncio.TaskGroup
     ) -> None:
         self._chat = chat
         self._printer = printer
-        self._keyboard = keyboard
+        self._terminal = terminal
+        self._keyboard: LineReader | None = None
         self._jobs = jobs
         self.error: OSError | None = None
 
@@ -117,8 +128,15 @@ class _Listener:
         except OSError as error:  # for example the reader of a pipe has exited
             self.error = error
             self._chat.conversation.stop()
-        if isinstance(event, ApprovalAsked | QuestionAsked) and self._keyboard:
-            self._jobs.create_task(answer_in_terminal(event, self._chat.questions, self._keyboard))
+        if isinstance(event, ApprovalAsked | QuestionAsked) and self._terminal:
+            self._put_question(event, self._terminal)
+
+    def _put_question(self, event: ApprovalAsked | QuestionAsked, terminal: "Terminal") -> None:
+        from talaria.cli.chat.approval import answer_in_terminal  # noqa: PLC0415 (loaded with the first question)
+        from talaria.cli.chat.line_reader import LineReader  # noqa: PLC0415 (loaded with the first question)
+
+        self._keyboard = self._keyboard or LineReader(terminal)
+        self._jobs.create_task(answer_in_terminal(event, self._chat.questions, self._keyboard))
 
 
 async def _ask(chat: OpenSession, parts: list[Part]) -> TurnEnd | None:

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
-from talaria.cli.chat.attachments import picture
 from talaria.cli.chat.clipboard import read_clipboard
 from talaria.cli.chat.controller import ChatController, claim_first_run, read_display, save_display
 from talaria.cli.chat.event_printer import TextPrinter
@@ -23,6 +22,7 @@ from talaria.core.addresses import Address
 from talaria.core.aio import first_error
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked
+from talaria.core.mentions import picture
 from talaria.core.messages import Image
 
 _SURFACE = "You are in a plain terminal: answer in text that reads well without rendering."

@@ -6,7 +6,17 @@ from typing import Any
 
 from talaria.cli.services import Services
 from talaria.core.errors import NotFound, Refused
-from talaria.hooks.discovery import BOOT, BOOT_FILE, FOLDER, HANDLER, Hook, UnusableHook, find_hooks
+from talaria.hooks.discovery import (
+    BOOT,
+    BOOT_FILE,
+    FOLDER,
+    HANDLER,
+    Hook,
+    HookSummary,
+    UnusableHook,
+    find_hooks,
+    summarize_hooks,
+)
 
 _EPILOG = """\
 A hook is a folder with a HOOK.yaml and a handler.py in the profile's `hooks`
@@ -32,17 +42,15 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     """Do what was asked and return the exit code."""
     if arguments.action == "test":
         return _test(arguments.name, arguments.event, services)
-    found = find_hooks(services.profile.folder / FOLDER)
-    boot = services.profile.folder / BOOT_FILE
+    found = summarize_hooks(services.profile.folder)
     if arguments.json:
-        services.terminal.json([_boot_data(boot), *map(_as_data, found)])
+        services.terminal.json([_as_data(one) for one in found])
         return 0
     services.terminal.table(
-        ("HOOK", "STATE", "EVENTS", "HANDLER", "DOES"),
-        [_boot_row(boot, services), *(_format_row(one, services) for one in found)],
+        ("HOOK", "STATE", "EVENTS", "HANDLER", "DOES"), [_format_row(one, services) for one in found]
     )
     for one in found:
-        if isinstance(one, UnusableHook):
+        if one.problem:
             services.terminal.note(one.problem)
     return 0
 
@@ -74,54 +82,18 @@ def _find_hook(name: str, folder: Path) -> Hook:
     raise NotFound(f"There is no hook `{name}` in {folder}. Available: {known or 'none'}.")
 
 
-def _format_state(found: Hook | UnusableHook) -> str:
-    if isinstance(found, UnusableHook):
-        return "broken"
-    return "on" if found.manifest.enabled else "off"
+def _format_row(hook: HookSummary, services: Services) -> tuple[object, ...]:
+    state = services.terminal.styled(hook.state, {"on": "green", "broken": "red"}.get(hook.state, "dim"))
+    if hook.problem:
+        return hook.name, state, "", "", ""
+    handler = "built in" if hook.name == BOOT else hook.run or HANDLER
+    return hook.name, state, " ".join(hook.events), handler, hook.description
 
 
-def _format_row(found: Hook | UnusableHook, services: Services) -> tuple[object, ...]:
-    state = _style_state(_format_state(found), services)
-    if isinstance(found, UnusableHook):
-        return found.folder.name, state, "", "", ""
-    manifest = found.manifest
-    return manifest.name, state, " ".join(manifest.events), manifest.run or HANDLER, manifest.description
-
-
-def _as_data(found: Hook | UnusableHook) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": found.folder.name, "state": _format_state(found), "folder": str(found.folder)}
-    if isinstance(found, UnusableHook):
-        return {**data, "problem": found.problem}
-    manifest = found.manifest
-    return {
-        **data,
-        "name": manifest.name,
-        "description": manifest.description,
-        "events": manifest.events,
-        "run": manifest.run,
-        "timeout_seconds": manifest.timeout_seconds,
-    }
-
-
-def _boot_data(boot: Path) -> dict[str, Any]:
-    state = "on" if boot.is_file() else "off"
-    return {
-        "name": BOOT,
-        "state": state,
-        "file": str(boot),
-        "description": _describe_boot(boot),
-        "events": ["gateway:start"],
-    }
-
-
-def _boot_row(boot: Path, services: Services) -> tuple[object, ...]:
-    data = _boot_data(boot)
-    return BOOT, _style_state(data["state"], services), *data["events"], "built in", data["description"]
-
-
-def _describe_boot(boot: Path) -> str:
-    return f"Does what {BOOT_FILE} asks for" + ("" if boot.is_file() else ", once there is one")
-
-
-def _style_state(state: str, services: Services) -> str:
-    return services.terminal.styled(state, {"on": "green", "broken": "red"}.get(state, "dim"))
+def _as_data(hook: HookSummary) -> dict[str, Any]:
+    place = "file" if hook.name == BOOT else "folder"
+    data: dict[str, Any] = {"name": hook.name, "state": hook.state, place: str(hook.path)}
+    if hook.problem:
+        return {**data, "problem": hook.problem}
+    data |= {"description": hook.description, "events": hook.events}
+    return data if hook.name == BOOT else {**data, "run": hook.run, "timeout_seconds": hook.timeout_seconds}

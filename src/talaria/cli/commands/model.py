@@ -9,7 +9,6 @@ from talaria.cli.reload_note import note_gateway_reload
 from talaria.cli.services import ModelService, Services
 from talaria.contracts.provider import ChosenModel
 from talaria.core.errors import ProviderError
-from talaria.settings.schema import variable
 
 INSTALL_EMBEDDED = "install-embedded"
 
@@ -66,13 +65,13 @@ def _find_problem(chosen: ChosenModel, model_service: ModelService) -> str:
 
 
 def _write(chosen: ChosenModel, services: Services) -> None:
-    from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+    from talaria.settings.config_writer import ConfigWriter  # noqa: PLC0415 (loaded for a change)
+    from talaria.settings.provider_setup import use_model  # noqa: PLC0415 (loaded for a change)
 
-    for key, value in (("provider", chosen.provider), ("name", chosen.model)):
-        set_value(services.profile, f"model.{key}", value)
-        override = variable(("model", key))
-        if override in services.environment:
-            services.terminal.note(f"The environment variable {override} is set and overrides the file.")
+    writer = ConfigWriter(services.profile, services.environment)
+    use_model(writer, chosen.provider, chosen.model)
+    for note in writer.notes:
+        services.terminal.note(note)
     services.terminal.note(f"Saved in {services.profile.config_file}.")
     note_gateway_reload(services, live=True)
 

@@ -1,4 +1,4 @@
-"""`talaria pairing`: approve people who wrote to the agent, and revoke access."""
+"""`talaria pairing`: approve people who wrote to the agent and browsers that show a code, and revoke access."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,9 @@ from talaria.core.formatting import find_zone, format_age, format_time
 _EPILOG = """\
 A stranger who writes to the agent in a private chat gets a code to give to you.
 It is valid for an hour. Five wrong codes lock the network for an hour.
+
+The sign-in page of the web app shows such a code, too: its platform is `web`.
+The browser is then signed in as you, or as the person that `--person` names.
 """
 
 
@@ -22,14 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action="list")
     waiting = actions.add_parser("list", help="list pending pairing requests")
     approve = actions.add_parser("approve", help="approve a pairing code")
+    refuse = actions.add_parser("refuse", help="refuse a pairing request")
     revoke = actions.add_parser("revoke", help="revoke a person's access")
     people = actions.add_parser("people", help="list approved people")
-    for action in (approve, revoke):
-        action.add_argument("platform", metavar="PLATFORM", help="the chat network, for example telegram")
-    approve.add_argument("code", metavar="CODE", help="the code that the person received")
+    for action in (approve, refuse, revoke):
+        action.add_argument("platform", metavar="PLATFORM", help="the chat network, for example telegram; or web")
+    approve.add_argument("code", metavar="CODE", help="the code that the person received, or the browser shows")
+    approve.add_argument(
+        "--person", metavar="NAME", default="", help="whose browser it is, a name of `people`; default: you"
+    )
+    refuse.add_argument("user_id", metavar="USER", help="their id there, as `list` shows it")
     revoke.add_argument("user_id", metavar="USER", help="their id there, as `people` shows it")
     people.add_argument("platform", metavar="PLATFORM", nargs="?", help="only this network")
-    for action in (waiting, approve, revoke, people):
+    for action in (waiting, approve, refuse, revoke, people):
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -60,25 +68,44 @@ def _people(arguments: argparse.Namespace, services: Services) -> None:
 
 
 def _approve(arguments: argparse.Namespace, services: Services) -> None:
-    from talaria.access.pairing import approve_code  # noqa: PLC0415 (loaded for an action: needs hashlib)
+    from talaria.access.browsers import resolve_person  # noqa: PLC0415 (loaded for an action: needs hashlib)
+    from talaria.access.pairing import WEB, approve_code  # noqa: PLC0415 (loaded for an action: needs hashlib)
 
-    platform = arguments.platform.strip().lower()
+    platform, owner = arguments.platform.strip().lower(), arguments.person
+    if owner and platform != WEB:
+        raise Refused("--person is for browsers only: `talaria pairing approve web CODE --person NAME`.")
+    name = resolve_person(services.settings(), owner)
     with services.open_database() as database:
         waiting = {one.platform for one in database.read(lambda tx: tx.pairing.waiting())}
         if platform not in waiting:
             others = f" Requests are pending on {', '.join(sorted(waiting))}." if waiting else ""
             raise NotFound(f"There is no valid pairing code on {platform}.{others}")
-        person = database.write(lambda tx: approve_code(tx, platform, arguments.code))
+        person = database.write(lambda tx: approve_code(tx, platform, arguments.code, person=name))
     if person is None:
         raise Refused(f"`{arguments.code}` isn't a valid code on {platform}, or it has expired.")
     if arguments.json:
         services.terminal.json(_as_data(person))
+        return
+    if platform == WEB:
+        services.terminal.line(f"{person.name or 'The browser'} is now signed in as {name or 'you'}.")
         return
     services.terminal.line(f"{_format_person(person)} can now talk to the agent on {platform}.")
     if not services.settings().access.owners:
         services.terminal.note(
             f"If that's you, make yourself an owner: `talaria config set access.owners {platform}:{person.user_id}`"
         )
+
+
+def _refuse(arguments: argparse.Namespace, services: Services) -> None:
+    from talaria.access.pairing import refuse_request  # noqa: PLC0415 (loaded for an action: needs hashlib)
+
+    platform, user_id = arguments.platform.strip().lower(), arguments.user_id.strip()
+    with services.open_database() as database:
+        database.write(lambda tx: refuse_request(tx, platform, user_id))
+    if arguments.json:
+        services.terminal.json({"platform": platform, "user_id": user_id, "refused": True})
+    else:
+        services.terminal.line(f"Refused the request of {user_id} on {platform}. Its code no longer works.")
 
 
 def _revoke(arguments: argparse.Namespace, services: Services) -> None:
@@ -102,6 +129,7 @@ def _revoke(arguments: argparse.Namespace, services: Services) -> None:
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], None]] = {
     "list": _list,
     "approve": _approve,
+    "refuse": _refuse,
     "revoke": _revoke,
     "people": _people,
 }

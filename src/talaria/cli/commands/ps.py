@@ -4,7 +4,6 @@ import argparse
 import signal
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -13,7 +12,6 @@ from talaria.contracts.background_processes import (
     COOKIE,
     BackgroundProcess,
     change_process,
-    describe_exit_code,
     find_process,
     format_duration,
     list_processes,
@@ -21,10 +19,10 @@ from talaria.contracts.background_processes import (
 from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
 from talaria.core.os_processes import is_same_process, kill_tree, list_process_tree, machine_id, signal_all
+from talaria.runtime.process_output import describe_state, last_line, output_file, read_tail
 
 _GRACE_SECONDS = 3.0
 _POLL_SECONDS = 0.05
-_TAIL_BYTES = 1_048_576
 _LONGEST_COMMAND = 40
 _LONGEST_LINE = 60
 
@@ -84,9 +82,9 @@ def _list(arguments: argparse.Namespace, services: Services) -> None:
             title or process.session_id,
             process.pid or "",
             format_duration(process, now),
-            _describe_state(process),
+            describe_state(process),
             _shorten(process.command, _LONGEST_COMMAND),
-            _shorten(_last_line(process), _LONGEST_LINE),
+            _shorten(last_line(process), _LONGEST_LINE),
         )
         for process, title in shown
     ]
@@ -121,9 +119,9 @@ def _end_tree(process: BackgroundProcess) -> None:
 def _print_log(id_prefix: str, lines: int, services: Services) -> None:
     with services.open_database() as database:
         process = database.read(lambda tx: find_process(tx, id_prefix))
-    if not _get_log_file(process).exists():
-        raise Refused(f"The output of {process.id} is on {process.host}, in {_get_log_file(process)}.")
-    services.terminal.document("\n".join(_read_tail(process).split("\n")[-lines:]) + "\n")
+    if not output_file(process).exists():
+        raise Refused(f"The output of {process.id} is on {process.host}, in {output_file(process)}.")
+    services.terminal.document("\n".join(read_tail(process).split("\n")[-lines:]) + "\n")
 
 
 def _list_with_titles(tx: Transaction) -> list[tuple[BackgroundProcess, str]]:
@@ -142,45 +140,15 @@ def _build_entry(process: BackgroundProcess, title: str) -> ProcessEntry:
         title=title,
         command=process.command,
         folder=process.folder,
-        state=_describe_state(process) if process.is_alive else process.state,
+        state=describe_state(process) if process.is_alive else process.state,
         code=process.code,
         pid=process.pid,
         host=process.host,
         begun_at=process.begun_at,
         ended_at=process.ended_at,
-        last_line=_last_line(process),
-        log=str(_get_log_file(process)),
+        last_line=last_line(process),
+        log=str(output_file(process)),
     )
-
-
-def _describe_state(process: BackgroundProcess) -> str:
-    """Return the state of a process; the exit code may be unknown if it ended unobserved."""
-    if process.state == "ended":
-        return describe_exit_code(process.code or 0)
-    if not process.is_alive:
-        return process.state
-    if process.machine != machine_id():
-        return f"on {process.host}"
-    is_gone = process.pid and not is_same_process(process.pid, process.started, process.machine)
-    return "unreported" if is_gone else "running"
-
-
-def _last_line(process: BackgroundProcess) -> str:
-    return process.last_line if not process.is_alive else _read_tail(process, 4096).rpartition("\n")[2]
-
-
-def _read_tail(process: BackgroundProcess, limit: int = _TAIL_BYTES) -> str:
-    """Return the end of the output, as far as it is stored on this machine."""
-    try:
-        with _get_log_file(process).open("rb") as file:
-            file.seek(max(0, _get_log_file(process).stat().st_size - limit))
-            return file.read(limit).decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
-    except OSError:
-        return ""
-
-
-def _get_log_file(process: BackgroundProcess) -> Path:
-    return Path(process.place, "out")
 
 
 def _shorten(text: str, limit: int) -> str:

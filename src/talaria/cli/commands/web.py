@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from talaria.cli.commands.serve import serve_until_stopped
 from talaria.cli.services import Services
 from talaria.core.aio import first_error
-from talaria.core.errors import NotFound, Refused
+from talaria.core.errors import Refused
 from talaria.core.formatting import find_zone, format_time
 
 _EPILOG = """\
@@ -80,16 +80,16 @@ def _show_app(arguments: argparse.Namespace, services: Services, address: str, *
 def _pair(arguments: argparse.Namespace, services: Services) -> None:
     import segno  # noqa: PLC0415 (loaded when a QR code is drawn)
 
-    settings, person = services.settings(), arguments.person.strip()
-    if person and person not in settings.people:
-        raise NotFound(f"`people` has no `{person}`. Add them to the settings first.")
-    if person in settings.access.owners:
-        person = ""
+    from talaria.access.browsers import (  # noqa: PLC0415 (loaded for an action: needs hashlib)
+        PAIRING_CODE_LIFE,
+        create_code,
+        resolve_person,
+    )
+
+    person = resolve_person(services.settings(), arguments.person)
     address = arguments.url.rstrip("/") or _find_server(services)
     if not address:
         raise Refused("No server is running. Start one with `talaria web` or `talaria serve`, then pair.")
-    from talaria.access.browsers import PAIRING_CODE_LIFE, create_code  # noqa: PLC0415 (loaded for an action)
-
     with services.open_database() as database:
         code = database.write(lambda tx: create_code(tx, person=person, life=PAIRING_CODE_LIFE))
     reached = _reachable(address, outside=True)
@@ -137,7 +137,7 @@ def _revoke(arguments: argparse.Namespace, services: Services) -> None:
 
 
 def _find_server(services: Services) -> str:
-    from talaria.access.web_servers import find_server  # noqa: PLC0415 (loaded for an action)
+    from talaria.runtime.web_servers import find_server  # noqa: PLC0415 (loaded for an action)
 
     with services.open_database() as database:
         return database.write(find_server)

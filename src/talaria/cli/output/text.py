@@ -9,9 +9,8 @@ STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 RESET = "\x1b[0m"
 
 _OWN_STYLE = rf"\x1b\[(?:0|{'|'.join(map(str, STYLES.values()))})m"
-_FIND_STYLE = re.compile(_OWN_STYLE)
-_FIND_EITHER = re.compile(f"{_OWN_STYLE}|{HARMFUL}")
-_FIND_PIECE = re.compile(f"{_OWN_STYLE}|.", re.DOTALL)
+_STYLE_OR_HARMFUL = f"{_OWN_STYLE}|{HARMFUL}"
+_STYLE_OR_CHARACTER = f"(?s:{_OWN_STYLE}|.)"
 
 
 def escape_control(text: str, *, styled: bool = False) -> str:
@@ -22,7 +21,7 @@ def escape_control(text: str, *, styled: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    return _FIND_EITHER.sub(lambda found: _escape_match(found[0], styled=styled), text.replace("\r\n", "\n"))
+    return re.sub(_STYLE_OR_HARMFUL, lambda found: _escape_match(found[0], styled=styled), text.replace("\r\n", "\n"))
 
 
 def cell(text: str, *, styled: bool = False) -> str:
@@ -32,7 +31,7 @@ def cell(text: str, *, styled: bool = False) -> str:
 
 def display_width(text: str) -> int:
     """Return the columns of a text in a terminal."""
-    plain = _FIND_STYLE.sub("", text)
+    plain = re.sub(_OWN_STYLE, "", text) if "\x1b" in text else text
     return len(plain) if plain.isascii() else sum(map(_character_columns, plain))
 
 
@@ -42,7 +41,7 @@ def cut(text: str, width: int) -> str:
         return text
     pieces: list[str] = []
     remaining = width - 1
-    for piece in _FIND_PIECE.findall(text):
+    for piece in re.findall(_STYLE_OR_CHARACTER, text):
         remaining -= display_width(piece)
         if remaining < 0:
             break

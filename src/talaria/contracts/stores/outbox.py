@@ -76,5 +76,11 @@ class Outbox(Protocol):
     def fail(self, item_id: int, error: str) -> bool:
         """Give up on the item and keep its record; ``False`` if another worker has taken it over."""
 
+    def requeue(self, item_id: int) -> OutboxItem | None:
+        """Make a waiting or failed item due now and return it; ``None`` if it is being sent or was sent."""
+
+    def drop(self, item_id: int) -> bool:
+        """Delete an item that waits or has failed; ``False`` if it is being sent or was sent."""
+
     def find(self, criteria: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
         """Return matching items, oldest first; without a filter all unsent ones, including failed ones."""

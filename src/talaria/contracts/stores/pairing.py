@@ -40,6 +40,12 @@ class Pairing(Protocol):
         Raises `Refused` while the platform is locked after too many failures.
         """
 
+    def admit(self, platform: str, user_id: str) -> PairedPerson | None:
+        """Admit the person with a valid request, without their code; ``None`` if there is no such request."""
+
+    def refuse(self, platform: str, user_id: str) -> bool:
+        """Delete the request of a person; ``False`` if there is none."""
+
     def waiting(self) -> list[PairedPerson]:
         """Return the people with a valid code."""
 

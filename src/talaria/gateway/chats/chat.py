@@ -21,6 +21,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep
 from talaria.core.addresses import Address
+from talaria.core.aio import retry_write
 from talaria.core.errors import PlatformError
 from talaria.core.events import (
     Noticed,
@@ -39,9 +40,9 @@ from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.gateway.receiver import OutageNotices
 from talaria.runtime.active_session import ActiveSession
-from talaria.runtime.leases import STORE_UNREACHABLE, retry_write
+from talaria.runtime.leases import STORE_UNREACHABLE
 from talaria.runtime.open_session import OpenRequest
-from talaria.runtime.outbox import queue_notice, queue_turn_result, render_turn_end
+from talaria.runtime.outbox import queue_notice, queue_turn_result
 from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_log import model_steps
@@ -124,11 +125,12 @@ class Chat:
             is_owner=network.is_owner,
         )
         self.view = TurnView(view_options, jobs)
-        replies = ReplyQueuer(self._add_footer, network.settings, network.voice)
+        replies = ReplyQueuer(self._make_footer, network.settings, network.voice)
         request = structs.replace(
             request,
             follow_ups=(replies, *request.follow_ups),
             waits_for_store=True,
+            queues_replies=True,
             moved=self._leave_turn,
         )
         self.active_session = ActiveSession(
@@ -177,8 +179,7 @@ class Chat:
     async def switch_session(self, session_id: SessionId) -> None:
         """Open this session, unless the open one has been bound to the chat in the meantime."""
         async with self._switch_lock:
-            await self.active_session.settled()
-            if self.active_session.session_id != session_id and not await self.active_session.store.read(
+            if await self.active_session.settled() != session_id and not await self.active_session.store.read(
                 self._is_bound_here
             ):
                 await self.active_session.move_to(session_id)
@@ -305,7 +306,8 @@ class Chat:
             self._notify_outage()
         elif isinstance(event, Noticed) and event.lasting and not event.posted:
             self.show(event.text)
-        self.show_event(event, self.active_session.session_id, self.active_session.chat.questions)
+        open_session = self.active_session.chat
+        self.show_event(event, open_session.conversation.session_id, open_session.questions)
 
     def show_event(self, event: TurnEvent, session_id: SessionId, answers: AnswerReceiver) -> None:
         """Show an event of a turn, whichever process runs it; ``answers`` gets the answers to its questions."""
@@ -337,30 +339,30 @@ class Chat:
     def _read_display(self, tx: Transaction) -> Display | None:
         return DISPLAY.get(tx, self.key)
 
-    def _add_footer(self, tx: Transaction, ending: TurnResult, text: str) -> str:
-        """Return a reply with the footer below it, if that is switched on."""
+    def _make_footer(self, tx: Transaction, ending: TurnResult) -> str:
+        """Return the footer of a reply; empty if it is switched off."""
         if not self.display.footer or not isinstance(ending.end, TurnAnswered):
-            return text
+            return ""
         chat = self.active_session.chat
         steps = model_steps(tx, ending.turn_id)
-        return add_footer(text, runtime(steps, chat.model, chat.info, chat.workspace.folder))
+        return format_footer(runtime(steps, chat.model, chat.info, chat.workspace.folder))
 
 
 class ReplyQueuer:
     """Turn listener that queues the result of each turn for delivery, and has it spoken while that is switched on.
 
-    ``decorate`` returns the reply with additions that are not part of the transcript.
+    ``make_footer`` returns a line below the reply that is not part of the transcript.
     """
 
     resumable: ClassVar = False
 
     def __init__(
         self,
-        decorate: Callable[[Transaction, TurnResult, str], str],
+        make_footer: Callable[[Transaction, TurnResult], str],
         settings: LiveSettings,
         voice: VoiceReplies | None = None,
     ) -> None:
-        self._decorate = decorate
+        self._make_footer = make_footer
         self._settings = settings
         self._voice = voice
 
@@ -372,7 +374,7 @@ class ReplyQueuer:
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
         if ending.route is not None:
-            queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
+            queue_turn_result(tx, ending, self._make_footer(tx, ending))
         if self._voice is not None and self.has_follow_up:
             return self._voice.turn_ended(tx, ending)
         return None
@@ -415,12 +417,6 @@ def format_footer(runtime: ReplyFooter) -> str:
         format_money(runtime.cost_microdollars),
     ]
     return " · ".join(f"`{_UNSAFE.sub('', part)}`" for part in parts if part)
-
-
-def add_footer(text: str, runtime: ReplyFooter) -> str:
-    """Return a reply with the footer below it."""
-    line = format_footer(runtime)
-    return f"{text}\n\n{line}" if line else text
 
 
 def _format_context(runtime: ReplyFooter) -> str:

@@ -56,7 +56,9 @@ class ChatRegistry:
         self._jobs = jobs
         self._platforms: Container[str] | None = None
         self._cache: AgentCache[Chat] = AgentCache(
-            jobs, cap=settings.current.gateway.rooms, idle=timedelta(seconds=settings.current.gateway.idle_seconds)
+            jobs,
+            cap=settings.current.gateway.open_sessions,
+            idle=timedelta(seconds=settings.current.gateway.idle_seconds),
         )
         self._opening_gate = asyncio.Semaphore(_MAX_OPENING)
         self._retries: dict[SessionId, tuple[int, float]] = {}

@@ -22,11 +22,7 @@ from talaria.gateway.outbound.splitting import measure, split_content
 from talaria.runtime.questions import AnswerReceiver, answer
 
 _PATIENCE = 300.0
-
-
 _VARIATION_SELECTOR = "\N{VARIATION SELECTOR-16}"  # appended to some emoji by some networks
-
-
 _APPROVING, _DENYING = ("👍", "✅"), ("👎", "❌")
 
 
@@ -167,8 +163,6 @@ def _resolve(found: _OpenPrompt, answer: int | str) -> bool:
 
 
 _PATIENCE, _POLL_INTERVAL = 60.0, 0.2
-
-
 log = logging.getLogger(__name__)
 
 

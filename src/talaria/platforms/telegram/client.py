@@ -7,9 +7,11 @@ is given up before it is sent, if it has not been sent yet.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from datetime import timedelta
+from functools import cache
 from typing import Any, TypeVar
 
 import httpx
@@ -216,6 +218,12 @@ async def _attach_trace(request: httpx.Request) -> None:
     request.extensions["trace"] = _current.get().trace
 
 
+@cache
+def _trusted_certificates() -> ssl.SSLContext:
+    """Load the certificates once: that takes longer than a request, and a pool may be replaced often."""
+    return httpx.create_ssl_context()
+
+
 class _Pool:
     """The library's transport with the requests that use it."""
 
@@ -228,7 +236,7 @@ class _Pool:
             connect_timeout=timeouts.phase,
             pool_timeout=timeouts.pool,
             media_write_timeout=timeouts.file,
-            httpx_kwargs={"event_hooks": {"request": [_attach_trace]}},
+            httpx_kwargs={"event_hooks": {"request": [_attach_trace]}, "verify": _trusted_certificates()},
         )
 
     def start(self, exchange: _Exchange, *arguments: Any, **kwargs: Any) -> "asyncio.Future[tuple[int, bytes]]":

@@ -112,7 +112,7 @@ class Webhooks:
             try:
                 self._routes.find(name)
             except Refused as error:
-                log.error("can't serve webhook %s: %s", name, error)  # noqa: TRY400 - it says what to mend
+                log.error("can't serve webhook %s: %s", name, error)  # noqa: TRY400 - it says what to fix
 
 
 async def _receive(receiving: WebhookReceiver) -> AsyncGenerator[Incoming, None]:

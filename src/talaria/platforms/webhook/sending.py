@@ -9,9 +9,9 @@ from msgspec import Struct
 from talaria.contracts.platform import Content
 from talaria.core.addresses import Address
 from talaria.core.errors import MalformedReply, PlatformError, ProviderUnreachable, Rejected, SlowDown, Unreachable
-from talaria.providers.http.client import HttpPool
-from talaria.providers.http.connection import read_url
-from talaria.providers.settings import Timeouts
+from talaria.http_client.client import HttpPool
+from talaria.http_client.connection import read_url
+from talaria.http_client.timeouts import Timeouts
 
 TEXT_LIMIT = 50_000
 

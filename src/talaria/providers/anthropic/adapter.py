@@ -3,10 +3,10 @@
 from functools import partial
 
 from talaria.contracts.clock import Clock
+from talaria.http_client.client import HttpPool
 from talaria.providers.anthropic.incoming import ReplyUnderway
 from talaria.providers.anthropic.outgoing import AnthropicEncoder, is_shown
 from talaria.providers.base.http_provider import Endpoint, ProviderOverHttp, WireFormat
-from talaria.providers.http.client import HttpPool
 from talaria.providers.settings import AnthropicSettings
 
 VERSION = "2023-06-01"

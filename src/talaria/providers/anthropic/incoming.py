@@ -14,7 +14,7 @@ from talaria.core.errors import MalformedReply
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.providers.anthropic.outgoing import PROTOCOL, REDACTED
 from talaria.providers.base.errors import Complaint, failure_in_stream
-from talaria.providers.base.incoming import ArgumentsMeter, decode_json
+from talaria.providers.base.http_provider import ArgumentsMeter, decode_json
 from talaria.providers.base.outgoing import reasoning_mark
 
 STOPS: dict[str, StopReason] = {

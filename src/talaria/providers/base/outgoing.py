@@ -118,6 +118,11 @@ class ConversationEncoder(ABC, Generic[W]):
             self._append(message, loose)
         return self._settled, loose
 
+    async def encode_whole(self, request: ModelRequest, shows: Callable[[Image | File], bool]) -> bytes:
+        """Return the body of a request, with its new messages and the attachments that the server ``shows``."""
+        self.take(request.messages, await load_attachments(self.fresh(request.messages), shows))
+        return self.encode(request)
+
     @abstractmethod
     def encode(self, request: ModelRequest) -> bytes:
         """Return the body of a request whose messages were added."""

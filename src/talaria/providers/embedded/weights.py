@@ -1,7 +1,5 @@
 """Locate and verify the weights of the embedded model."""
 
-import hashlib
-from importlib.util import find_spec
 from pathlib import Path
 
 from talaria.core.errors import ModelUnknown
@@ -41,6 +39,8 @@ _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 def is_installed() -> bool:
     """Return whether both the runtime and the weights are installed; imports neither."""
+    from importlib.util import find_spec  # noqa: PLC0415 (loaded when the built-in model is looked for)
+
     return find_spec(RUNTIME_PACKAGE) is not None and find_weights() is not None
 
 
@@ -49,6 +49,8 @@ def find_weights() -> Path | None:
 
     The package around it is never imported: that would need another runtime, which takes minutes to compile.
     """
+    from importlib.util import find_spec  # noqa: PLC0415 (loaded when the built-in model is looked for)
+
     spec = find_spec(_WEIGHTS_MODULE)
     folders = (spec.submodule_search_locations if spec else None) or []
     return next((path for path in (Path(folder) / _FILE for folder in folders) if path.is_file()), None)
@@ -62,6 +64,8 @@ def check_weights(weights: Path, checked: Path) -> None:
     state = f"{_SHA256} {weights.stat().st_size} {weights.stat().st_mtime_ns} {weights}\n"
     if _content(checked) == state:
         return
+    import hashlib  # noqa: PLC0415 (loaded when weights are checked)
+
     with weights.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != _SHA256:

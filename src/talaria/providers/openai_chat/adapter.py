@@ -3,8 +3,8 @@
 from functools import partial
 
 from talaria.contracts.clock import Clock
+from talaria.http_client.client import HttpPool
 from talaria.providers.base.http_provider import Endpoint, ProviderOverHttp, WireFormat
-from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.incoming import ReplyUnderway
 from talaria.providers.openai_chat.outgoing import ChatEncoder, is_shown
 from talaria.providers.settings import OpenAIChatSettings

@@ -14,7 +14,7 @@ from talaria.core.errors import MalformedReply
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.providers.base.errors import Complaint, failure_in_stream
-from talaria.providers.base.incoming import ArgumentsMeter, decode_json
+from talaria.providers.base.http_provider import ArgumentsMeter, decode_json
 from talaria.providers.base.outgoing import reasoning_mark
 from talaria.providers.openai_chat.outgoing import FOR_CALL, PROTOCOL
 
@@ -36,7 +36,7 @@ class ReplyUnderway:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[_CallUnderway] = []
-        self._arguments = ArgumentsMeter(provider)
+        self._arguments: ArgumentsMeter | None = None
         self._usage = _Usage()
         self._stop: StopReason | None = None
         self.done = False
@@ -92,11 +92,12 @@ class ReplyUnderway:
             call = _CallUnderway(delta.index)
             self._calls.append(call)
         call.add(delta)
+        self._arguments = self._arguments or ArgumentsMeter(self._provider)
         self._arguments.count(call.arguments[-1] if delta.function else "")
 
     def _parts(self) -> list[Part]:
-        mark = reasoning_mark(PROTOCOL, self._provider)
         parts: list[Part] = []
+        mark = reasoning_mark(PROTOCOL, self._provider) if self._thoughts or self._calls else ""
         if self._thoughts:
             parts.append(Reasoning("".join(self._thoughts), mark))
         if self._text:

@@ -133,7 +133,7 @@ class ChatEncoder(ConversationEncoder[_Message]):
         )
 
     def _wire(self, message: Message) -> Iterator[_Message]:
-        return _encoded(message, self._settings)
+        yield from _encoded(message, self._settings)
 
     def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
         """Separate or join consecutive messages of one role: strict templates require alternating roles."""
@@ -145,7 +145,7 @@ class ChatEncoder(ConversationEncoder[_Message]):
                 _Message("assistant", NO_ANSWER),
                 new,
             )  # for example after a failed turn; the user's text stays
-        return super()._join(last, new)
+        return (new,) if last is None else (last, new)
 
 
 def _alternating(last: _Message | None, new: _Message) -> Sequence[_Message]:
@@ -191,7 +191,8 @@ def _encoded(message: Message, settings: OpenAIChatSettings) -> Iterator[_Messag
 
 def _said(message: Message, settings: OpenAIChatSettings) -> _Message:
     text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
-    wire = _Message("assistant", text or None, tool_calls=list(_calls(message.parts, settings)) or None)
+    has_calls = any(isinstance(part, ToolCall) for part in message.parts)
+    wire = _Message("assistant", text or None, tool_calls=list(_calls(message.parts, settings)) if has_calls else None)
     if settings.quirks.reasoning_back:
         thoughts = (part.text for part in message.parts if isinstance(part, Reasoning) and part.text)
         setattr(wire, settings.quirks.reasoning_back, "\n".join(thoughts) or None)

@@ -15,7 +15,7 @@ from talaria.contracts.stores.leases import Lease
 from talaria.core.aio import run_with
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone
-from talaria.core.messages import Message, Text
+from talaria.core.messages import PROGRAM, Message, Text
 from talaria.runtime.completions import read_origin, report
 from talaria.runtime.delegation.task_store import (
     DELEGATIONS,
@@ -28,7 +28,6 @@ from talaria.runtime.delegation.task_store import (
 )
 from talaria.runtime.leases import is_leased, release_lease, renew_lease, take_lease
 from talaria.runtime.turns import LEASE, MIRROR, make_arrival, record_mirrored
-from talaria.sessions.transcript_export import PROGRAM
 
 _STOPPED = "This message is automatic: the person stopped {}, so it won't be reported."
 _RETRY_DELAY = timedelta(seconds=30)

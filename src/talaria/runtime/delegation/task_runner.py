@@ -10,7 +10,7 @@ import msgspec
 from talaria.agent.output_schema import find_mismatch, parse_answer
 from talaria.contracts.delegation import ChildState, ChildTask, DelegatedTask
 from talaria.contracts.store import Store, Transaction
-from talaria.core.aio import first_error
+from talaria.core.aio import first_error, retry_write
 from talaria.core.errors import NotFound, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, ToolCalled, ToolProgressed, TurnEvent
 from talaria.core.ids import SessionId
@@ -23,7 +23,7 @@ from talaria.runtime.delegation.task_store import (
     send_to_child,
     settle_child,
 )
-from talaria.runtime.leases import is_leased, retry_write, session_lease_name
+from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.turn_environment import TurnSubscriber
 

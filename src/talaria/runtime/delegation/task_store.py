@@ -17,12 +17,11 @@ from talaria.contracts.stores.sessions import NewSession, SessionChanges, Sessio
 from talaria.contracts.tool import Call
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, WorkerId
-from talaria.core.messages import Message, Text, ToolResult, Usage
+from talaria.core.messages import PROGRAM, Message, Text, ToolResult, Usage
 from talaria.core.session_context import SessionContext
 from talaria.runtime.open_session import WORKSPACE
 from talaria.runtime.turns import make_arrival
 from talaria.sessions.preferences import read_preferences, write_preferences
-from talaria.sessions.transcript_export import PROGRAM
 
 SOURCE = "delegate"
 _BACKGROUND = "background:"
@@ -131,6 +130,17 @@ def list_background(tx: Transaction, session_id: SessionId | None = None) -> lis
     tasks = tx.delegated_tasks
     rows = tasks.of_session(session_id, background=True) if session_id else tasks.in_background()
     return sorted((_decode(row.body) for row in rows), key=lambda one: one.began)
+
+
+def list_delegations(tx: Transaction) -> list[Delegation]:
+    """Return the delegations of all sessions: background ones, and those that a running turn waits for."""
+    found = {one.handle: one for one in list_background(tx)}
+    waited_for = [
+        _decode(row.body)
+        for session_id in dict.fromkeys(turn.session_id for turn in tx.turns.find(running=True))
+        for row in tx.delegated_tasks.of_session(session_id, background=False)
+    ]
+    return [*found.values(), *(one for one in waited_for if one.handle not in found or not one.handle)]
 
 
 def ask_to_stop(tx: Transaction, session_id: SessionId, handle: str) -> Delegation:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # imported when a watcher appears
 
 
 LIVE = "live"  # topic notified when a running turn gets or loses a watcher, or gets a control message
-
-
 WATCH_LEASE = timedelta(seconds=20)
 
 
@@ -66,8 +64,6 @@ class ControlMessage(Struct, frozen=True):
 
 
 LIVE_WATCH = SessionValue("live_watch", datetime)  # until when, by watcher
-
-
 CONTROL_MESSAGE = SessionValue("control_message", ControlMessage)  # by id
 
 

@@ -40,20 +40,20 @@ class DelegationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_seconds: Annotated[int, Meta(ge=0, description="Maximum seconds for one task.", extra=_LIVE)] = 3600
 
 
-_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
+_HOURS = r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)"
 
 
-_EVERY = re.compile(r"(?:[1-9]\d{0,3}[mhd])?")
+_EVERY = r"(?:[1-9]\d{0,3}[mhd])?"
 
 
 def are_hours(text: str) -> bool:
     """Return whether ``text`` is a range of times of day, for example ``8:00-22:00``."""
-    return _HOURS.fullmatch(text) is not None
+    return re.fullmatch(_HOURS, text) is not None
 
 
 def is_interval(text: str) -> bool:
     """Return whether ``text`` is empty or a duration, for example ``30m``."""
-    return _EVERY.fullmatch(text) is not None
+    return re.fullmatch(_EVERY, text) is not None
 
 
 class ScheduleSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

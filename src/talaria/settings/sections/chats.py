@@ -83,7 +83,7 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     drain_seconds: Annotated[
         float, Meta(ge=0, le=3600, description="Seconds that running turns get to finish when the gateway stops.")
     ] = 30.0
-    rooms: Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of open conversations.")] = 128
+    open_sessions: Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of open sessions.")] = 128
     idle_seconds: Annotated[float, Meta(ge=1, description="How long an idle conversation stays open.")] = 3600.0
     reply_characters: Annotated[
         int,

@@ -71,35 +71,40 @@ class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["", "openai_chat", "openai_responses", "anthropic"],
         Meta(
             description="Protocol of the provider; empty means the known one, else openai_chat.",
-            extra={"expected": "empty or one of openai_chat, openai_responses, anthropic"},
+            extra={"live": True, "expected": "empty or one of openai_chat, openai_responses, anthropic"},
         ),
     ] = ""
     base_url: Annotated[
         str,
         Meta(
             description="Base URL, usually ending in /v1; empty means the known one.",
-            extra={"check": is_web_address, "expected": "empty or an address that starts with https:// or http://"},
+            extra={
+                "live": True,
+                "check": is_web_address,
+                "expected": "empty or an address that starts with https:// or http://",
+            },
         ),
     ] = ""
     key: Annotated[
-        str, Meta(description="Name of the secret with the API key; empty means the known one, else no key.")
+        str,
+        Meta(description="Name of the secret with the API key; empty means the known one, else no key.", extra=_LIVE),
     ] = ""
     keys: Annotated[
         tuple[str, ...],
-        Meta(description="Names of more secrets with API keys, used while one is rate-limited."),
+        Meta(description="Names of more secrets with API keys, used while one is rate-limited.", extra=_LIVE),
     ] = ()
     headers: Annotated[
         dict[str, str],
-        Meta(description="Extra headers to send with each request.", extra={"mask": mask_header_values}),
+        Meta(description="Extra headers to send with each request.", extra={"live": True, "mask": mask_header_values}),
     ] = {}
-    connect_timeout_seconds: Annotated[float, Meta(gt=0, le=600, description="How long to wait for a connection.")] = (
-        10.0
-    )
+    connect_timeout_seconds: Annotated[
+        float, Meta(gt=0, le=600, description="How long to wait for a connection.", extra=_LIVE)
+    ] = 10.0
     first_timeout_seconds: Annotated[
-        float, Meta(gt=0, le=3600, description="How long to wait for the start of a reply.")
+        float, Meta(gt=0, le=3600, description="How long to wait for the start of a reply.", extra=_LIVE)
     ] = 120.0
     silence_timeout_seconds: Annotated[
-        float, Meta(gt=0, le=3600, description="How long a reply may pause after it has started.")
+        float, Meta(gt=0, le=3600, description="How long a reply may pause after it has started.", extra=_LIVE)
     ] = 60.0
 
 

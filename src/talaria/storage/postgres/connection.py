@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import psycopg
@@ -102,8 +102,8 @@ class PostgresConnection:
         self._open_pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
         self._clock_offset = self._measure_clock_offset()
         arrivals = PostgresArrivals(self)
-        archive = ArchiveTable(self, arrivals, MIGRATIONS, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
-        self.tables = Tables(self, arrivals, PostgresSearch(self), archive)
+        make_archive = partial(ArchiveTable, self, arrivals, MIGRATIONS, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
+        self.tables = Tables(self, arrivals, PostgresSearch(self), make_archive)
 
     def begin(self, *, write: bool) -> None:
         """Start a transaction; a read-only one sees a consistent snapshot."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -13,8 +15,10 @@ from talaria.storage.database import Tables
 from talaria.storage.sqlite.errors import is_disk_full, translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
-from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.sql import Row, Value, to_stamp
+
+if TYPE_CHECKING:  # loaded for backups and recovery
+    from talaria.storage.tables.archive import ArchiveTable
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _INDEX_BATCH = 400
@@ -55,8 +59,7 @@ class SqliteConnection:
         self._is_full = False
         self._maintained_at = -1
         arrivals = SqliteArrivals(self, raw.last_insert_rowid)
-        archive = ArchiveTable(self, arrivals, MIGRATIONS, columns="SELECT name FROM pragma_table_info(?)")
-        self.tables = Tables(self, arrivals, SqliteSearch(self), archive)
+        self.tables = Tables(self, arrivals, SqliteSearch(self), partial(self._make_archive, arrivals))
 
     def begin(self, *, write: bool) -> None:
         """Start a transaction; a write transaction waits for other writers first."""
@@ -109,6 +112,11 @@ class SqliteConnection:
             raise translate_error(error, self.path) from error
         finally:
             self._on_close()
+
+    def _make_archive(self, arrivals: SqliteArrivals) -> "ArchiveTable":
+        from talaria.storage.tables.archive import ArchiveTable  # noqa: PLC0415 (loaded for backups and recovery)
+
+        return ArchiveTable(self, arrivals, MIGRATIONS, columns="SELECT name FROM pragma_table_info(?)")
 
     def _record_notification(self, topic: str) -> int:
         self.run("INSERT INTO notifications (topic) VALUES (?)", (topic,))

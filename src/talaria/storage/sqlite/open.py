@@ -19,7 +19,7 @@ from talaria.storage.sqlite.connection import MIGRATIONS, SqliteConnection
 from talaria.storage.sqlite.errors import translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.file_lock import StoreLock, is_used
-from talaria.storage.sqlite.repair_state import check_not_interrupted, check_not_lost
+from talaria.storage.sqlite.repair_state import check_not_interrupted, check_not_lost, check_not_rescued
 
 APPLICATION_ID = 0x54414C41  # "TALA", shown by tools like file(1)
 _OUR_TABLES = {"sessions", "messages", "arrivals"}
@@ -74,7 +74,7 @@ def open_sqlite(path: Path, options: SqliteOptions = DEFAULTS) -> ConnectionData
 def _create_if_missing(path: Path) -> bool:
     """Create the file if it does not exist and return whether it was created.
 
-    Raises `StoreGone` if a process still uses a file that was removed.
+    Raises `StoreGone` if a process still uses a file that was removed, and `StoreMissing` if there is a copy of it.
     """
     check_not_lost(path)
     if _exists(path):
@@ -87,6 +87,8 @@ def _create_if_missing(path: Path) -> bool:
                 " Put the file back, or stop that process first."
             )
         time.sleep(_PAUSE)
+    if not _exists(path):
+        check_not_rescued(path)
     CheckRecord(path).forget()
     create_private_file(path)
     return True

@@ -46,6 +46,16 @@ def check_not_lost(path: Path) -> None:
         )
 
 
+def check_not_rescued(path: Path) -> None:
+    """Raise `StoreMissing` for a missing store whose contents were saved to a copy when it was deleted."""
+    copy = max(path.parent.glob(f"{path.name}.rescued-*"), default=None)
+    if copy is not None:
+        raise StoreMissing(
+            f"{path} is missing, but {copy} is a copy of it. Rename the copy to {path.name}, or move it away to start"
+            " with a new store."
+        )
+
+
 def check_not_interrupted(path: Path) -> None:
     """Raise `StoreCorrupt` if a repair must be finished first; the caller holds the store's lock."""
     if is_interrupted(path):

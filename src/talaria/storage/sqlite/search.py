@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from talaria.contracts.stores.search import Hit, SearchQuery
 from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
-from talaria.storage.tables.search_terms import ParsedQuery, add_separators, has_phrases, parse_query
+from talaria.storage.tables.search_terms import ParsedQuery, add_separators, format_match, has_phrases, parse_query
 from talaria.storage.tables.sessions import searchable_text
-from talaria.storage.tables.snippets import SnippetMaker, format_match
 from talaria.storage.tables.sql import Row, Sql
+
+if TYPE_CHECKING:  # loaded with the first search
+    from talaria.storage.tables.snippets import SnippetMaker
 
 _LARGE_INDEX = 100_000  # messages; above this, reading texts is faster than counting a phrase in the index
 _PHRASE_WINDOW = 200  # only this many of the newest phrase matches are ranked
@@ -75,7 +78,9 @@ class SqliteSearch:
         return len(rows)
 
     @cached_property
-    def _snippets(self) -> SnippetMaker:
+    def _snippets(self) -> "SnippetMaker":
+        from talaria.storage.tables.snippets import SnippetMaker  # noqa: PLC0415 (loaded with the first search)
+
         return SnippetMaker()
 
     def _find_indexed(self, query: SearchQuery, parsed: ParsedQuery) -> list[tuple[int, float]]:

@@ -63,14 +63,20 @@ class PairingTable:
             self._count_failure(platform, rules)
             return None
         self._sql.run("DELETE FROM pairing_failures WHERE platform = ?", (platform,))
-        person = self._sql.row(
-            "INSERT INTO people (platform, user_id, name, since) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name"
-            " RETURNING platform, user_id, name, since",
-            (platform, *row, self._sql.now),
+        return self._add_person(platform, row)
+
+    def admit(self, platform: str, user_id: str) -> PairedPerson | None:
+        """Pair the person with a valid request, without their code; ``None`` if there is no such request."""
+        row = self._sql.row(
+            "DELETE FROM pairing_codes WHERE platform = ? AND user_id = ? AND expires_at > ? RETURNING user_id, name",
+            (platform, user_id, self._sql.now),
         )
-        assert person is not None
-        return _to_person(person)
+        return self._add_person(platform, row) if row else None
+
+    def refuse(self, platform: str, user_id: str) -> bool:
+        """Delete the request of a person; ``False`` if there is none."""
+        where = "WHERE platform = ? AND user_id = ? AND expires_at > ?"
+        return self._sql.count(f"DELETE FROM pairing_codes {where}", (platform, user_id, self._sql.now)) > 0
 
     def waiting(self) -> list[PairedPerson]:
         """Return the people with a valid code, oldest code first."""
@@ -96,6 +102,16 @@ class PairingTable:
     def revoke(self, platform: str, user_id: str) -> bool:
         """Remove a paired person; ``False`` if there was none."""
         return self._sql.count("DELETE FROM people WHERE platform = ? AND user_id = ?", (platform, user_id)) > 0
+
+    def _add_person(self, platform: str, row: Row) -> PairedPerson:
+        person = self._sql.row(
+            "INSERT INTO people (platform, user_id, name, since) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name"
+            " RETURNING platform, user_id, name, since",
+            (platform, *row, self._sql.now),
+        )
+        assert person is not None
+        return _to_person(person)
 
     def _check_not_locked(self, platform: str) -> None:
         row = self._sql.row(

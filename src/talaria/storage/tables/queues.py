@@ -157,11 +157,7 @@ def _to_inbox_item(row: Row) -> InboxItem:
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(Address).decode
-
-
 _OUTBOX = "id, key, session_id, address, payload, turn_id, state, attempts, created_at, error, reference"
 
 
@@ -223,6 +219,19 @@ class OutboxTable:
     def fail(self, item_id: int, error: str) -> bool:
         """Mark an item as failed and store the error; ``False`` if another worker has claimed it."""
         return self._settle(item_id, "state = 'failed', error = ?, settled_at = ?", (error, self._sql.now))
+
+    def requeue(self, item_id: int) -> OutboxItem | None:
+        """Make an unsent item due now; ``None`` if it is being sent or was sent."""
+        row = self._sql.row(
+            "UPDATE outbox SET state = 'waiting', not_before = 0, attempts = 0, settled_at = NULL"
+            f" WHERE id = ? AND state IN ('waiting', 'failed') RETURNING {_OUTBOX}",
+            (item_id,),
+        )
+        return _to_outbox_item(row) if row else None
+
+    def drop(self, item_id: int) -> bool:
+        """Delete an unsent item; ``False`` if it is being sent or was sent."""
+        return self._sql.count("DELETE FROM outbox WHERE id = ? AND state IN ('waiting', 'failed')", (item_id,)) > 0
 
     def find(self, wanted: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
         """Return matching items, oldest first."""

@@ -1,12 +1,15 @@
 """Search code shared by all engines: filters, and hits built from index results."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from talaria.contracts.stores.search import Hit, SearchQuery
 from talaria.storage.tables.search_terms import ParsedQuery
 from talaria.storage.tables.sessions import SEQ_BITS, build_visibility, searchable_text
-from talaria.storage.tables.snippets import SnippetMaker
 from talaria.storage.tables.sql import Sql, Value, from_stamp, to_stamp
+
+if TYPE_CHECKING:  # loaded with the first search
+    from talaria.storage.tables.snippets import SnippetMaker
 
 RANKED_LIMIT = 2000  # only this many of the newest matches are ranked
 JOINS = (
@@ -32,7 +35,7 @@ def build_filters(query: SearchQuery) -> tuple[str, list[Value]]:
     return "".join(f" AND {condition}" for condition, _ in conditions), [value for _, value in conditions]
 
 
-def make_hits(sql: Sql, snippets: SnippetMaker, query: ParsedQuery, scored: Sequence[tuple[int, float]]) -> list[Hit]:
+def make_hits(sql: Sql, snippets: "SnippetMaker", query: ParsedQuery, scored: Sequence[tuple[int, float]]) -> list[Hit]:
     """Build hits from (arrival number, score) pairs, in the given order."""
     if not scored:
         return []

@@ -66,6 +66,13 @@ def has_phrases(query: ParsedQuery) -> bool:
     return any(len(plain_words(term.text)) > 1 for term in terms)
 
 
+def format_match(query: ParsedQuery) -> str:
+    """Return the query in FTS5 syntax."""
+    required = " AND ".join(f"({' OR '.join(map(_format_term, group))})" for group in query.groups)
+    excluded = " OR ".join(map(_format_term, query.excluded))
+    return f"({required}) NOT ({excluded})" if excluded else required
+
+
 def add_separators(text: str) -> str:
     """Return the text with separators around characters that are words of their own.
 
@@ -87,6 +94,11 @@ def plain_words(text: str) -> list[str]:
         text = _VARIANTS.sub("", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
         text = _compile_single_words().sub(" \\1 ", unicodedata.normalize("NFC", text))
     return text.casefold().translate(_PLAIN).split()
+
+
+def _format_term(term: SearchTerm) -> str:
+    phrase = add_separators(term.text).replace('"', " ")
+    return f'"{phrase}" *' if term.prefix else f'"{phrase}"'
 
 
 def _clean(typed: str) -> str:

@@ -1,4 +1,4 @@
-"""Search snippets with marked matches, and FTS5 queries; uses SQLite's tokenizer for every engine."""
+"""Search snippets with marked matches; uses SQLite's tokenizer for every engine."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,7 +7,13 @@ from typing import Any, cast
 import apsw
 from msgspec import Struct
 
-from talaria.storage.tables.search_terms import ParsedQuery, SearchTerm, add_separators, remove_separators
+from talaria.storage.tables.search_terms import (
+    ParsedQuery,
+    SearchTerm,
+    add_separators,
+    format_match,
+    remove_separators,
+)
 
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co So Mn Mc'"
 _SNIPPET_WORDS = 24
@@ -157,15 +163,3 @@ def _merge_spans(
 
 def _join_lines(text: str) -> str:
     return " ".join(text.split())
-
-
-def format_match(query: ParsedQuery) -> str:
-    """Return the query in FTS5 syntax."""
-    required = " AND ".join(f"({' OR '.join(map(_format_term, group))})" for group in query.groups)
-    excluded = " OR ".join(map(_format_term, query.excluded))
-    return f"({required}) NOT ({excluded})" if excluded else required
-
-
-def _format_term(term: SearchTerm) -> str:
-    phrase = add_separators(term.text).replace('"', " ")
-    return f'"{phrase}" *' if term.prefix else f'"{phrase}"'

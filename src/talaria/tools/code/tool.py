@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -10,8 +10,10 @@ from msgspec import Meta, Struct
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import child_environment
-from talaria.tools.code.child import Child, Output, Request, running
-from talaria.tools.sandbox.bubblewrap import Sandbox
+
+if TYPE_CHECKING:  # loaded with the first call
+    from talaria.tools.code.child import Child, Request
+    from talaria.tools.sandbox.bubblewrap import Sandbox
 
 CallTool = Callable[[str, str], Awaitable[ToolOutput]]
 _HARMLESS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -43,7 +45,7 @@ class ExecuteCode:
         self,
         tools_of: Callable[[Call], CallTool],
         *,
-        sandbox: Sandbox | None = None,
+        sandbox: "Sandbox | None" = None,
         most_calls: int = 50,
     ) -> None:
         self._tools_of = tools_of
@@ -56,6 +58,8 @@ class ExecuteCode:
 
     async def run(self, arguments: ExecuteCodeArguments, call: Call) -> ToolOutput:
         """Return what the code printed, or fail with that and the exit code."""
+        from talaria.tools.code.child import Output, running  # noqa: PLC0415 (loaded with the first call)
+
         output = Output(call.progress)
         workspace = call.workspace
         environment = child_environment(_harmless(workspace.environment), call.context)
@@ -73,7 +77,7 @@ class ExecuteCode:
             raise ToolFailed("\n".join((text, *(f"[{one}]" for one in remarks), f"[exit code {code}]")).lstrip())
         return ToolOutput(text or "(no output)")
 
-    async def _finish(self, child: Child, call_tool: CallTool, seconds: int) -> int:
+    async def _finish(self, child: "Child", call_tool: CallTool, seconds: int) -> int:
         """Wait for the end while answering calls; the time a tool takes is not counted."""
         async with asyncio.timeout(seconds) as limit, asyncio.TaskGroup() as group:
             answering = group.create_task(self._answer(child, call_tool, limit))
@@ -81,7 +85,7 @@ class ExecuteCode:
             answering.cancel()
         return code
 
-    async def _answer(self, child: Child, call_tool: CallTool, limit: asyncio.Timeout) -> None:
+    async def _answer(self, child: "Child", call_tool: CallTool, limit: asyncio.Timeout) -> None:
         count = 0
         while request := await child.next_request():
             count += 1
@@ -93,7 +97,7 @@ class ExecuteCode:
                 await child.answer(str(error), failed=True)
             limit.reschedule(asyncio.get_running_loop().time() + left)
 
-    async def _called(self, request: Request, call_tool: CallTool, count: int) -> str:
+    async def _called(self, request: "Request", call_tool: CallTool, count: int) -> str:
         if count > self._most_calls:
             raise ToolFailed(f"code may make at most {self._most_calls} tool calls")
         if request.name == self.name:

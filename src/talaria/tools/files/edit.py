@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +35,8 @@ def text_diff(old: str, new: str) -> str:
     removed, added = before[first : len(before) - last], after[first : len(after) - last]
     if max(len(removed), len(added)) > _MOST_LINES:
         return f"@@ {len(removed):,} lines replaced by {len(added):,} @@"
+    from difflib import unified_diff  # noqa: PLC0415 (loaded with the first edit)
+
     diff = list(unified_diff(removed, added, lineterm="", n=_CONTEXT))[2:]
     lines = [_shift(line, first) if line.startswith("@@") else line for line in diff]
     return _bounded(lines).encode("utf-8", "replace").decode()

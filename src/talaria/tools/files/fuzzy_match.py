@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from difflib import SequenceMatcher
 
 from talaria.core.errors import ToolFailed
 
@@ -70,6 +69,8 @@ def reindent(new: Sequence[str], old: Sequence[str], found: Sequence[str]) -> li
 
 def nearest(lines: Sequence[str], wanted: str, *, context: int = 2) -> str:
     """Return the numbered lines most similar to ``wanted``; empty if nothing is similar."""
+    from difflib import SequenceMatcher  # noqa: PLC0415 (loaded when a passage is missing)
+
     matcher = SequenceMatcher(b=wanted.strip())
     best, score = -1, _SIMILAR
     for index, line in enumerate(lines[:_COMPARED]):

@@ -1,7 +1,6 @@
 """The search_files tool: search file contents or names, with ripgrep where available."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
@@ -216,8 +215,15 @@ class SearchFiles:
     effect = Effect.READS
     arguments = SearchFilesArguments
 
-    def __init__(self, *, ripgrep: str | None = shutil.which("rg")) -> None:
+    def __init__(self, *, ripgrep: str | None) -> None:
         self._ripgrep = ripgrep
+
+    @classmethod
+    def with_installed_ripgrep(cls) -> "SearchFiles":
+        """Return the tool with the ripgrep of this machine, if there is one."""
+        from shutil import which  # noqa: PLC0415 (loaded with the first search)
+
+        return cls(ripgrep=which("rg"))
 
     def proposed_action(self, arguments: SearchFilesArguments) -> ProposedAction:
         """Describe where it would search."""

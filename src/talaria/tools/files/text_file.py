@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 
 from msgspec import Struct
@@ -120,6 +119,8 @@ def _similar(path: Path) -> str:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
         return ""
+    from difflib import get_close_matches  # noqa: PLC0415 (loaded when a file is missing)
+
     near = get_close_matches(path.name, names, n=3)
     return f" Similar names: {', '.join(near)}." if near else ""
 

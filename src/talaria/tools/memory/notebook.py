@@ -125,12 +125,12 @@ class Notebook(Struct, frozen=True):
 
     def fill(self, entries: tuple[str, ...]) -> str:
         """Return how full the file is with these entries."""
-        size = _size(entries)
+        size = entries_size(entries)
         return f"{FILES[self.book]}: {len(entries)} entries, {size:,} of {self.limit:,} characters."
 
     def _keep(self, entries: tuple[str, ...], *, instead_of: tuple[str, ...]) -> str:
-        size = _size(entries)
-        if size > self.limit and size >= _size(instead_of):
+        size = entries_size(entries)
+        if size > self.limit and size >= entries_size(instead_of):
             raise ToolFailed(
                 f"{FILES[self.book]} is full: this would make {size:,} of {self.limit:,} characters. Shorten "
                 f"or remove an entry first. Entries:\n{_listed(instead_of)}"
@@ -186,5 +186,6 @@ def _listed(entries: tuple[str, ...]) -> str:
     return "\n".join(f"- {entry}" for entry in entries) or "(nothing)"
 
 
-def _size(entries: tuple[str, ...]) -> int:
+def entries_size(entries: tuple[str, ...]) -> int:
+    """Return the number of characters that entries take in a file."""
     return len(_SEPARATOR.join(entries))

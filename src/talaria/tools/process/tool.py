@@ -9,7 +9,6 @@ from talaria.contracts.background_processes import BackgroundProcess, Background
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import OUTPUT_LIMIT, cut_output
-from talaria.tools.process.run_folder import ProcessFiles
 
 _MOST_LISTED = 30
 _FEW_LINES = 10
@@ -79,6 +78,8 @@ def _listed(processes: list[BackgroundProcess]) -> str:
 
 
 def _told(process: BackgroundProcess, lines: int) -> str:
+    from talaria.tools.process.run_folder import ProcessFiles  # noqa: PLC0415 (loaded for a process)
+
     files = ProcessFiles(Path(process.place))
     text = cut_output(files.last_lines(lines, 4 * OUTPUT_LIMIT))
     more = f"Full log, as far as it was saved: {files.out}" if files.size > len(text) + _SPARE else ""

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -107,6 +106,8 @@ def sandbox_available() -> str | None:
 
     Each program found is tested once per process; an unfinished test is repeated next time.
     """
+    import shutil  # noqa: PLC0415 (loaded when a sandbox is looked for)
+
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed."

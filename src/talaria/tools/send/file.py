@@ -2,8 +2,6 @@
 
 import asyncio
 import hashlib
-import mimetypes
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -68,9 +66,13 @@ class SendFile:
             identity = f"{call.context.turn_id} {call.id} {source}".encode("utf-8", "surrogateescape")
             folder = self._folder / hashlib.sha256(identity).hexdigest()[:16]
             folder.mkdir(parents=True, exist_ok=True)
+            import shutil  # noqa: PLC0415 (loaded with the first file)
+
             copy = Path(shutil.copyfile(source, folder / source.name))
             with copy.open("rb") as opened:
                 picture = image_type(opened.read(16))
         if picture:
             return Image(str(copy), picture)
+        import mimetypes  # noqa: PLC0415 (loaded with the first file)
+
         return File(str(copy), source.name, mimetypes.guess_type(source.name)[0] or _UNKNOWN)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -123,6 +122,8 @@ class Processes:
         """Start a process there; ``heard`` gets standard output, piece by piece. Pass it to `finish` at the end."""
         output, child_output = os.pipe()
         child_lifeline, lifeline = os.pipe()
+        import tempfile  # noqa: PLC0415 (loaded with the first command)
+
         notes = tempfile.TemporaryFile()  # noqa: SIM115 - the child owns it until it is finished
         try:
             process = await asyncio.create_subprocess_exec(

@@ -1,7 +1,6 @@
 """Run a command in a shell that restores and reports its folder and exported variables."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,9 +42,11 @@ class Ending(Struct, frozen=True):
 
 def shell_argv(command: str) -> list[str]:
     """Return the call of a shell that runs ``command`` and writes its `Ending` to the notes of its `Child`."""
+    from shutil import which  # noqa: PLC0415 (loaded with the first command)
+
     shell = _shell()
     name = "bash" if len(shell) > 1 else "sh"
-    return [*shell, "-c", _WRAPPER, name, shutil.which("env") or "/usr/bin/env", command]
+    return [*shell, "-c", _WRAPPER, name, which("env") or "/usr/bin/env", command]
 
 
 def plain_argv(command: str) -> list[str]:
@@ -54,8 +55,10 @@ def plain_argv(command: str) -> list[str]:
 
 
 def _shell() -> list[str]:
-    bash = shutil.which("bash")
-    return [bash, "--noprofile", "--norc"] if bash else [shutil.which("sh") or "/bin/sh"]
+    from shutil import which  # noqa: PLC0415 (loaded with the first command)
+
+    bash = which("bash")
+    return [bash, "--noprofile", "--norc"] if bash else [which("sh") or "/bin/sh"]
 
 
 def read_ending(notes: bytes) -> Ending:

@@ -2,12 +2,11 @@
 
 import asyncio
 import codecs
-import shlex
 import signal
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -15,9 +14,11 @@ from talaria.contracts.background_processes import BackgroundWork, ProcessReques
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import OUTPUT_LIMIT, FullOutputs, join_cut, readable
-from talaria.tools.sandbox.bubblewrap import Sandbox
 from talaria.tools.terminal.processes import Child, Processes
 from talaria.tools.terminal.shell import Ending, changed_environment, plain_argv, read_ending, shell_argv
+
+if TYPE_CHECKING:  # loaded where programs run in a sandbox
+    from talaria.tools.sandbox.bubblewrap import Sandbox
 
 FILE_LIMIT = 64 * 1024 * 1024
 _PACE = 0.1
@@ -140,7 +141,7 @@ class Terminal:
         processes: Processes,
         outputs: FullOutputs,
         *,
-        sandbox: Sandbox | None = None,
+        sandbox: "Sandbox | None" = None,
         background: BackgroundWork | None = None,
     ) -> None:
         self._processes = processes
@@ -150,6 +151,8 @@ class Terminal:
 
     def proposed_action(self, arguments: TerminalArguments) -> ProposedAction:
         """Describe what would be run, and where, in shell syntax."""
+        import shlex  # noqa: PLC0415 (loaded with the first command)
+
         where = f"cd {shlex.quote(arguments.workdir)} && " if arguments.workdir else ""
         return ProposedAction("command", where + arguments.command)
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from talaria.core.errors import ToolFailed
 
 if TYPE_CHECKING:  # imported on first use, with sockets, TLS and the address check
-    from talaria.providers.http.dial import Resolve
+    from talaria.http_client.dial import Resolve
     from talaria.tools.web.http_client import Download, Fetcher
 
 

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from talaria.core.decompression import decode_content
 from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
-from talaria.providers.http.client import Answer, HttpPool
-from talaria.providers.http.connection import read_url
-from talaria.providers.http.dial import Resolve
-from talaria.providers.settings import Timeouts
+from talaria.http_client.client import Answer, HttpPool
+from talaria.http_client.connection import read_url
+from talaria.http_client.dial import Resolve
+from talaria.http_client.timeouts import Timeouts
 from talaria.tools.web.ssrf_guard import Guard
 
 _MOST_REDIRECTS = 5

@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from talaria.core.errors import ToolFailed
-from talaria.providers.http.connection import Address
-from talaria.providers.http.dial import Place, Resolve, resolve_host
+from talaria.http_client.connection import HttpAddress
+from talaria.http_client.dial import Resolve, SocketAddress, resolve_host
 
 Ip = IPv4Address | IPv6Address
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -27,13 +27,13 @@ class Guard:
         self._allowed = allowed
         self._resolve = resolve or resolve_host
 
-    def check(self, server: Address) -> None:
+    def check(self, server: HttpAddress) -> None:
         """Raise `ToolFailed` for a forbidden literal address; names are checked when they are resolved."""
         literal = _literal(server.host)
         if literal is not None and not self._is_allowed(server.host, server.port):
             _refuse_private(literal, server.host)
 
-    async def resolve(self, host: str, port: int) -> list[Place]:
+    async def resolve(self, host: str, port: int) -> list[SocketAddress]:
         """Return the addresses of a host, or raise `ToolFailed` if one of them is not public."""
         places = await self._resolve(host, port)
         if not self._is_allowed(host, port):

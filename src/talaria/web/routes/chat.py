@@ -1,26 +1,35 @@
 """Routes of a conversation: say, steer, stop, answer, commands, take over and hand back."""
 
+import asyncio
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId
-from talaria.core.messages import Message, Text
+from talaria.core.messages import Message, Part, Text
 from talaria.handoff.service import request_handoff_to, wait_for_handoff
 from talaria.http.errors import Problem, make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.live.control import AnswerQuestion, StopTurn, send_control_message
-from talaria.runtime.live.location import quote_in_chat, take_over
+from talaria.runtime.live.control import AnswerQuestion, StopTurn, redirect_running_turn, send_control_message
+from talaria.runtime.live.location import quote_in_chat
 from talaria.runtime.live.remote import send_to_session
+from talaria.runtime.rebind import bind_session
 from talaria.runtime.workers import is_gateway_alive
+from talaria.sessions.keys import build_session_key
+from talaria.web.addresses import new_thread
 from talaria.web.conversations import WebConversations, is_elsewhere
+from talaria.web.files import WebFiles
 from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
-from talaria.web.session_views import TAKEN_FROM, read_detail, require_session
+from talaria.web.session_views import TAKEN_FROM, find_queued, read_detail, require_session
+from talaria.web.web_commands import WebCommands
 from talaria.web.wire import (
     AnswerRequest,
+    BeginRequest,
     BegunSession,
+    BranchRequest,
     ChoiceView,
     CommandReply,
     CommandRequest,
@@ -39,9 +48,18 @@ _NUL_REFUSED = "Null characters aren't allowed."
 class ChatRoutes:
     """Everything that a person says and does in a conversation, wherever it runs."""
 
-    def __init__(self, store: Store, conversations: WebConversations, session_list: SessionListWatcher) -> None:
+    def __init__(
+        self,
+        store: Store,
+        conversations: WebConversations,
+        commands: WebCommands,
+        session_list: SessionListWatcher,
+        files: WebFiles,
+    ) -> None:
         self._store = store
+        self._files = files
         self._conversations = conversations
+        self._commands = commands
         self._session_list = session_list
 
     def routes(self) -> tuple[Route, ...]:
@@ -49,7 +67,7 @@ class ChatRoutes:
         one = "/web/sessions/{session_id}"
         return (
             Route(method="POST", path="/web/sessions", handler=self._begin, summary="Begin a conversation",
-                  scope=USER, takes=SayRequest, reply_type=BegunSession, lasting=True, tag=_TAG),
+                  scope=USER, takes=BeginRequest, reply_type=BegunSession, lasting=True, repeatable=True, tag=_TAG),
             Route(method="POST", path=f"{one}/messages", handler=self._say, summary="Say something",
                   scope=USER, takes=SayRequest, reply_type=Done, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop the running turn",
@@ -61,8 +79,12 @@ class ChatRoutes:
                   "conversation", scope=USER, takes=CommandRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/commands", handler=self._command, summary="Run a slash command",
                   scope=USER, takes=CommandRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
-            Route(method="GET", path="/web/completions", handler=self._complete, summary="Complete a command line",
-                  scope=USER, asks=CompletionsQuery, reply_type=list[ChoiceView], tag=_TAG),
+            Route(method="POST", path=f"{one}/branch", handler=self._branch, summary="Edit a message in a branch, or "
+                  "branch after it", scope=USER, takes=BranchRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
+            Route(method="DELETE", path=f"{one}/queue/{{item_id}}", handler=self._withdraw,
+                  summary="Withdraw a pending message", scope=USER, reply_type=Done, tag=_TAG),
+            Route(method="GET", path="/web/completions", handler=self._complete, summary="Complete a command line "
+                  "or a file name", scope=USER, asks=CompletionsQuery, reply_type=list[ChoiceView], tag=_TAG),
             Route(method="POST", path=f"{one}/take", handler=self._take, summary="Take a conversation over from a chat",
                   scope=AGENT_OWNER, reply_type=SessionDetail, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/hand-back", handler=self._hand_back,
@@ -71,14 +93,16 @@ class ChatRoutes:
         )  # fmt: skip
 
     async def _begin(self, request: WebRequest) -> Reply:
-        said = _read_said(request)
-        session = await self._conversations.begin(request.caller)
-        await self._put_here(session.session_id, said, request.caller)
+        said, caller = _read_said(request, BeginRequest), request.caller
+        session = await self._conversations.begin(caller)
+        for text in said.commands:
+            await self._commands.run_command(session, text, caller)
+        await self._put_here(session.session_id, said, caller)
         self._session_list.check_soon()
         return make_json_reply(BegunSession(session.session_id), status=201)
 
     async def _say(self, request: WebRequest) -> Reply:
-        said, session = _read_said(request), await self._find(request)
+        said, session = _read_said(request, SayRequest), await self._find(request)
         await self._deliver(session, said, request.caller)
         return make_json_reply(Done())
 
@@ -87,11 +111,12 @@ class ChatRoutes:
         if not await self._is_elsewhere(session):
             await self._put_here(session.id, said, caller)
             return
+        files = await self._attach(session.id, said, caller)
         await self._store.write(lambda tx: quote_in_chat(tx, session.id, said.text, _SURFACE_NAME))
         await send_to_session(
             self._store,
             session.id,
-            _make_message(said.text),
+            _make_message(*([Text(said.text)] if said.text else []), *files),
             source=SOURCE,
             sender=caller.sender,
             steering=said.steer,
@@ -101,13 +126,17 @@ class ChatRoutes:
     async def _put_here(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> None:
         session = await self._conversations.open(session_id, caller)
         conversation = session.chat.conversation
+        parts = await self._commands.make_parts(session, said.text, caller) if said.text else ()
         await conversation.put(
-            _make_message(said.text),
+            _make_message(*parts, *await self._attach(session_id, said, caller)),
             source=SOURCE,
             external_id=_external_id(said, caller),
             sender=caller.sender,
             steering=said.steer and conversation.busy,
         )
+
+    async def _attach(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> tuple[Part, ...]:
+        return await asyncio.to_thread(self._files.attach, caller.person, said.files, session_id)
 
     async def _stop(self, request: WebRequest) -> Reply:
         await self._stop_turn(await self._find(request))
@@ -133,7 +162,7 @@ class ChatRoutes:
         text, caller = request.read(CommandRequest).text, request.caller
         if "session_id" not in request.parts:
             begun = await self._conversations.begin(caller)
-            reply = await self._conversations.run_command(begun, text, caller)
+            reply = await self._commands.run_command(begun, text, caller)
             if not reply.session_id and not begun.busy:
                 await self._conversations.forget(begun.session_id)  # nothing was said in it
             elif not reply.session_id:
@@ -143,7 +172,7 @@ class ChatRoutes:
         if await self._is_elsewhere(session):
             return make_json_reply(await self._command_elsewhere(session, text, caller))
         local = await self._conversations.open(session.id, caller)
-        reply = await self._conversations.run_command(local, text, caller)
+        reply = await self._commands.run_command(local, text, caller)
         self._session_list.check_soon()
         return make_json_reply(reply)
 
@@ -161,26 +190,52 @@ class ChatRoutes:
             )
         return CommandReply([])
 
+    async def _branch(self, request: WebRequest) -> Reply:
+        session, wanted = await self._find(request), request.read(BranchRequest)
+        if "\0" in wanted.text:
+            raise Problem(_NUL_REFUSED, param="text", code="invalid_value")
+        if await self._is_elsewhere(session):
+            raise make_conflict("This conversation runs elsewhere. Take it over first.", code="elsewhere")
+        local = await self._conversations.open(session.id, request.caller)
+        reply = await self._commands.branch(local, wanted, request.caller)
+        self._session_list.check_soon()
+        return make_json_reply(reply)
+
+    async def _withdraw(self, request: WebRequest) -> Reply:
+        session, item_id, caller = await self._find(request), request.parts["item_id"], request.caller
+
+        def withdraw(tx: Transaction) -> None:
+            found = find_queued(tx, session.id, int(item_id) if item_id.isdecimal() else 0, caller)
+            if found is None:
+                raise make_conflict("This message is no longer waiting.", code="taken")
+            tx.inbox.settle([found.id])
+
+        await self._store.write(withdraw)
+        return make_json_reply(Done())
+
     async def _complete(self, request: WebRequest) -> Reply:
         asked, caller = request.asked(CompletionsQuery), request.caller
-        local = self._conversations.find(SessionId(asked.session))
-        if local is None or not local.is_open:
-            if not asked.session:
-                return make_json_reply([])
+        if asked.session:
             session = await self._store.read(lambda tx: require_session(tx, asked.session, caller))
             local = await self._conversations.open(session.id, caller)
         else:
-            await self._store.read(lambda tx: require_session(tx, asked.session, caller))
-        offers = await self._conversations.complete(local, asked.text, caller)
+            local = await self._conversations.begin(caller)
+        try:
+            offers = await self._commands.complete(local, asked.text, caller)
+        finally:
+            if not asked.session:
+                await self._conversations.forget(local.session_id)
         return make_json_reply([ChoiceView(value, about) for value, about in offers])
 
     async def _take(self, request: WebRequest) -> Reply:
         session = await self._find(request)
 
         def take(tx: Transaction) -> None:
+            address = new_thread(request.caller.person)
             for binding in tx.bindings.of_session(session.id)[:1]:
                 TAKEN_FROM.write(tx, session.id, binding.address)
-            take_over(tx, session.id, _SURFACE_NAME)
+            bind_session(tx, session.id, build_session_key(address), address)
+            redirect_running_turn(tx, session.id, ReplyRoute(address))
 
         await self._store.write(take)
         return await self._show(session.id, request.caller)
@@ -209,9 +264,11 @@ class ChatRoutes:
 
     async def _show(self, session_id: SessionId, caller: WebCaller) -> Reply:
         self._session_list.check_soon()
-        runs_here = self._conversations.runs(session_id)
+        runs_here, limit = self._conversations.runs(session_id), self._conversations.context_limit(session_id)
         detail = await self._store.read(
-            lambda tx: read_detail(tx, require_session(tx, session_id, caller), runs_here=runs_here)
+            lambda tx: read_detail(
+                tx, require_session(tx, session_id, caller), caller, runs_here=runs_here, context_limit=limit
+            )
         )
         return make_json_reply(detail)
 
@@ -223,15 +280,20 @@ class ChatRoutes:
         return await is_elsewhere(self._store, self._conversations, session)
 
 
-def _read_said(request: WebRequest) -> SayRequest:
-    said = request.read(SayRequest)
+_Said = TypeVar("_Said", bound=SayRequest)
+
+
+def _read_said(request: WebRequest, kind: type[_Said]) -> _Said:
+    said = request.read(kind)
+    if not said.text and not said.files:
+        raise Problem("There is nothing to say.", param="text", code="invalid_value")
     if "\0" in said.text:
         raise Problem(_NUL_REFUSED, param="text", code="invalid_value")
     return said
 
 
-def _make_message(text: str) -> Message:
-    return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
+def _make_message(*parts: Part) -> Message:
+    return Message(role="user", parts=parts, at=datetime.now(UTC))
 
 
 def _external_id(said: SayRequest, caller: WebCaller) -> str:

@@ -1,21 +1,28 @@
 """Routes for the list of conversations: read, search, rename, archive and delete."""
 
-from collections.abc import Callable
+import asyncio
+from typing import Protocol
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.ids import SessionId
-from talaria.http.errors import make_conflict
+from talaria.http.errors import make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.leases import is_leased, session_lease_name
+from talaria.sessions.branches import list_ancestors
+from talaria.sessions.transcript_export import FORMATS, export_file_name, load_transcript
 from talaria.web.conversations import WebConversations
-from talaria.web.front_door import USER, WebCaller, WebRequest
+from talaria.web.files import WebFiles
+from talaria.web.front_door import AGENT_OWNER, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
-from talaria.web.session_views import read_detail, read_messages, read_page, read_row, require_session
+from talaria.web.session_views import read_detail, read_messages, read_page, read_row, read_tree, require_session
 from talaria.web.wire import (
+    BranchView,
     Done,
+    ExportQuery,
     MessagePage,
+    OutputView,
     SearchHitView,
     SearchQueryText,
     SessionDetail,
@@ -30,10 +37,20 @@ _TAG = "web"
 _HITS = 20
 
 
+class SessionFiles(Protocol):
+    """Files of conversations that are not in the store."""
+
+    def delete(self, session_id: SessionId) -> None:
+        """Delete the files and the workspace of a deleted conversation."""
+
+    def read_output(self, session_id: SessionId, file_name: str) -> str | None:
+        """Return the stored output of a tool, without secrets; ``None`` if there is none with this name."""
+
+
 class SessionListRoutes:
     """Conversations of all surfaces, as far as the signed-in person may see them.
 
-    ``delete_files`` deletes what a deleted conversation has outside of the store.
+    ``files`` are what conversations have outside of the store.
     """
 
     def __init__(
@@ -41,12 +58,14 @@ class SessionListRoutes:
         store: Store,
         conversations: WebConversations,
         session_list: SessionListWatcher,
-        delete_files: Callable[[SessionId], None],
+        files: SessionFiles,
+        web_files: WebFiles,
     ) -> None:
+        self._web_files = web_files
         self._store = store
         self._conversations = conversations
         self._session_list = session_list
-        self._delete_files = delete_files
+        self._files = files
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -60,6 +79,12 @@ class SessionListRoutes:
                   scope=USER, reply_type=SessionDetail, tag=_TAG),
             Route(method="GET", path=f"{one}/messages", handler=self._messages, summary="List messages",
                   scope=USER, asks=TranscriptQuery, reply_type=MessagePage, tag=_TAG),
+            Route(method="GET", path=f"{one}/tree", handler=self._tree, summary="List the branches of a conversation",
+                  scope=USER, reply_type=list[BranchView], tag=_TAG),
+            Route(method="GET", path=f"{one}/export", handler=self._export, summary="Download a conversation",
+                  scope=USER, asks=ExportQuery, tag=_TAG),
+            Route(method="GET", path=f"{one}/outputs/{{file_name}}", handler=self._output,
+                  summary="Show the whole output of a tool", scope=AGENT_OWNER, reply_type=OutputView, tag=_TAG),
             Route(method="PATCH", path=one, handler=self._edit, summary="Rename, archive or restore a conversation",
                   scope=USER, takes=SessionEdit, reply_type=SessionRow, tag=_TAG),
             Route(method="DELETE", path=one, handler=self._delete, summary="Delete a conversation",
@@ -68,26 +93,59 @@ class SessionListRoutes:
 
     async def _list(self, request: WebRequest) -> Reply:
         asked = request.asked(SessionListQuery)
-        page = await self._store.read(lambda tx: read_page(tx, request.caller, asked.after, archived=asked.archived))
+        page = await self._store.read(lambda tx: read_page(tx, request.caller, asked))
         return make_json_reply(page)
 
     async def _search(self, request: WebRequest) -> Reply:
         asked, caller = request.asked(SearchQueryText), request.caller
-        found = await self._store.read(lambda tx: _find_hits(tx, asked.q, caller))
+        found = await self._store.read(lambda tx: _find_hits(tx, asked, caller))
         return make_json_reply(found)
 
     async def _show(self, request: WebRequest) -> Reply:
         name, caller = request.parts["session_id"], request.caller
-        runs_here = self._conversations.runs(SessionId(name))
+        session_id = SessionId(name)
+        runs_here, limit = self._conversations.runs(session_id), self._conversations.context_limit(session_id)
         detail = await self._store.read(
-            lambda tx: read_detail(tx, require_session(tx, name, caller), runs_here=runs_here)
+            lambda tx: read_detail(
+                tx, require_session(tx, name, caller), caller, runs_here=runs_here, context_limit=limit
+            )
         )
         return make_json_reply(detail)
 
     async def _messages(self, request: WebRequest) -> Reply:
         name, asked, caller = request.parts["session_id"], request.asked(TranscriptQuery), request.caller
-        page = await self._store.read(lambda tx: read_messages(tx, require_session(tx, name, caller), asked))
+        page = await self._store.read(
+            lambda tx: read_messages(tx, require_session(tx, name, caller), asked, self._web_files)
+        )
         return make_json_reply(page)
+
+    async def _tree(self, request: WebRequest) -> Reply:
+        name, caller = request.parts["session_id"], request.caller
+        return make_json_reply(
+            await self._store.read(lambda tx: read_tree(tx, require_session(tx, name, caller), caller))
+        )
+
+    async def _export(self, request: WebRequest) -> Reply:
+        name, caller = request.parts["session_id"], request.caller
+        suffix, render = FORMATS[request.asked(ExportQuery).format]
+        transcript = await self._store.read(lambda tx: load_transcript(tx, require_session(tx, name, caller).id))
+        text = await asyncio.to_thread(render, transcript, None)
+        file_name = export_file_name(transcript.session, suffix).encode("ascii", "ignore").decode()
+        headers = {"content-disposition": f'attachment; filename="{file_name}"'}
+        return Reply(body=text.encode(), content_type="text/plain; charset=utf-8", headers=headers)
+
+    async def _output(self, request: WebRequest) -> Reply:
+        name, file_name, caller = request.parts["session_id"], request.parts["file_name"], request.caller
+
+        def list_holders(tx: Transaction) -> tuple[SessionId, ...]:
+            session = require_session(tx, name, caller)
+            return session.id, *list_ancestors(tx, session)
+
+        for session_id in await self._store.read(list_holders):
+            text = await asyncio.to_thread(self._files.read_output, session_id, file_name)
+            if text is not None:
+                return make_json_reply(OutputView(text))
+        raise make_not_found("This output is no longer stored.", code="output_not_found")
 
     async def _edit(self, request: WebRequest) -> Reply:
         name, wanted, caller = request.parts["session_id"], request.read(SessionEdit), request.caller
@@ -105,14 +163,23 @@ class SessionListRoutes:
         name, caller = request.parts["session_id"], request.caller
         session = await self._store.write(lambda tx: _delete_session(tx, name, caller))
         await self._conversations.forget(session.id)
-        self._delete_files(session.id)
+        self._files.delete(session.id)
         self._session_list.check_soon()
         return make_json_reply(Done())
 
 
-def _find_hits(tx: Transaction, text: str, caller: WebCaller) -> list[SearchHitView]:
-    hits = tx.search.find(SearchQuery(text=text, seen_by=caller.viewer, limit=_HITS))
-    return [SearchHitView(hit.session_id, hit.session_title, hit.seq, hit.at, hit.snippet) for hit in hits]
+def _find_hits(tx: Transaction, asked: SearchQueryText, caller: WebCaller) -> list[SearchHitView]:
+    hits = tx.search.find(
+        SearchQuery(text=asked.q, source=asked.source, owner=asked.owner, seen_by=caller.viewer, limit=_HITS * 5)
+    )
+    if asked.archived is not None:
+        hits = [hit for hit in hits if _is_archived(tx, hit.session_id) is asked.archived]
+    return [SearchHitView(hit.session_id, hit.session_title, hit.seq, hit.at, hit.snippet) for hit in hits[:_HITS]]
+
+
+def _is_archived(tx: Transaction, session_id: SessionId) -> bool:
+    session = tx.sessions.get(session_id)
+    return session is not None and session.archived_at is not None
 
 
 def _delete_session(tx: Transaction, name: str, caller: WebCaller) -> Session:

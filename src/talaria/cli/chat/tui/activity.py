@@ -208,7 +208,7 @@ class Activity:
                 self._add_notice(text, lasting=lasting)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 self._end_turn(event)
-            case TurnBegan(said=text) if is_report(text):
+            case TurnBegan(text=text) if is_report(text):
                 self.space()
                 self.add_dim(REPORT_HEADING)
             case ModelCalled():

@@ -150,9 +150,9 @@ class AttachedView:
         if began.turn_id == self._turn_id:
             self._activity.abort()
             self._activity.add_dim("Another process has taken over.")
-        elif began.said:
+        elif began.text:
             author = began.route.user_name if began.route else ""
-            self._activity.add_author_message(began.said, author)
+            self._activity.add_author_message(began.text, author)
         self._turn_id = began.turn_id
 
     async def _draw(self) -> None:

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from talaria.cli.chat.approval import confirmation_of
-from talaria.cli.chat.attachments import abbreviate_home, picture
 from talaria.cli.chat.controller import ChatController, claim_first_run, read_display, save_display
 from talaria.cli.chat.options import build_open_request
 from talaria.cli.chat.replay import format_resume_hint, is_resumable, last_exchanges
@@ -21,7 +20,7 @@ from talaria.cli.chat.tui.approval import TRUST
 from talaria.cli.chat.tui.completion import CommandEntry
 from talaria.cli.chat.tui.input_line import TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
-from talaria.cli.chat.tui.status_bar import StatusInfo, has_price, read_status, status_line
+from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, has_price, read_status, status_line
 from talaria.cli.chat.tui.surface import TuiScreen
 from talaria.cli.first_run import describe_first_run
 from talaria.cli.markdown.code import preload_highlighting
@@ -34,6 +33,7 @@ from talaria.commands.dispatch import is_command
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, ModelCalled, QuestionAsked, TurnAnswered, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
+from talaria.core.mentions import picture
 from talaria.runtime.open_session import OpenSession
 
 _DEFAULT_EDITOR = "vi"

@@ -8,6 +8,7 @@ from prompt_toolkit.document import Document
 
 from talaria.cli.output.text import cut
 from talaria.core.errors import TalariaError
+from talaria.core.mentions import complete_files
 
 _MAX_COMPLETIONS = 60
 _USAGE_COLUMNS = 24  # one long usage must not crowd out all descriptions
@@ -62,19 +63,6 @@ class ChatCompleter(Completer):
             yield Completion(text, -len(arguments), display_meta=about)
 
     def _complete_files(self, typed: str) -> Iterator[Completion]:
-        head, slash, tail = typed.rpartition("/")
-        folder = self._folder() / Path(head + slash).expanduser() if head or slash else self._folder()
-        try:
-            entries = sorted(folder.iterdir(), key=lambda entry: (entry.is_file(), entry.name.lower()))
-        except OSError:
-            return
-        found = [entry for entry in entries if _matches(entry.name, tail)]
-        for entry in found[:_MAX_COMPLETIONS]:
-            name = f"{entry.name}/" if entry.is_dir() else entry.name
-            path = f"{head}{slash}{name}"
+        for path in complete_files(typed, self._folder()):
+            name = path.rstrip("/").rpartition("/")[2] + ("/" if path.endswith("/") else "")
             yield Completion(f'@"{path}"' if " " in path else f"@{path}", -len(typed) - 1, display=name)
-
-
-def _matches(name: str, typed: str) -> bool:
-    hidden = name.startswith(".") and not typed.startswith(".")
-    return not hidden and name.lower().startswith(typed.lower())

@@ -18,7 +18,7 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.widgets import SearchToolbar
 
-from talaria.cli.chat.attachments import guess_picture_type, parse_typed_path, picture
+from talaria.core.mentions import guess_picture_type, parse_typed_path, picture
 from talaria.core.messages import Image
 
 PROMPT_MARK = "❯ "

@@ -1,5 +1,8 @@
 """Status bar (model, context, cost, title, goal, gateway) and terminal themes."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from msgspec import Struct
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
@@ -107,3 +110,11 @@ def status_line(status: StatusInfo, width: int) -> StyleAndTextTuples:
 def _format_limit(status: StatusInfo) -> str:
     limit = status.context_limit
     return f"{limit // 1000}k" if limit >= 1000 else str(limit)
+
+
+def abbreviate_home(folder: Path, environment: Mapping[str, str]) -> str:
+    """Return a path with ``~`` for the home folder."""
+    home = environment.get("HOME", "")
+    if not home or not folder.is_relative_to(home):
+        return str(folder)
+    return f"~/{folder.relative_to(home)}".removesuffix("/.")

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     profile = services.profile
     results = []
     for check in OFFLINE_CHECKS if arguments.offline else CHECKS:
-        result = _examine(check, services, fix=arguments.fix)
+        result = examine(check, services, fix=arguments.fix)
         results.append(result)
         if not arguments.json:
             _print(result, services.terminal)
@@ -95,7 +95,8 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     return 1 if any(result.count("fault") for result in results) else 0
 
 
-def _examine(check: DoctorCheck, services: Services, *, fix: bool) -> CheckResult:
+def examine(check: DoctorCheck, services: Services, *, fix: bool) -> CheckResult:
+    """Run a check and, with ``fix``, the safe repairs."""
     findings = _run_check(check, services)
     if not fix or not any(finding.fix for finding in findings):
         return CheckResult(check.name, findings, [])

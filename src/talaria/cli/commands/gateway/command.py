@@ -225,7 +225,7 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
             f" version {one.version}"
         )
         services.terminal.line(
-            f"{pluralize(one.rooms, 'conversation')} open, {pluralize(one.turns, 'turn')} running,"
+            f"{pluralize(one.open_sessions, 'conversation')} open, {pluralize(one.turns, 'turn')} running,"
             f" {pluralize(one.waiting, 'message')} waiting for a turn,"
             f" {one.undelivered} {'reply' if one.undelivered == 1 else 'replies'} waiting for delivery"
         )

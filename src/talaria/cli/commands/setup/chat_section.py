@@ -5,9 +5,9 @@ from functools import partial
 
 from msgspec import Struct
 
-from talaria.cli.commands.setup.probes import NetworkName
 from talaria.cli.commands.setup.questions import MenuChoice, SkipQuestion
 from talaria.cli.commands.setup.wizard_state import SetupContext
+from talaria.contracts.setup import NetworkName
 from talaria.settings.secrets import KNOWN_SECRETS, mask
 from talaria.settings.sections.checks import is_web_address
 

@@ -1,21 +1,25 @@
 """Setup section 1: provider, API key and model."""
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from talaria.cli.commands.setup.config_writer import build_provider_key
-from talaria.cli.commands.setup.probes import ProbeResult, ProviderOffer, TrialAccount
 from talaria.cli.commands.setup.questions import MenuChoice, SkipQuestion
 from talaria.cli.commands.setup.wizard_state import SetupContext
+from talaria.contracts.setup import ProbeResult, ProviderOffer, TrialAccount
 from talaria.core.errors import TalariaError
+from talaria.settings.provider_setup import (
+    EMBEDDED,
+    OWN,
+    ProviderChange,
+    build_key_name,
+    is_provider_name,
+    use_embedded,
+    use_provider,
+    write_provider,
+)
 from talaria.settings.secrets import KNOWN_SECRETS, mask
 from talaria.settings.sections.checks import is_web_address
 
-OWN = "own"
-EMBEDDED = "embedded"
-
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _PROVIDER = (
     "A provider runs the models. Most need a key, which you create on their site; servers on "
     "this machine and the built-in model don't. Choose `own` for any other server with an "
@@ -156,10 +160,7 @@ class ModelSection:
             except TalariaError as error:
                 self._setup.say(str(error), "yellow")
                 return True
-        writer = self._setup.writer
-        writer.put("embedded.enabled", "true")
-        writer.put("model.provider", EMBEDDED)
-        writer.reset_setting("model.name")
+        use_embedded(self._setup.writer)
         self._setup.say("The built-in model works. It is for simple chat only and can't use tools.")
         return True
 
@@ -182,18 +183,12 @@ class ModelSection:
         return TrialAccount(offer.name, base_url, offer.key_name if key or not self._is_own else "", key)
 
     def _write(self, offer: ProviderOffer, typed: str) -> None:
-        writer = self._setup.writer
-        before = writer.settings().model.provider
+        base_url = offer.base_url if self._is_own else ""
+        change = ProviderChange(name=offer.name, key_name=offer.key_name, key=typed, base_url=base_url)
+        write_provider(self._setup.writer, change)
         if typed:
-            writer.keep_secret(offer.key_name, typed)
             self._setup.say(f"Saved {offer.key_name} {mask(typed)} in {self._setup.services.profile.secrets_file}.")
-        if self._is_own:
-            writer.put(build_provider_key(offer.name, "base_url"), offer.base_url)
-            if typed or self._read_key(offer):
-                writer.put(build_provider_key(offer.name, "key"), offer.key_name)
-        if before != offer.name:
-            writer.reset_setting("model.name")
-        writer.put("model.provider", offer.name)
+        use_provider(self._setup.writer, offer.name)
 
     def _get_default_provider(self) -> str:
         chosen = self._setup.found.chosen
@@ -211,13 +206,3 @@ class ModelSection:
     def _describe_embedded(self) -> str:
         state = {"installed": "installed", "missing": "not installed, 130 MB", "off": "turned off"}
         return f"small model built into Talaria, {state[self._setup.found.embedded]}; chat only"
-
-
-def is_provider_name(name: str) -> bool:
-    """Return whether a custom provider may have this name."""
-    return _NAME.fullmatch(name) is not None and name not in {EMBEDDED, OWN}
-
-
-def build_key_name(provider: str) -> str:
-    """Return the name of the secret for a custom provider's key."""
-    return f"{provider.upper().replace('-', '_')}_API_KEY"

@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from talaria.cli.commands.setup.chat_section import HOMESERVER, TOKENS
-from talaria.cli.commands.setup.config_writer import ConfigWriter, build_provider_key, check_setting
-from talaria.cli.commands.setup.model_section import EMBEDDED, build_key_name, is_provider_name
-from talaria.cli.commands.setup.probes import ProbeResult, ProviderOffer, TrialAccount
 from talaria.cli.commands.setup.wizard_state import WizardProgress
 from talaria.cli.services import Services
+from talaria.contracts.setup import ProbeResult, ProviderOffer, TrialAccount
 from talaria.core.errors import Refused
+from talaria.settings.config_writer import ConfigWriter, check_setting
 from talaria.settings.errors import nearest
+from talaria.settings.provider_setup import EMBEDDED, build_key_name, build_provider_key, is_provider_name
 from talaria.settings.sections.checks import is_web_address
 
 _STANDARD_INPUT = "-"
@@ -46,7 +46,7 @@ class SetupPlan(Struct):
 
 def run_non_interactive(arguments: argparse.Namespace, services: Services) -> int:
     """Check the options, write the changes, print a report and return the exit code."""
-    writer = ConfigWriter(services)
+    writer = ConfigWriter(services.profile, services.environment)
     planner = SetupPlanner(arguments, services, writer)
     plan = planner.plan()
     for key, text in plan.settings.items():

@@ -6,12 +6,12 @@ from functools import partial
 import msgspec
 
 from talaria.cli.commands.setup.chat_section import NETWORKS, TOKENS, ChatSection
-from talaria.cli.commands.setup.config_writer import ConfigWriter
 from talaria.cli.commands.setup.model_section import ModelSection
 from talaria.cli.commands.setup.questions import MenuChoice, QuitWizard, SetupQuestions, run_steps
 from talaria.cli.commands.setup.wizard_state import SECTIONS, SetupContext, WizardProgress
 from talaria.cli.first_run import describe_discovery
 from talaria.cli.services import Services
+from talaria.settings.config_writer import ConfigWriter
 from talaria.settings.sections.checks import is_web_address
 
 DUCKDUCKGO = "duckduckgo"
@@ -137,7 +137,7 @@ def run_wizard(services: Services, section: str | None, *, checks: bool, network
     setup = SetupContext(
         services=services,
         questions=SetupQuestions(terminal),
-        writer=ConfigWriter(services),
+        writer=ConfigWriter(services.profile, services.environment),
         probes=probes,
         found=probes.discover(),
         checks=checks,

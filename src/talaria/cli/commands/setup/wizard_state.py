@@ -3,12 +3,12 @@
 import msgspec
 from msgspec import Struct
 
-from talaria.cli.commands.setup.config_writer import ConfigWriter
-from talaria.cli.commands.setup.probes import Discovery, SetupProbes
 from talaria.cli.commands.setup.questions import SetupQuestions, wrap_lines
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
+from talaria.contracts.setup import Discovery, SetupProbes
 from talaria.settings.atomic_files import lock_folder, read_file, write_file
+from talaria.settings.config_writer import ConfigWriter
 from talaria.settings.profiles import Profile
 
 SECTIONS = ("model", "chat", "tools")

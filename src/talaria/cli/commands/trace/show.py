@@ -17,8 +17,6 @@ from talaria.cli.commands.trace.format import (
     format_tool_outcome,
     format_turn_state,
 )
-from talaria.cli.commands.trace.load import NumberedTurn, SessionTrace, read_trace
-from talaria.cli.commands.trace.prefix_breaks import PrefixBreak
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.output.text import cell, cut, display_width, pad
 from talaria.cli.services import Services
@@ -29,6 +27,8 @@ from talaria.contracts.stores.turns import TurnState
 from talaria.core.errors import Refused
 from talaria.core.formatting import find_zone, format_money, format_time, pluralize
 from talaria.core.messages import Usage
+from talaria.observability.prefix_breaks import PrefixBreak
+from talaria.observability.session_trace import NumberedTurn, SessionTrace, read_trace
 from talaria.observability.trace import ModelSpan, Span, ToolSpan, ToolSpanState
 from talaria.settings.atomic_files import write_file
 

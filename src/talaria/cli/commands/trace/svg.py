@@ -17,10 +17,10 @@ from talaria.cli.commands.trace.format import (
     format_turn_state,
     format_usage_summary,
 )
-from talaria.cli.commands.trace.load import NumberedTurn, SessionTrace
 from talaria.cli.output.text import cell, cut, display_width
 from talaria.core.formatting import format_time
 from talaria.core.messages import Usage
+from talaria.observability.session_trace import NumberedTurn, SessionTrace
 from talaria.observability.trace import ModelSpan, Span, ToolSpan, TurnTrace
 
 _MOST_TICKS = 8

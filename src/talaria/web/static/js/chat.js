@@ -4,16 +4,17 @@
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { Composer } from "./composer.js";
-import { button, div, header, heading, icon, li, main, ol, p, span } from "./elements.js";
-import { EntryView } from "./entries.js";
+import { a, button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
+import { EntryView, queuedView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, connected, conversation, drawerOpen, me, outdated } from "./state.js";
+import { attempt, choices, connected, conversation, drawerOpen, followLink, me, outdated, overlay } from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
 
 const NEAR_END = 80;
+const LOADING_MILLISECONDS = 1500;
 
 /** @type {(props: object) => Child} */
 export function ChatPage() {
@@ -27,7 +28,7 @@ export function ChatPage() {
   };
   return main(
     { class: "chat", id: "main" },
-    chatHeader(shown),
+    h(ChatHeader, { shown }),
     shown ? h(Transcript, { key: shown.id, conversation: shown }) : h(Welcome, { notes: notes.value }),
     div(
       { class: "chat-foot" },
@@ -37,12 +38,18 @@ export function ChatPage() {
   );
 }
 
-/** @type {(shown: Conversation | null) => VNode} */
-function chatHeader(shown) {
+/** Menus and dialogs of a conversation. */
+const menus = lazy(() => import("./chat_menu.js"));
+
+/** @type {(props: { shown: Conversation | null }) => Child} */
+function ChatHeader({ shown }) {
+  const open = useSignal(false);
   const detail = shown?.detail.value;
-  const turn = shown?.turn.value;
-  const model = turn?.model || detail?.model || me.value?.model || "";
-  const used = turn?.contextLimit ? Math.round((100 * turn.context) / turn.contextLimit) : 0;
+  const model = shown?.turn.value?.model || detail?.model || me.value?.model || "";
+  const chosen = choices.value.get("model")?.slice("/model ".length);
+  const canChoose = me.value?.owner && !detail?.elsewhere;
+  const effort = detail?.effort || choices.value.get("reasoning")?.slice("/reasoning ".length);
+  const label = [(shown ? "" : chosen) || model, effort].filter(Boolean).join(" · ");
   return header(
     { class: "chat-head" },
     button(
@@ -55,7 +62,51 @@ function chatHeader(shown) {
       icon("menu"),
     ),
     heading(1, null, shown ? titleOf(shown) : "New conversation"),
-    span({ class: "model", title: used ? `${used} % of the context is used` : "Model" }, model),
+    shown ? meter(shown) : null,
+    canChoose
+      ? button(
+        {
+          class: "quiet model",
+          type: "button",
+          title: "Model, effort and personality",
+          onClick: () => (overlay.value = { kind: "choose", command: "model", title: "Model" }),
+        },
+        label || "Model",
+      )
+      : span({ class: "model", title: "Model" }, label),
+    shown
+      ? button(
+        {
+          class: "quiet",
+          type: "button",
+          "aria-label": "Conversation menu",
+          "aria-expanded": open.value ? "true" : "false",
+          onClick: () => (open.value = !open.value),
+        },
+        icon("more"),
+      )
+      : null,
+    shown && open.value
+      ? menus(({ ChatMenu }) => h(ChatMenu, { conversation: shown, onClose: () => (open.value = false) }))
+      : null,
+  );
+}
+
+/** How full the context is, and what the conversation has cost. @type {(shown: Conversation) => Child} */
+function meter(shown) {
+  const { detail: { value: detail }, turn: { value: turn } } = shown;
+  const limit = turn?.contextLimit || detail?.context_limit || 0;
+  const used = turn?.context || detail?.context || 0;
+  const cost = detail?.cost_microdollars ?? 0;
+  if (!used && !cost) return null;
+  const percent = limit ? Math.round((100 * used) / limit) : 0;
+  const title = limit
+    ? `${used.toLocaleString("en")} of ${limit.toLocaleString("en")} tokens of the context are used (${percent} %)`
+    : `${used.toLocaleString("en")} tokens of the context are used`;
+  return span(
+    { class: "meter", title },
+    limit ? progress({ max: limit, value: Math.min(used, limit), "aria-label": title }) : null,
+    cost ? span({ title: "Cost of this conversation" }, `$${(cost / 1e6).toFixed(cost < 1e6 ? 3 : 2)}`) : null,
   );
 }
 
@@ -71,7 +122,29 @@ function Welcome({ notes }) {
     { class: "transcript" },
     notes.length
       ? ol({ class: "entries" }, ...notes.map((text) => noteView(text)))
-      : div({ class: "welcome" }, heading(2, null, greeting()), p(null, "What would you like to do?")),
+      : me.value?.model
+      ? div({ class: "welcome" }, heading(2, null, greeting()), p(null, "What would you like to do?"))
+      : noModel(),
+  );
+}
+
+/** What to do before anything can be answered. */
+function noModel() {
+  return div(
+    { class: "welcome" },
+    heading(2, null, "Welcome to Talaria"),
+    me.value?.owner
+      ? p(null, "Choose a model first: a provider with a key, a server on this machine, or the built-in one.")
+      : p(null, "No model is set up yet. Ask the owner of this agent."),
+    me.value?.owner
+      ? p(
+        null,
+        a(
+          { class: "button primary", href: "/models", onClick: (event) => followLink(event, "/models") },
+          "Set up a model",
+        ),
+      )
+      : null,
   );
 }
 
@@ -91,6 +164,7 @@ function Transcript({ conversation }) {
   const atEnd = useRef(true);
   const away = useSignal(false);
   const height = useRef(0);
+  const top = useRef(0);
   const shown = conversation.shown;
   const { value: queued } = conversation.queued;
   const { value: notes } = conversation.notes;
@@ -98,7 +172,17 @@ function Transcript({ conversation }) {
   useLayoutEffect(() => {
     const scroller = box.current;
     if (!scroller) return;
-    if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
+    if (conversation.target.peek() < 0) {
+      conversation.target.value = 0;
+      atEnd.current = true;
+    }
+    const found = conversation.target.peek() && scroller.querySelector(`[data-seq="${conversation.target.peek()}"]`);
+    if (found) {
+      conversation.target.value = 0;
+      atEnd.current = false;
+      found.scrollIntoView({ block: "center" });
+      found.classList.add("found");
+    } else if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
     else if (height.current) {
       scroller.scrollTop += scroller.scrollHeight - height.current;
       height.current = 0;
@@ -107,17 +191,25 @@ function Transcript({ conversation }) {
   useEffect(() => {
     const scroller = box.current;
     if (!scroller) return;
-    const observer = new ResizeObserver(() => {
-      if (atEnd.current) scroller.scrollTop = scroller.scrollHeight;
+    const began = performance.now();
+    const observer = new ResizeObserver((seen) => {
+      // What a person unfolds in a conversation at rest must not move away.
+      const follows = conversation.running || performance.now() - began < LOADING_MILLISECONDS;
+      if (atEnd.current && (follows || seen.some((one) => one.target === scroller))) {
+        scroller.scrollTop = scroller.scrollHeight;
+      }
     });
-    observer.observe(scroller);
+    for (const one of [scroller, ...scroller.querySelectorAll(".entries")]) observer.observe(one);
     return () => observer.disconnect();
-  }, []);
+  }, [conversation.loaded.value]);
 
   const scroll = () => {
     const scroller = box.current;
     if (!scroller) return;
-    atEnd.current = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END;
+    // Only a person scrolls up; what grows below is followed.
+    if (scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END) atEnd.current = true;
+    else if (scroller.scrollTop < top.current) atEnd.current = false;
+    top.current = scroller.scrollTop;
     if (away.peek() === atEnd.current) away.value = !atEnd.current;
   };
   const earlier = () => {
@@ -129,6 +221,8 @@ function Transcript({ conversation }) {
     return div({ class: "transcript" }, p({ class: "entry notice error", role: "alert" }, conversation.problem.value));
   }
   const turn = conversation.turn.value;
+  const lastSaid = conversation.running ? -1 : shown.findLastIndex(({ entry }) => entry.kind === "user");
+  const lastReply = conversation.running ? -1 : shown.findLastIndex(({ entry }) => entry.kind === "text");
   const isWaiting = conversation.running && !(turn?.entries ?? []).some((one) => isAsked(one));
   return div(
     { class: "transcript", ref: box, tabIndex: 0, role: "region", "aria-label": "Transcript", onScroll: scroll },
@@ -137,11 +231,14 @@ function Transcript({ conversation }) {
       : null,
     ol(
       { class: "entries", "aria-busy": conversation.loaded.value ? "false" : "true" },
-      ...shown.map(({ key, entry }) => li({ key }, h(EntryView, { conversation, entry }))),
-      ...notes.map((text) => noteView(text)),
-      ...queued.map((text) =>
-        li(null, div({ class: "entry user queued" }, div({ class: "bubble" }, text), span({ class: "chip" }, "Queued")))
+      ...shown.map(({ key, seq, entry }, index) =>
+        li(
+          { key, "data-seq": seq ? String(seq) : undefined },
+          h(EntryView, { conversation, entry, seq, last: seq > 0 && (index === lastSaid || index === lastReply) }),
+        )
       ),
+      ...notes.map((text) => noteView(text)),
+      ...queued.map((message) => queuedView(conversation, message)),
       isWaiting
         ? li(
           { key: "working" },
@@ -181,6 +278,12 @@ function Banner({ conversation }) {
     );
   }
   if (!connected.value) return div({ class: "banner", role: "status" }, span(null, "Connection lost. Trying again …"));
+  if (detail?.elsewhere && detail.taken_from) {
+    return div(
+      { class: "banner", role: "status" },
+      span(null, `Taken over from ${detail.taken_from}. The running turn ends there; its reply appears here.`),
+    );
+  }
   if (detail?.elsewhere) {
     return div(
       { class: "banner", role: "status" },

@@ -1,14 +1,14 @@
 /**
- * Blocks of code: colours, which are loaded with the first block, and a button to copy.
+ * Blocks of code in colours. Loaded with the first block.
  * @module
  */
-import { h, signal, useEffect, useSignal } from "../vendor/preact.js";
-import { button, code, div, icon, pre, span } from "./elements.js";
+import { h, signal, useEffect } from "../vendor/preact.js";
+import { CopyButton } from "./entries.js";
+import { code, div, pre, span } from "./elements.js";
 
-/** @import { Child, Signal, VNode } from "../vendor/preact.d.ts" */
+/** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
 const MOST_COLOURED = 40_000;
-const COPIED_MILLISECONDS = 1500;
 /** @type {Record<string, string>} */
 const ALIASES = {
   "c++": "c",
@@ -59,12 +59,9 @@ function load() {
 
 /**
  * Code with its language and a button to copy it; colours come when it is `finished`.
- * @param {string} text
- * @param {string} language
- * @param {boolean} finished
- * @returns {VNode}
+ * @type {(props: { text: string, language: string, finished: boolean }) => Child}
  */
-export function codeBlock(text, language, finished) {
+export function CodeView({ text, language, finished }) {
   const name = language.trim().split(/[\s,{]/)[0] ?? "";
   return div(
     { class: "code" },
@@ -99,39 +96,4 @@ function colour(loaded, text, name) {
     { languages: loaded.languages },
   );
   return pieces;
-}
-
-/** @type {(props: { text: string, label?: string }) => Child} */
-export function CopyButton({ text, label = "Copy code" }) {
-  const copied = useSignal(false);
-  const copy = async () => {
-    if (!(await writeClipboard(text))) return;
-    copied.value = true;
-    setTimeout(() => (copied.value = false), COPIED_MILLISECONDS);
-  };
-  return button(
-    { class: "quiet", type: "button", "aria-label": copied.value ? "Copied" : label, onClick: () => void copy() },
-    icon(copied.value ? "check" : "copy"),
-  );
-}
-
-/**
- * Write to the clipboard; without HTTPS the browser offers only the old way.
- * @param {string} text
- * @returns {Promise<boolean>}
- */
-async function writeClipboard(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = document.createElement("textarea");
-    area.value = text;
-    area.className = "offscreen";
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand("copy");
-    area.remove();
-    return done;
-  }
 }

@@ -2,16 +2,19 @@
  * The line in which people write: drafts that survive a reload, slash commands with completion, send, steer and stop.
  * @module
  */
-import { useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { get } from "./server.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
-import { attempt, begin, conversation, me, newId, runCommand } from "./state.js";
+import { attempt, compose, conversation, deliver, me, navigate, newId, runCommand } from "./state.js";
 
+/** @import { Attachments } from "./attachments.js" */
+/** @import { Conversation } from "./conversation.js" */
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 /** @import { ChoiceView } from "./wire.d.ts" */
 
 const MOST_OFFERED = 8;
 const COMPLETION_DELAY = 120;
+const coarse = matchMedia("(pointer: coarse)").matches;
 
 /** Whether a text is a slash command, not a path. @type {(text: string) => boolean} */
 export const isCommand = (text) => /^\/[^\s/]+(\s|$)/.test(text);
@@ -24,59 +27,138 @@ export function Composer({ id, onNotes }) {
   const text = useSignal(localStorage.getItem(draftKey(id)) ?? "");
   const sending = useSignal(false);
   const box = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  const offers = useOffers(text);
+  const caret = useSignal(text.value.length);
+  const offers = useOffers(text, caret, box);
   const shown = conversation.value;
   const running = shown?.running ?? false;
+  const editing = shown?.editing.value ?? null;
+  const attached = useSignal(/** @type {Attachments | null} */ (null));
+  const isEmpty = !text.value.trim() && !attached.value?.files.value.length;
 
+  /** Load what handles files, and use it. @param {(loaded: Attachments) => void} action */
+  const withFiles = (action) =>
+    void attempt(async () => {
+      const { Attachments } = await import("./attachments.js");
+      attached.value ??= new Attachments(id);
+      action(attached.value);
+    });
+  /** @type {(event: Event, files: FileList | undefined) => void} */
+  const addFiles = (event, files) => {
+    if (!files?.length) return;
+    event.preventDefault();
+    const chosen = [...files];
+    withFiles((loaded) => loaded.add(chosen));
+  };
+  const voice = useSignal(/** @type {typeof import("./voice.js") | null} */ (null));
   useEffect(() => {
+    if (localStorage.getItem(`files:${id || "new"}`)) withFiles(() => {});
+    if (me.peek()?.voice && navigator.mediaDevices) void import("./voice.js").then((loaded) => (voice.value = loaded));
+  }, []);
+
+  useLayoutEffect(() => {
+    if (editing) return;
     if (text.value) localStorage.setItem(draftKey(id), text.value);
     else localStorage.removeItem(draftKey(id));
   }, [text.value]);
+  useEffect(() => {
+    if (editing) setText(editing.text);
+    else if (box.current) text.value = localStorage.getItem(draftKey(id)) ?? "";
+  }, [editing]);
+  useEffect(() => {
+    if (!compose.value) return;
+    setText(compose.value);
+    compose.value = "";
+  }, [compose.value]);
   useLayoutEffect(() => fit(box.current), [text.value]);
   useEffect(() => {
     if (matchMedia("(pointer: fine)").matches) box.current?.focus();
   }, []);
 
+  /** @param {string} value */
+  const setText = (value) => {
+    text.value = value;
+    caret.value = value.length;
+    box.current?.focus();
+  };
+
   /** @param {boolean} steer */
   const send = async (steer) => {
     const said = text.peek().trim();
-    if (!said || sending.peek()) return;
+    if (isEmpty || sending.peek()) return;
     sending.value = true;
     text.value = "";
+    const uploads = isCommand(said) ? [] : await attached.peek()?.take() ?? [];
+    const files = uploads.map((one) => one.id);
     const done = await attempt(async () => {
-      if (isCommand(said)) onNotes(await runCommand(said));
-      else if (shown) await shown.send(said, newId(), steer);
-      else await begin(said);
+      if (shown && editing) await sendEdited(shown, editing.seq, said);
+      else if (isCommand(said)) onNotes(await runCommand(said));
+      else await deliver(shown, { text: said, id: newId(), steer, files });
     });
     sending.value = false;
     if (!done && !text.peek()) text.value = said;
+    if (!done) attached.peek()?.putBack(uploads);
   };
 
   /** @param {KeyboardEvent} event */
   const press = (event) => {
-    if (event.isComposing) return;
+    // While an input method composes, Enter belongs to it; Safari reports that only by the key code.
+    if (event.isComposing || event.keyCode === 229) return;
     if (offers.press(event)) return;
     if (event.key === "Enter" && !event.shiftKey && matchMedia("(pointer: fine)").matches) {
       event.preventDefault();
       void send(event.ctrlKey || event.metaKey || event.altKey);
+    } else if (event.key === "Escape" && editing && shown) {
+      event.preventDefault();
+      shown.editing.value = null;
     } else if (event.key === "Escape" && running) {
       event.preventDefault();
       if (shown) void attempt(() => shown.stop());
     }
   };
 
-  const hint = running ? "Queue a message" : "Message Talaria";
+  const hint = editing ? "Edit your message" : running ? "Queue a message" : "Message Talaria";
   return form(
     {
       class: "composer",
+      onDragOver: (event) => event.preventDefault(),
+      onDrop: (event) => addFiles(event, event.dataTransfer?.files),
       onSubmit: (event) => {
         event.preventDefault();
         void send(false);
       },
     },
     offers.list(),
+    shown && editing
+      ? div(
+        { class: "banner", role: "status" },
+        span(null, "Your edited message continues in a branch; this conversation stays as it is."),
+        button({ type: "button", onClick: () => (shown.editing.value = null) }, "Cancel"),
+      )
+      : null,
+    attached.value?.view(),
     div(
       { class: "composer-box" },
+      button(
+        {
+          class: "quiet attach",
+          type: "button",
+          "aria-label": "Attach files",
+          title: "Attach files",
+          onClick: () => withFiles((loaded) => loaded.choose(false)),
+        },
+        icon("clip"),
+      ),
+      coarse
+        ? button(
+          {
+            class: "quiet attach",
+            type: "button",
+            "aria-label": "Take a picture",
+            onClick: () => withFiles((loaded) => loaded.choose(true)),
+          },
+          icon("camera"),
+        )
+        : null,
       label({ class: "offscreen", for: "composer" }, "Message"),
       textarea({
         ref: box,
@@ -89,9 +171,15 @@ export function Composer({ id, onNotes }) {
         "aria-autocomplete": "list",
         "aria-controls": "offers",
         "aria-activedescendant": offers.open ? `offer-${offers.index}` : undefined,
-        onInput: (event) => (text.value = /** @type {HTMLTextAreaElement} */ (event.target).value),
+        onInput: (event) => {
+          const field = /** @type {HTMLTextAreaElement} */ (event.target);
+          caret.value = field.selectionStart;
+          text.value = field.value;
+        },
         onKeyDown: press,
+        onPaste: (event) => addFiles(event, event.clipboardData?.files),
       }),
+      voice.value ? h(voice.value.VoiceButton, { text }) : null,
       running && shown
         ? button(
           {
@@ -120,12 +208,19 @@ export function Composer({ id, onNotes }) {
           class: "round primary",
           type: "submit",
           "aria-label": running ? "Queue" : "Send",
-          disabled: !text.value.trim() || sending.value,
+          disabled: isEmpty || sending.value,
         },
         icon("send"),
       ),
     ),
   );
+}
+
+/** Send an edited message, which begins a branch. @type {(shown: Conversation, seq: number, text: string) => Promise<void>} */
+async function sendEdited(shown, seq, text) {
+  const { session_id } = await shown.branch(seq, text);
+  shown.editing.value = null;
+  if (session_id) navigate(`/c/${session_id}`);
 }
 
 /** Grow with the text. @param {HTMLTextAreaElement | null} box */
@@ -135,32 +230,35 @@ function fit(box) {
   box.style.height = `${Math.min(box.scrollHeight, innerHeight * 0.4)}px`;
 }
 
+/** What stands before the caret and can be completed: a command line, or a file name after `@`. @param {string} before */
+export function findCompletable(before) {
+  if (before.startsWith("/") && !before.includes("\n")) return before;
+  return /(?:^|\s)(@[^\s"]*)$/.exec(before)?.[1] ?? "";
+}
+
 /**
- * What can complete the text: commands first, then what a command offers.
+ * What can complete the text: commands first, then what a command offers, and files after `@`.
  * @param {Signal<string>} text
+ * @param {Signal<number>} caret
+ * @param {{ current: HTMLTextAreaElement | null }} box
  */
-function useOffers(text) {
+function useOffers(text, caret, box) {
   const found = useSignal(/** @type {ChoiceView[]} */ ([]));
   const index = useSignal(0);
   const dismissed = useSignal("");
-  const value = text.value;
+  const value = findCompletable(text.value.slice(0, caret.value));
+  const isName = value.startsWith("/") && !value.includes(" ");
 
   useEffect(() => {
     index.value = 0;
-    if (!value.startsWith("/") || value.includes("\n")) {
-      found.value = [];
-      return;
-    }
-    if (!value.includes(" ")) {
-      found.value = offerCommands(value.slice(1).toLowerCase());
+    if (!value || isName) {
+      found.value = isName ? offerCommands(value.slice(1).toLowerCase()) : [];
       return;
     }
     const timer = setTimeout(() => {
       const query = new URLSearchParams({ text: value, session: conversation.peek()?.id ?? "" });
       get(`/web/completions?${query}`).then(
-        (/** @type {ChoiceView[]} */ choices) => {
-          if (text.peek() === value) found.value = choices.slice(0, MOST_OFFERED);
-        },
+        (/** @type {ChoiceView[]} */ choices) => (found.value = filterChoices(choices, value)),
         () => (found.value = []),
       );
     }, COMPLETION_DELAY);
@@ -170,8 +268,13 @@ function useOffers(text) {
   const open = found.value.length > 0 && dismissed.value !== value;
   /** @param {ChoiceView} choice */
   const take = (choice) => {
-    text.value = value.includes(" ") ? `${value.slice(0, value.indexOf(" "))} ${choice.value}` : `/${choice.value} `;
-    document.getElementById("composer")?.focus();
+    const before = text.peek().slice(0, caret.peek() - value.length) + complete(value, choice.value);
+    text.value = before + text.peek().slice(caret.peek());
+    caret.value = before.length;
+    requestAnimationFrame(() => {
+      box.current?.focus();
+      box.current?.setSelectionRange(before.length, before.length);
+    });
   };
 
   /** @param {KeyboardEvent} event */
@@ -183,7 +286,7 @@ function useOffers(text) {
     else if (event.key === "ArrowUp") index.value = (index.peek() + count - 1) % count;
     else if (event.key === "Escape") dismissed.value = value;
     else if (event.key === "Tab" && !event.shiftKey && chosen) take(chosen);
-    else if (event.key === "Enter" && chosen && !value.includes(" ") && `/${chosen.value}` !== value) take(chosen);
+    else if (event.key === "Enter" && chosen && canTake(value, chosen)) take(chosen);
     else return false;
     event.preventDefault();
     return true;
@@ -200,13 +303,35 @@ function useOffers(text) {
             "aria-selected": position === index.value ? "true" : "false",
             onClick: () => take(choice),
           },
-          span({ class: "offer-value" }, value.includes(" ") ? choice.value : `/${choice.value}`),
+          span({ class: "offer-value" }, isName ? `/${choice.value}` : choice.value),
           span({ class: "offer-help" }, choice.help),
         )
       ),
     );
 
   return { open, index: index.value, press, list };
+}
+
+/** Whether Enter takes a completion: a command that is not whole, or a file. @type {(value: string, choice: ChoiceView) => boolean} */
+const canTake = (value, choice) =>
+  value.startsWith("@") ? `@${choice.value}` !== value : !value.includes(" ") && `/${choice.value}` !== value;
+
+/** @type {(value: string, chosen: string) => string} */
+function complete(value, chosen) {
+  if (value.startsWith("@")) {
+    const end = chosen.endsWith("/") ? "" : " ";
+    return chosen.includes(" ") ? `@"${chosen}"${end}` : `@${chosen}${end}`;
+  }
+  return value.includes(" ") ? `${value.slice(0, value.indexOf(" "))} ${chosen}` : `/${chosen} `;
+}
+
+/** The choices that contain what was typed, those that begin with it first. @type {(choices: ChoiceView[], value: string) => ChoiceView[]} */
+function filterChoices(choices, value) {
+  const typed = value.startsWith("@") ? "" : value.slice(value.indexOf(" ") + 1).toLowerCase();
+  const fitting = choices.filter((one) => one.value.toLowerCase().includes(typed));
+  /** @type {(one: ChoiceView) => number} */
+  const rank = (one) => (one.value.toLowerCase().startsWith(typed) ? 0 : 1);
+  return fitting.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_OFFERED);
 }
 
 /** @type {(typed: string) => ChoiceView[]} */

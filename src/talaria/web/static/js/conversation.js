@@ -3,16 +3,22 @@
  * @module
  */
 import { batch, signal } from "../vendor/preact.js";
-import { describe, get, post } from "./server.js";
-import { applyEvents, entriesOf, isPrompt } from "./turn.js";
+import { describe, get, post, request } from "./server.js";
+import { applyEvents, entriesOf, isPrompt, noticeEntries } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
-/** @import { MessagePage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
+/** @import { CommandReply, MessagePage, NoticeView, QueuedMessage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
 
-/** @typedef {{ key: string, entry: Entry }} Shown */
+/** `seq` is the number of its message, 0 for what the transcript does not hold yet. */
+/** @typedef {{ key: string, seq: number, entry: Entry }} Shown */
 
 const PAGE = 60;
+const MOST = 500;
+/** After how many milliseconds without an event a turn that does not run has ended. */
+const SILENCE = 2000;
+/** How many messages are shown before one that a search has found. */
+const CONTEXT = 12;
 const ENDS = new Set(["answered", "stopped", "out_of_budget", "failed"]);
 
 export class Conversation {
@@ -27,10 +33,16 @@ export class Conversation {
     this.turn = signal(null);
     /** What the last turn said that the transcript does not hold. @type {Signal<NoticeEntry[]>} */
     this.tail = signal([]);
-    /** Messages that wait for their turn. @type {Signal<string[]>} */
+    /** Messages that wait for their turn. @type {Signal<QueuedMessage[]>} */
     this.queued = signal([]);
+    /** The earlier message that is being edited. @type {Signal<{ seq: number, text: string } | null>} */
+    this.editing = signal(null);
+    /** The message to which to scroll, found by a search; below 0 the end, since this tab has said something. */
+    this.target = signal(0);
     /** What commands have shown. @type {Signal<string[]>} */
     this.notes = signal([]);
+    /** What was delivered here and is no part of the transcript. @type {Signal<NoticeView[]>} */
+    this.notices = signal([]);
     this.more = signal(false);
     this.loaded = signal(false);
     /** Why it can't be shown. */
@@ -40,6 +52,9 @@ export class Conversation {
     this._firstSeq = 0;
     this._settling = false;
     this._unsettled = false;
+    this._heardAt = 0;
+    /** Queued messages whose turn has begun. @type {Set<number>} */
+    this._taken = new Set();
   }
 
   /** Everything on the screen, oldest first. @returns {Shown[]} */
@@ -51,10 +66,17 @@ export class Conversation {
     const found = past.map((one) => {
       const count = counts.get(one.seq) ?? 0;
       counts.set(one.seq, count + 1);
-      return { key: `${one.seq}.${count}`, entry: one.entry };
+      return { key: `${one.seq}.${count}`, seq: one.seq, entry: one.entry };
     });
-    const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, entry }));
-    return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, entry }))];
+    for (const notice of this.notices.value) {
+      const next = found.findIndex((one) => one.seq > notice.after);
+      const entries = noticeEntries(notice).map((entry, index) => (
+        { key: `notice.${notice.id}.${index}`, seq: notice.after, entry }
+      ));
+      if (next !== 0 || !this.more.value) found.splice(next < 0 ? found.length : next, 0, ...entries);
+    }
+    const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, seq: 0, entry }));
+    return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, seq: 0, entry }))];
   }
 
   /** Whether a turn is running. */
@@ -63,20 +85,24 @@ export class Conversation {
     return turn && !isPrompt(turn) ? !turn.over : (this.detail.value?.running ?? false);
   }
 
-  /** Load the end of the transcript. */
-  async load() {
+  /** Load the end of the transcript, from a message on if one is given. */
+  async load(seq = 0) {
     try {
-      const [detail, page] = await Promise.all([this._getDetail(), this._getPage(`limit=${PAGE}`)]);
+      const query = seq ? `after=${Math.max(seq - CONTEXT, 0)}&limit=${MOST}` : `limit=${PAGE}`;
+      const [detail, page] = await Promise.all([this._getDetail(), this._getPage(query)]);
       batch(() => {
         this._setDetail(detail);
         this._turnFrom = page.turn_from ?? Infinity;
         this.past.value = entriesOf(page.messages);
-        this.more.value = page.more;
+        this.notices.value = page.notices;
+        this.more.value = page.more || (page.messages[0]?.seq ?? 1) > 1;
+        this.target.value = seq;
         this._firstSeq = page.messages[0]?.seq ?? 0;
         this._lastSeq = Math.min(page.messages.at(-1)?.seq ?? 0, this._turnFrom - 1);
         this.loaded.value = true;
         this._align();
       });
+      if (page.messages.length === MOST) await this._settle();
     } catch (error) {
       this.problem.value = describe(error);
     }
@@ -96,7 +122,11 @@ export class Conversation {
   async refresh() {
     const detail = await this._getDetail();
     batch(() => this._setDetail(detail));
-    if (!this.turn.peek()) await this._settle();
+    const turn = this.turn.peek();
+    if (turn && !isPrompt(turn) && !detail.running && Date.now() - this._heardAt > SILENCE) {
+      this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
+    }
+    if (!this.turn.peek() || this.turn.peek()?.over) await this._settle();
   }
 
   /** Take over what the list knows. @param {SessionRow} row */
@@ -104,20 +134,22 @@ export class Conversation {
     const known = this.detail.peek();
     if (!known) return;
     this.detail.value = { ...known, ...row };
-    if (known.running !== row.running || known.place !== row.place || known.message_count !== row.message_count) {
+    if (known.running !== row.running || known.network !== row.network || known.message_count !== row.message_count) {
       void this.refresh().catch(() => null);
     }
   }
 
   /** Hear events of the running turn. @param {{ snapshot: boolean, events: TurnEvent[] }} message */
   hear({ snapshot, events }) {
+    this._heardAt = Date.now();
     batch(() => {
       if (snapshot) this.turn.value = applyEvents(null, events);
       else this.turn.value = applyEvents(this.turn.peek(), events);
       for (const event of events) {
         if (event.type === "began") {
           this.tail.value = [];
-          this._forget(event.said);
+          this._forget(event.text);
+          for (const item of event.items ?? []) this._taken.add(item);
           if (!snapshot) this._turnFrom = this._lastSeq + 1;
         } else if (event.type === "person_joined") this._forget(event.text);
       }
@@ -132,15 +164,32 @@ export class Conversation {
    * @param {string} text
    * @param {string} id
    * @param {boolean} steer
+   * @param {string[]} [files] Uploads.
    */
-  async send(text, id, steer) {
-    this.queued.value = [...this.queued.peek(), text];
+  async send(text, id, steer, files = []) {
+    this.queued.value = [...this.queued.peek(), { id: 0, text, own: false }];
+    this.target.value = -1;
     try {
-      await post(`/web/sessions/${this.id}/messages`, { text, id, steer });
+      await post(`/web/sessions/${this.id}/messages`, { text, id, steer, files });
+      if (this.running) this._setDetail(await this._getDetail());
     } catch (error) {
       this._forget(text);
       throw error;
     }
+  }
+
+  /**
+   * Branch: with a text, edit one of my messages; without one, continue after its exchange.
+   * @type {(seq: number, text?: string) => Promise<CommandReply>}
+   */
+  branch(seq, text = "") {
+    return post(`/web/sessions/${this.id}/branch`, { seq, text });
+  }
+
+  /** Withdraw a queued message. @param {QueuedMessage} message */
+  async withdraw({ id }) {
+    await request("DELETE", `/web/sessions/${this.id}/queue/${id}`);
+    this.queued.value = this.queued.peek().filter((one) => one.id !== id);
   }
 
   /** Stop the running turn. */
@@ -173,9 +222,10 @@ export class Conversation {
         this._unsettled = false;
         const [detail, page] = await Promise.all([
           this._getDetail(),
-          this._getPage(`after=${this._lastSeq}&limit=500`),
+          this._getPage(`after=${this._lastSeq}&limit=${MOST}`),
         ]);
         batch(() => this._takeOverPage(detail, page));
+        if (page.messages.length === MOST) this._unsettled = true;
       }
     } catch {
       // The connection is down: the next snapshot settles it.
@@ -187,6 +237,7 @@ export class Conversation {
   /** @type {(detail: SessionDetail, page: MessagePage) => void} */
   _takeOverPage(detail, page) {
     this._setDetail(detail);
+    this.notices.value = page.notices;
     this._turnFrom = page.turn_from ?? Infinity;
     this.past.value = [...this.past.peek().filter((one) => one.seq <= this._lastSeq), ...entriesOf(page.messages)];
     const last = page.messages.at(-1)?.seq ?? this._lastSeq;
@@ -211,13 +262,13 @@ export class Conversation {
   /** @param {SessionDetail} detail */
   _setDetail(detail) {
     this.detail.value = detail;
-    this.queued.value = detail.queued;
+    this.queued.value = detail.queued.filter((one) => !this._taken.has(one.id));
   }
 
   /** @param {string} text */
   _forget(text) {
     const queued = [...this.queued.peek()];
-    const index = queued.indexOf(text);
+    const index = queued.findIndex((one) => one.text === text);
     if (index >= 0) queued.splice(index, 1);
     this.queued.value = queued;
   }

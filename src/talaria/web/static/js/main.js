@@ -5,13 +5,26 @@
 import { effect, h, render, signal } from "../vendor/preact.js";
 import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
-import { a, button, div, p, span } from "./elements.js";
+import { a, button, div, lazy, p, span } from "./elements.js";
 import { setTheme, Sidebar } from "./sidebar.js";
-import { drawerOpen, me, onPage, pages, signIn, start, toast } from "./state.js";
+import {
+  connected,
+  drawerOpen,
+  followLink,
+  me,
+  onPage,
+  overlay,
+  pages,
+  signIn,
+  start,
+  toast,
+  unreachable,
+} from "./state.js";
 
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
 const TOAST_MILLISECONDS = 8000;
+const INSTALL_MILLISECONDS = 1000;
 let problem = "";
 /** The page for signing in, once it is loaded. @type {Signal<typeof import("./pages/sign_in.js") | null>} */
 const signInPage = signal(null);
@@ -28,7 +41,12 @@ function SignIn() {
 
 /** @type {(props: object) => Child} */
 function App() {
-  if (me.value === undefined) return div({ class: "boot" }, "Talaria");
+  if (me.value === undefined) {
+    return div(
+      { class: "boot", role: "status" },
+      unreachable.value ? "Talaria can't be reached. Trying again …" : "Talaria",
+    );
+  }
   if (me.value === null) return h(SignIn, {});
   return div(
     { class: "app" },
@@ -43,14 +61,27 @@ function App() {
       })
       : null,
     onPage() ? (pages.value ? h(pages.value.CurrentPage, {}) : null) : h(ChatPage, {}),
+    overlay.value
+      ? overlays(({ OverlayView }) =>
+        overlay.value && h(OverlayView, { key: overlay.value.kind, shown: overlay.value })
+      )
+      : null,
     toast.value
       ? div(
         { class: "toast", role: "alert" },
-        span(null, toast.value),
+        typeof toast.value === "string"
+          ? span(null, toast.value)
+          : a({ href: toast.value.path, onClick: openNews }, toast.value.text),
         button({ class: "quiet", type: "button", onClick: () => (toast.value = "") }, "Close"),
       )
       : null,
   );
+}
+
+/** Show the conversation that a notice is about. @param {MouseEvent} event */
+function openNews(event) {
+  if (typeof toast.value !== "string") followLink(event, toast.value.path);
+  toast.value = "";
 }
 
 effect(() => {
@@ -59,12 +90,30 @@ effect(() => {
   return () => clearTimeout(timer);
 });
 
+/** What lies above the page. */
+const overlays = lazy(() => import("./overlays.js"));
+
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
-    drawerOpen.value = true;
-    document.getElementById("search")?.focus();
-  }
+    overlay.value = overlay.peek() ? null : { kind: "palette" };
+  } else if (!isTyping(event)) void import("./keys.js").then(({ pressKey }) => pressKey(event));
+});
+
+effect(() => {
+  if (!me.value || !connected.value || !localStorage.getItem("unsent")) return;
+  void import("./unsent.js").then(({ sendWaiting }) => sendWaiting()).catch(() => null);
+});
+/** Whether a key belongs to a field, a dialog or the browser. @param {KeyboardEvent} event */
+function isTyping(event) {
+  const target = /** @type {Element} */ (event.target);
+  return event.ctrlKey || event.metaKey || event.altKey || !me.peek() || overlay.peek() !== null ||
+    target.closest("input, textarea, select, dialog") !== null;
+}
+
+// A link that signs in, opened where the app is already open, changes only the fragment.
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#code=")) location.reload();
 });
 
 async function boot() {
@@ -80,6 +129,7 @@ async function boot() {
       await start();
     }
   } else await start();
+  setTimeout(() => void import("./installed.js").then(({ install }) => install(), () => null), INSTALL_MILLISECONDS);
 }
 
 const root = document.getElementById("app");

@@ -2,6 +2,7 @@
  * Markdown as elements, block by block: finished blocks of a reply that is being written are made once.
  * @module
  */
+import { h } from "../vendor/preact.js";
 import { lexer } from "../vendor/marked.js";
 import {
   a,
@@ -14,6 +15,7 @@ import {
   heading,
   hr,
   input,
+  lazy,
   li,
   ol,
   p,
@@ -28,7 +30,6 @@ import {
   tr,
   ul,
 } from "./elements.js";
-import { codeBlock } from "./code.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { TableCell, Token } from "../vendor/marked.d.ts" */
@@ -36,6 +37,7 @@ import { codeBlock } from "./code.js";
 /** The largest text that is parsed; the rest is shown as it is. */
 export const MOST_PARSED = 200_000;
 
+const coloured = lazy(() => import("./code.js"));
 const SAFE_LINK = /^(https?:|mailto:)/i;
 /** @type {Record<string, string>} */
 const ENTITIES = {
@@ -150,7 +152,7 @@ function block(token, finished) {
     case "paragraph":
       return p(null, ...inlines(token.tokens));
     case "code":
-      return codeBlock(token.text ?? "", token.lang ?? "", finished);
+      return h(CodeBlock, { text: token.text ?? "", language: token.lang ?? "", finished });
     case "blockquote":
       return blockquote(null, ...(token.tokens ?? []).filter(isVisible).map((one) => block(one, finished)));
     case "list":
@@ -167,6 +169,11 @@ function block(token, finished) {
       // HTML and everything else is shown as it was written.
       return p({ class: "raw" }, token.raw.trim());
   }
+}
+
+/** @type {(props: { text: string, language: string, finished: boolean }) => Child} */
+function CodeBlock(props) {
+  return coloured(({ CodeView }) => h(CodeView, props)) ?? pre({ tabIndex: 0 }, code(null, props.text));
 }
 
 /** @type {(token: Token, finished: boolean) => VNode} */

@@ -199,10 +199,13 @@ export class RequestFailed extends Error {
   /**
    * @param {number} status
    * @param {string} message
+   * @param {any} [answer] The body of the answer.
    */
-  constructor(status, message) {
+  constructor(status, message, answer = null) {
     super(message);
     this.status = status;
+    this.answer = answer;
+    this.code = String(answer?.error?.code ?? "");
   }
 }
 
@@ -221,6 +224,8 @@ export async function request(method, path, body) {
   const options = { method, credentials: "same-origin", cache: "no-store" };
   if (method !== "GET") {
     options.headers = { "content-type": "application/json", "x-talaria": "web" };
+    const id = /** @type {{ id?: string }} */ (body ?? {}).id;
+    if (id) options.headers["idempotency-key"] = id;
     options.body = JSON.stringify(body ?? {});
   }
   let reply;
@@ -232,7 +237,7 @@ export async function request(method, path, body) {
   if (reply.status === 401 && path !== "/web/login") signedOut.call();
   const answer = await reply.json().catch(() => ({}));
   if (!reply.ok) {
-    throw new RequestFailed(reply.status, answer?.error?.message ?? `The server answered ${reply.status}.`);
+    throw new RequestFailed(reply.status, answer?.error?.message ?? `The server answered ${reply.status}.`, answer);
   }
   return answer;
 }

@@ -3,7 +3,6 @@
  * @module
  */
 import { h, useEffect, useRef, useSignal } from "../vendor/preact.js";
-import { get } from "./server.js";
 import {
   a,
   aside,
@@ -15,6 +14,7 @@ import {
   icon,
   input,
   label,
+  lazy,
   li,
   nav,
   option,
@@ -41,10 +41,11 @@ import {
   sessionsLoaded,
 } from "./state.js";
 
-/** @import { Child, VNode } from "../vendor/preact.d.ts" */
-/** @import { SearchHitView, SessionRow } from "./wire.d.ts" */
+/** @import { Child } from "../vendor/preact.d.ts" */
+/** @import { SessionRow } from "./wire.d.ts" */
 
-const SEARCH_DELAY = 200;
+/** What a search finds. */
+const search = lazy(() => import("./search.js"));
 /** @type {Record<string, string>} */
 const SOURCES = { api: "API", cli: "Terminal", web: "Web", cron: "Schedule" };
 
@@ -107,7 +108,11 @@ function Conversations() {
         onInput: (event) => (query.value = /** @type {HTMLInputElement} */ (event.target).value),
       }),
     ),
-    query.value.trim() ? h(SearchResults, { query: query.value.trim() }) : h(SessionList, {}),
+    query.value.trim()
+      ? search(({ SearchResults }) =>
+        h(SearchResults, { query: query.value.trim(), item: (row) => h(SessionItem, { row }) })
+      )
+      : h(SessionList, {}),
   ];
 }
 
@@ -140,7 +145,7 @@ function SessionItem({ row }) {
   const current = conversation.value?.id === row.id;
   const title = row.title || "Untitled conversation";
   if (renaming.value) return h(Rename, { row, onDone: () => (renaming.value = false) });
-  const place = row.place || (row.source === "web" ? "" : row.source);
+  const surface = row.network || (row.source === "web" ? "" : row.source);
   return div(
     { class: `row ${current ? "current" : ""}` },
     a(
@@ -151,8 +156,9 @@ function SessionItem({ row }) {
         onClick: (event) => followLink(event, `/c/${row.id}`),
       },
       row.running ? span({ class: "live-dot", role: "img", "aria-label": "Running", title: "Running" }) : null,
+      row.unread && !current ? span({ class: "unread", role: "img", "aria-label": "New", title: "New" }) : null,
       span({ class: "row-title" }, title),
-      place ? span({ class: "place" }, surfaceName(place)) : null,
+      surface ? span({ class: "surface" }, surfaceName(surface)) : null,
     ),
     button(
       {
@@ -227,42 +233,6 @@ function Rename({ row, onDone }) {
       },
     }),
     button({ type: "submit", class: "quiet", "aria-label": "Save" }, icon("check")),
-  );
-}
-
-/** @type {(props: { query: string }) => Child} */
-function SearchResults({ query }) {
-  const hits = useSignal(/** @type {SearchHitView[] | null} */ (null));
-  useEffect(() => {
-    const timer = setTimeout(() => {
-      void attempt(async () => {
-        hits.value = await get(`/web/search?q=${encodeURIComponent(query)}`);
-      });
-    }, SEARCH_DELAY);
-    return () => clearTimeout(timer);
-  }, [query]);
-  const lower = query.toLowerCase();
-  const titled = sessions.value.filter((row) => row.title.toLowerCase().includes(lower)).slice(0, 8);
-  return nav(
-    { class: "list", "aria-label": "Search results" },
-    titled.length ? ul(null, ...titled.map((row) => li({ key: row.id }, h(SessionItem, { row })))) : null,
-    hits.value?.length
-      ? section(
-        { "aria-label": "In messages" },
-        heading(2, { class: "day" }, "In messages"),
-        ul(null, ...hits.value.map((hit) => li(null, hitView(hit)))),
-      )
-      : null,
-    hits.value && !hits.value.length && !titled.length ? p({ class: "empty" }, "Nothing found.") : null,
-  );
-}
-
-/** @type {(hit: SearchHitView) => VNode} */
-function hitView(hit) {
-  return a(
-    { class: "hit", href: `/c/${hit.session_id}`, onClick: (event) => followLink(event, `/c/${hit.session_id}`) },
-    span({ class: "row-title" }, hit.title || "Untitled conversation"),
-    span({ class: "snippet" }, hit.snippet),
   );
 }
 

@@ -22,7 +22,13 @@ export type TurnEvent =
   | TurnFailed
   | QuestionClosed;
 
-export type StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage;
+export type StreamMessage =
+  | HelloMessage
+  | SessionsMessage
+  | SessionMessage
+  | ChangedMessage
+  | DeliveredMessage
+  | NoticeMessage;
 
 /** An address on a network: a chat, optionally a thread in it, optionally one person there. */
 export interface Address {
@@ -38,6 +44,19 @@ export interface AnswerRequest {
   text: string;
 }
 
+/** A new API key. */
+export interface ApiKeyRequest {
+  name: string;
+  scopes: ("admin" | "agent" | "chat" | "read")[];
+}
+
+/** An API key without the key itself. */
+export interface ApiKeyView {
+  name: string;
+  scopes: ("admin" | "agent" | "chat" | "read")[];
+  created_at: string;
+}
+
 /** A call needs approval by a person; answered through the session, by ``id``. */
 export interface ApprovalAsked {
   type: "approval_asked";
@@ -48,9 +67,60 @@ export interface ApprovalAsked {
   diff: string;
 }
 
+/** Processes and delegated tasks, running ones first. */
+export interface BackgroundView {
+  processes: ProcessView[];
+  delegations: DelegationView[];
+}
+
+/** The first message of a conversation; slash commands, for example for its model, run before it. */
+export interface BeginRequest {
+  text: string;
+  id: string;
+  steer: boolean;
+  files: string[];
+  commands: string[];
+}
+
 /** A conversation that has begun. */
 export interface BegunSession {
   session_id: string;
+}
+
+/** A branch that begins with ``text`` instead of message ``seq``; without a text, one after its exchange. */
+export interface BranchRequest {
+  seq: number;
+  text: string;
+}
+
+/** A conversation in its tree of branches; it shares the messages of its parent up to ``parent_seq``. */
+export interface BranchView {
+  id: string;
+  title: string;
+  parent_id: string;
+  parent_seq: number;
+  message_count: number;
+  updated_at: string;
+  archived: boolean;
+}
+
+/** The code that a browser shows, and the person who uses it; empty for the owner. */
+export interface BrowserApproval {
+  code: string;
+  person: string;
+}
+
+/** A one-use code to sign in with, and the modules of a QR code with its address, row by row. */
+export interface BrowserCode {
+  code: string;
+  address: string;
+  minutes: number;
+  modules: string[];
+}
+
+/** Person for whom to make a code; empty for the owner. */
+export interface BrowserCodeRequest {
+  person: string;
 }
 
 /** A signed-in browser. */
@@ -69,10 +139,40 @@ export interface ChangedMessage {
   page: string;
 }
 
+/** A finding of a check, with advice. */
+export interface CheckFinding {
+  state: "fault" | "ok" | "warning";
+  found: string;
+  repair: string;
+}
+
+/** A check of the doctor. */
+export interface CheckView {
+  name: string;
+  state: "fault" | "ok" | "warning";
+  findings: CheckFinding[];
+}
+
+/** A delegated task; ``delegations`` are those of its own session. */
+export interface ChildTaskView {
+  goal: string;
+  state: "done" | "failed" | "open" | "stopped";
+  text: string;
+  session_id: string;
+  delegations: DelegationView[];
+}
+
 /** A completion. */
 export interface ChoiceView {
   value: string;
   help: string;
+}
+
+/** The model that answers: ``why`` it was chosen, and the ``limits`` of a weak one. */
+export interface ChosenModelView {
+  model: ModelView;
+  why: string;
+  limits: string;
 }
 
 /** A slash command, for completion. */
@@ -94,15 +194,88 @@ export interface CommandRequest {
   text: string;
 }
 
-/** The beginning of a command line. */
+/** The beginning of a command line, or of a file name after ``@``; ``session`` is empty for a new conversation. */
 export interface CompletionsQuery {
   text: string;
   session: string;
 }
 
+/** Effect of saving a text: its faults, and the changed lines as a unified diff. */
+export interface ConfigTextCheck {
+  faults: FaultView[];
+  diff: string[];
+}
+
+/** An edited text of the file, and the version that it is based on. */
+export interface ConfigTextRequest {
+  text: string;
+  version: string;
+}
+
+/** The text of the file, with masked secrets. */
+export interface ConfigTextView {
+  text: string;
+  version: string;
+  file: string;
+}
+
+/** An API key, shown once. */
+export interface CreatedApiKey {
+  name: string;
+  scopes: ("admin" | "agent" | "chat" | "read")[];
+  key: string;
+}
+
+/** The tasks of one call; those without a ``handle`` end with the turn that waits for them. */
+export interface DelegationView {
+  session_id: string;
+  title: string;
+  handle: string;
+  began: string;
+  stopped: boolean;
+  children: ChildTaskView[];
+}
+
+/** A conversation with something new outside of turns: its transcript is to be read again. */
+export interface DeliveredMessage {
+  topic: "delivered";
+  session: string;
+}
+
+/** All checks, without a request to the model's provider. */
+export interface DoctorView {
+  checks: CheckView[];
+}
+
 /** Nothing more to say. */
 export interface Done {
   done: boolean;
+}
+
+/** The built-in model answers from now on. */
+export interface EmbeddedResult {
+  sentence: string;
+}
+
+/** The format of an export. */
+export interface ExportQuery {
+  format: "json" | "jsonl" | "markdown";
+}
+
+/** A job whose last run has failed or was missed. */
+export interface FailedJobView {
+  job_id: string;
+  name: string;
+  state: string;
+  at: string;
+  output: string;
+}
+
+/** A problem of the settings, with its key and line if it has one. */
+export interface FaultView {
+  problem: string;
+  key: string;
+  line: number | null;
 }
 
 /** A document, a voice note, or any other file that is not an image. */
@@ -111,6 +284,38 @@ export interface File {
   source: string;
   name: string;
   media_type?: string;
+}
+
+/** A file of a conversation; ``sent`` means that the agent made or sent it. */
+export interface FileRow {
+  id: string;
+  name: string;
+  media_type: string;
+  size: number;
+  at: string;
+  sent: boolean;
+  session_id: string;
+  session_title: string;
+}
+
+/** A file of a message; without an ``id`` it can't be downloaded. */
+export interface FileView {
+  type: "file";
+  id: string;
+  name: string;
+  media_type: string;
+}
+
+/** Query for files: of one conversation, or of all. */
+export interface FilesQuery {
+  session: string;
+}
+
+/** The gateway processes, the oldest undelivered messages, and the handoffs under way. */
+export interface GatewayView {
+  workers: WorkerStatus[];
+  outbox: OutboxView[];
+  handoffs: HandoffView[];
 }
 
 /** A limit of a goal and how much of it is used; ``unit`` is turns, tokens, microdollars or seconds. */
@@ -151,10 +356,41 @@ export interface GoalView {
   last: VerdictView | null;
 }
 
+/** A handoff under way. */
+export interface HandoffView {
+  session_id: string;
+  title: string;
+  platform: string;
+}
+
 /** The first event of a stream; ``digest`` is that of the app's files. */
 export interface HelloMessage {
   topic: "hello";
   digest: string;
+}
+
+/** The home page; requests for access and the networks are shown to the owner only. */
+export interface HomeView {
+  questions: QuestionView[];
+  pairing: PairingRequestView[];
+  failed_jobs: FailedJobView[];
+  running: RunningTurnView[];
+  goals: GoalView[];
+  next_jobs: JobView[];
+  today: UsageTotals;
+  has_gateway: boolean;
+  networks: NetworkStatus[];
+}
+
+/** A hook of the owner; ``problem`` is set for a broken one. */
+export interface HookView {
+  name: string;
+  state: string;
+  description: string;
+  events: string[];
+  handler: string;
+  path: string;
+  problem: string;
 }
 
 /** An image; ``source`` is a URL or a file that the session's owner may read. */
@@ -219,9 +455,56 @@ export interface JobView {
   remarks: string[];
 }
 
+/** An entry of the log; ``at`` is in the local time zone for text lines. ``message`` includes a traceback. */
+export interface LogEntry {
+  at: string;
+  level: string;
+  logger: string;
+  message: string;
+  session: string;
+  turn: string;
+}
+
+/** Which entries to show: the last ones, those after a position, or those before one; filters may be empty. */
+export interface LogQuery {
+  level: "" | "debug" | "error" | "info" | "warning";
+  text: string;
+  session: string;
+  after: number;
+  before: number;
+  limit: number;
+}
+
+/** Entries of the log in order; ``start`` and ``end`` are the positions of the part that was searched. */
+export interface LogView {
+  entries: LogEntry[];
+  start: number;
+  end: number;
+}
+
 /** A one-use code. */
 export interface LoginRequest {
   code: string;
+}
+
+/** A configured MCP server; ``target`` is its command line or its address. */
+export interface McpServerView {
+  name: string;
+  enabled: boolean;
+  target: string;
+}
+
+/** The result of connecting to a server. */
+export interface McpTest {
+  connected: boolean;
+  sentence: string;
+  tools: McpToolView[];
+}
+
+/** A tool that a server offers. */
+export interface McpToolView {
+  name: string;
+  about: string;
 }
 
 /** Signed-in person, and everything else that the page needs at its start. */
@@ -233,7 +516,36 @@ export interface MeView {
   version: string;
   digest: string;
   secure: boolean;
+  voice: boolean;
   commands: CommandInfo[];
+}
+
+/** Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters. */
+export interface MemoryBook {
+  kind: "memory" | "user";
+  entries: string[];
+  size: number;
+  limit: number;
+}
+
+/** A change: without ``old`` an entry is added, without ``new`` it is removed. */
+export interface MemoryEdit {
+  kind: "memory" | "user";
+  old: string;
+  new: string;
+  person: string;
+}
+
+/** The person whose memory to show; empty for the one who is signed in. */
+export interface MemoryQuery {
+  person: string;
+}
+
+/** Memory of a person; ``people`` are the others whose memory the owner may open. */
+export interface MemoryView {
+  person: string;
+  books: MemoryBook[];
+  people: string[];
 }
 
 /** Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn. */
@@ -241,6 +553,7 @@ export interface MessagePage {
   messages: TranscriptMessage[];
   more: boolean;
   turn_from: number | null;
+  notices: NoticeView[];
 }
 
 /** A model call has finished; the conversation takes ``context`` tokens of ``context_limit``. */
@@ -252,6 +565,106 @@ export interface ModelCalled {
   context_limit: number;
 }
 
+/** A model: NAME, PROVIDER:NAME or PROVIDER. */
+export interface ModelQuery {
+  model: string;
+}
+
+/** A model was chosen as the default; ``notes`` are what the person should know. */
+export interface ModelSaved {
+  chosen: ChosenModelView;
+  notes: string[];
+}
+
+/** A model call from its request to the end of its reply. */
+export interface ModelSpan {
+  type: "model";
+  number: number;
+  model: string;
+  started_at: string;
+  ended_at: string;
+  first_text_seconds: number | null;
+  context: number;
+  usage: Usage;
+}
+
+/** A model whose last call failed; ``failures`` counts all failures since the process started. */
+export interface ModelStatus {
+  name: string;
+  error: string;
+  since: string | null;
+  failures: number;
+}
+
+/** The result of a small request to a model. */
+export interface ModelTest {
+  model: string;
+  answers: boolean;
+  sentence: string;
+  milliseconds: number;
+}
+
+/** A model; prices are in dollars per million tokens, and unknown if it isn't in the catalogue. */
+export interface ModelView {
+  provider: string;
+  model: string;
+  context: number;
+  input_price: number;
+  output_price: number;
+  tools: boolean;
+  images: boolean;
+  reasoning: boolean;
+  known: boolean;
+  local: boolean;
+}
+
+/** The model that answers, or the ``problem`` if there is none; ``version`` is that of the settings file. */
+export interface ModelsView {
+  chosen: ChosenModelView | null;
+  problem: string;
+  provider_setting: string;
+  fallbacks: string[];
+  auxiliary: string;
+  embedded: "installed" | "missing" | "off";
+  providers: ProviderView[];
+  version: string;
+}
+
+/** Status of a network, for `talaria gateway status`. */
+export interface NetworkStatus {
+  name: string;
+  state: "connected" | "connecting" | "elsewhere" | "refused" | "waiting";
+  since: string | null;
+  error: string;
+  received: number;
+  last_received: string | null;
+}
+
+/** A chat network; ``configured`` if it has its tokens. */
+export interface NetworkView {
+  name: string;
+  configured: boolean;
+}
+
+/** A notification: ``kind`` is ``asked``, ``answered``, ``delivered`` or ``pairing``, ``path`` the page to open. */
+export interface NoticeMessage {
+  topic: "notice";
+  kind: string;
+  session: string;
+  title: string;
+  text: string;
+  path: string;
+}
+
+/** A delivered message next to the transcript; ``after`` is the number of the message before it. */
+export interface NoticeView {
+  id: string;
+  after: number;
+  at: string;
+  text: string;
+  files: FileView[];
+}
+
 /** A notice for people while the turn continues: a wait, another model, a summarised history. */
 export interface Noticed {
   type: "noticed";
@@ -260,10 +673,95 @@ export interface Noticed {
   posted: boolean;
 }
 
+/** A message that is not delivered yet, and why. */
+export interface OutboxView {
+  id: number;
+  session_id: string;
+  platform: string;
+  chat: string;
+  text: string;
+  state: "failed" | "sending" | "sent" | "waiting";
+  attempts: number;
+  error: string;
+  created_at: string;
+}
+
+/** A part of the output of a process, and the position at its end. */
+export interface OutputPage {
+  text: string;
+  start: number;
+  end: number;
+}
+
+/** The position after which output is wanted; -1 for the end of what there is. */
+export interface OutputQuery {
+  after: number;
+}
+
+/** The whole output of a tool, of which the transcript has only the beginning and the end. */
+export interface OutputView {
+  text: string;
+}
+
+/** A person on a network, or a browser, that was approved or asks to be. */
+export interface PairedPersonView {
+  platform: string;
+  user_id: string;
+  name: string;
+  since: string | null;
+}
+
+/** The person whose request or access is concerned. */
+export interface PairingAnswer {
+  platform: string;
+  user_id: string;
+}
+
+/** The code that a sign-in page shows until the owner has approved it. */
+export interface PairingCodeView {
+  code: string;
+  minutes: number;
+}
+
+/** A person who asks for access. */
+export interface PairingRequestView {
+  platform: string;
+  user_id: string;
+  name: string;
+  since: string | null;
+}
+
+/** State of a browser that shows a code; ``waiting`` until the owner has answered. */
+export interface PairingState {
+  approved: boolean;
+  waiting: boolean;
+}
+
+/** People who may talk to the agent or ask to, and API keys; the settings have more. */
+export interface PeopleView {
+  requests: PairedPersonView[];
+  approved: PairedPersonView[];
+  networks: NetworkView[];
+  api_keys: ApiKeyView[];
+  scopes: ("admin" | "agent" | "chat" | "read")[];
+}
+
 /** A message that a person wrote during the turn has joined it. */
 export interface PersonJoined {
   type: "person_joined";
   text: string;
+}
+
+/** Request with a different prefix than the previous one, and the model call that paid for it. */
+export interface PrefixBreak {
+  at: string;
+  reason: string;
+  model: string;
+  turn: number | null;
+  step: number | null;
+  tokens: number;
+  cost_microdollars: number;
+  shared: boolean;
 }
 
 /** A text that begins with a time, for example ``every monday 9:00 water the plants``. */
@@ -278,6 +776,78 @@ export interface PreviewReply {
   problem: string;
 }
 
+/** A background process; ``label`` describes its state, ``stopping`` that its end was requested. */
+export interface ProcessView {
+  id: string;
+  session_id: string;
+  title: string;
+  command: string;
+  folder: string;
+  state: string;
+  label: string;
+  stopping: boolean;
+  pid: number;
+  host: string;
+  begun_at: string;
+  ended_at: string | null;
+  last_line: string;
+}
+
+/** A provider to set up: a known one, or a server with an address. */
+export interface ProviderRequest {
+  provider: string;
+  base_url: string;
+  key: string;
+  model: string;
+  use: boolean;
+  check: boolean;
+}
+
+/** The result of testing a provider, whether it was saved, and its models, best known first. */
+export interface ProviderResult {
+  saved: boolean;
+  outcome: "late" | "odd" | "refused" | "right" | "unreachable" | "unchecked";
+  sentence: string;
+  models: string[];
+  good: string;
+  notes: string[];
+}
+
+/** A provider, with what may be shown of its key. */
+export interface ProviderView {
+  name: string;
+  title: string;
+  base_url: string;
+  key_name: string;
+  key: string;
+  key_source: "" | "environment" | "file";
+  hint: string;
+  local: boolean;
+  own: boolean;
+  running: boolean;
+  models: number;
+}
+
+/** A push subscription of this browser; quiet hours are local times of ``zone``, empty for none. */
+export interface PushRequest {
+  endpoint: string;
+  p256dh: string;
+  auth: string;
+  shows_content: boolean;
+  quiet_from: string;
+  quiet_to: string;
+  zone: string;
+}
+
+/** Push notifications of this browser; without a ``key`` the server can't send any. */
+export interface PushView {
+  key: string;
+  subscribed: boolean;
+  shows_content: boolean;
+  quiet_from: string;
+  quiet_to: string;
+}
+
 /** The agent asks the person; answered through the session, by ``id``. */
 export interface QuestionAsked {
   type: "question_asked";
@@ -290,6 +860,26 @@ export interface QuestionAsked {
 export interface QuestionClosed {
   type: "question_closed";
   id: string;
+}
+
+/** An open question or approval; ``tool`` is empty for a question. */
+export interface QuestionView {
+  id: string;
+  session_id: string;
+  title: string;
+  source: string;
+  at: string;
+  text: string;
+  tool: string;
+  reason: string;
+  choices: string[];
+}
+
+/** A pending message; ``own`` if the caller may withdraw it. */
+export interface QueuedMessage {
+  id: number;
+  text: string;
+  own: boolean;
 }
 
 /** The model's reasoning; ``signature`` lets its provider accept it again. */
@@ -326,11 +916,21 @@ export interface RunView {
   output: string;
 }
 
+/** A turn that is running, in any process. */
+export interface RunningTurnView {
+  session_id: string;
+  title: string;
+  source: string;
+  owner: string;
+  started_at: string;
+}
+
 /** A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once. */
 export interface SayRequest {
   text: string;
   id: string;
   steer: boolean;
+  files: string[];
 }
 
 /** The jobs, and whether a gateway runs that starts them. */
@@ -348,9 +948,12 @@ export interface SearchHitView {
   snippet: string;
 }
 
-/** Everything that to search for in all messages. */
+/** Text to find in all messages; ``owner`` is a person, empty for the owner of the agent. */
 export interface SearchQueryText {
   q: string;
+  source: string;
+  owner: string | null;
+  archived: boolean | null;
 }
 
 /** A conversation on the screen. */
@@ -358,17 +961,24 @@ export interface SessionDetail {
   id: string;
   title: string;
   source: string;
-  place: string;
+  network: string;
   owner: string;
   model: string;
   updated_at: string;
   message_count: number;
   archived: boolean;
   running: boolean;
+  unread: number;
   location: string;
   elsewhere: boolean;
   taken_from: string;
-  queued: string[];
+  queued: QueuedMessage[];
+  context: number;
+  context_limit: number;
+  cost_microdollars: number;
+  effort: string;
+  personality: string;
+  branches: number;
 }
 
 /** Changes to a conversation; an omitted value stays. */
@@ -381,6 +991,8 @@ export interface SessionEdit {
 export interface SessionListQuery {
   after: string;
   archived: boolean;
+  source: string;
+  owner: string | null;
 }
 
 /** Events of a conversation: the running turn so far (``snapshot``), or what has happened since. */
@@ -397,18 +1009,19 @@ export interface SessionPage {
   next: string;
 }
 
-/** A conversation in the list; ``place`` is the network of its chat, empty if it has none. */
+/** A conversation in the list; ``network`` is that of its chat, empty if it has none. */
 export interface SessionRow {
   id: string;
   title: string;
   source: string;
-  place: string;
+  network: string;
   owner: string;
   model: string;
   updated_at: string;
   message_count: number;
   archived: boolean;
   running: boolean;
+  unread: number;
 }
 
 /** Conversations that are new or have changed, and the ids of those that are gone. */
@@ -416,6 +1029,78 @@ export interface SessionsMessage {
   topic: "sessions";
   rows: SessionRow[];
   gone: string[];
+}
+
+/** A section; ``named`` ones hold tables with names, of which ``template`` has the settings of a new one. */
+export interface SettingSection {
+  name: string;
+  about: string;
+  named: boolean;
+  entries: string[];
+  settings: SettingView[];
+  template: SettingView[];
+}
+
+/** A setting as a form shows it. */
+export interface SettingView {
+  key: string;
+  name: string;
+  entry: string;
+  about: string;
+  kind: "choice" | "list" | "number" | "switch" | "table" | "text" | "whole";
+  item: "choice" | "list" | "number" | "switch" | "table" | "text" | "whole" | null;
+  choices: string[];
+  minimum: number | null;
+  maximum: number | null;
+  optional: boolean;
+  expected: string;
+  value: unknown;
+  shown: string;
+  default: unknown;
+  secret: boolean;
+  live: boolean;
+  source: "default" | "environment" | "file";
+  place: string;
+  variable: string;
+}
+
+/** New values by key; ``null`` restores a default. ``version`` is that of the settings on the page. */
+export interface SettingsEdit {
+  values: Record<string, unknown>;
+  version: string;
+}
+
+/** Nothing was saved, because of these faults. */
+export interface SettingsRefused {
+  error: WebError;
+  faults: FaultView[];
+}
+
+/** Settings were saved: the new version of the file, and what the person should know. */
+export interface SettingsSaved {
+  version: string;
+  notes: string[];
+}
+
+/** All settings; ``restart`` are those whose new values need a restart of the server. */
+export interface SettingsView {
+  version: string;
+  file: string;
+  sections: SettingSection[];
+  faults: FaultView[];
+  restart: string[];
+}
+
+/** A skill as the agent reads it. */
+export interface SkillText {
+  name: string;
+  text: string;
+}
+
+/** A skill, without its text. */
+export interface SkillView {
+  name: string;
+  about: string;
 }
 
 /** The session waits for a store that cannot be written to; it continues when the store is back. */
@@ -427,6 +1112,12 @@ export interface StoreBlocked {
 export interface StreamQuery {
   id: string;
   topics: string;
+}
+
+/** The names that changed, and what the person should know. */
+export interface SwitchedTools {
+  changed: string[];
+  notes: string[];
 }
 
 /** Plain text. */
@@ -489,10 +1180,68 @@ export interface ToolResult {
   failed?: boolean;
 }
 
+/** A tool call; if its end is unknown, ``ended_at`` is when the turn continued or ended without it. */
+export interface ToolSpan {
+  type: "tool";
+  number: number;
+  name: string;
+  call_id: string;
+  summary: string;
+  state: "failed" | "interrupted" | "ok" | "running";
+  started_at: string;
+  ended_at: string;
+  arguments_size: number;
+  result_size: number;
+  failure: string;
+}
+
+/** A tool for display: its description, and its size in bytes in each request. */
+export interface ToolState {
+  name: string;
+  does: string;
+  effect: string;
+  enabled: boolean;
+  bytes: number;
+}
+
+/** Tools, toolsets or MCP servers to switch on or off. */
+export interface ToolSwitch {
+  names: string[];
+  on: boolean;
+}
+
+/** Everything that the agent can use. */
+export interface ToolsView {
+  toolsets: ToolsetState[];
+  skills: SkillView[];
+  servers: McpServerView[];
+  hooks: HookView[];
+}
+
+/** A group of tools; all tools of a disabled group are disabled. */
+export interface ToolsetState {
+  name: string;
+  enabled: boolean;
+  tools: ToolState[];
+}
+
 /** The topics of a stream from now on; ``again`` are those whose state is sent once more. */
 export interface TopicsRequest {
   topics: string[];
   again: string[];
+}
+
+/** The number of a turn in its conversation, or its id; the last one by default. */
+export interface TraceQuery {
+  turn: string;
+}
+
+/** The latest turns of a conversation, newest first, and one of them; none if nothing has run. */
+export interface TraceView {
+  session_id: string;
+  title: string;
+  turns: TurnSummary[];
+  turn: TurnTraceView | null;
 }
 
 /** A message of the transcript. */
@@ -501,7 +1250,8 @@ export interface TranscriptMessage {
   role: "assistant" | "system" | "tool" | "user";
   at: string;
   model: string;
-  parts: Part[];
+  author: string;
+  parts: (Text | FileView | Reasoning | ToolCall | ToolResult)[];
 }
 
 /** Which messages to show: the last ones, those before a number, or those after one. */
@@ -511,18 +1261,23 @@ export interface TranscriptQuery {
   limit: number;
 }
 
+/** The text of a recording; empty if nothing is said. */
+export interface TranscriptionView {
+  text: string;
+}
+
 /** The turn ended with this reply. */
 export interface TurnAnswered {
   type: "answered";
   text: string;
 }
 
-/** A turn starts or resumes, for the message ``said``. */
+/** A turn starts or resumes, for the message ``text``. */
 export interface TurnBegan {
   type: "began";
   turn_id: string;
   route: ReplyRoute | null;
-  said: string;
+  text: string;
   items: number[];
 }
 
@@ -544,6 +1299,46 @@ export interface TurnOutOfBudget {
 /** A person stopped the turn; completed steps are stored. */
 export interface TurnStopped {
   type: "stopped";
+}
+
+/** A turn of the conversation, to choose from. */
+export interface TurnSummary {
+  number: number;
+  id: string;
+  state: "answered" | "failed" | "out_of_budget" | "running" | "stopped";
+  started_at: string;
+}
+
+/** A turn with its calls in order; a running one ends now. */
+export interface TurnTraceView {
+  number: number;
+  id: string;
+  state: "answered" | "failed" | "out_of_budget" | "running" | "stopped";
+  error: string;
+  started_at: string;
+  ended_at: string;
+  spans: (ModelSpan | ToolSpan)[];
+  breaks: PrefixBreak[];
+}
+
+/** The name of an uploaded file, and its type as the browser knows it. */
+export interface UploadQuery {
+  name: string;
+  type: string;
+}
+
+/** A file that waits for its message. */
+export interface UploadView {
+  id: string;
+  name: string;
+  media_type: string;
+  size: number;
+}
+
+/** All models that can be used now, and why some providers have none. */
+export interface UsableModels {
+  models: ModelView[];
+  problems: string[];
 }
 
 /** Token usage and cost of model calls; money in millionths of a dollar, so that sums are exact. */
@@ -600,4 +1395,29 @@ export interface VerdictView {
   verdict: string;
   reason: string;
   exit_code: number | null;
+}
+
+/** An error: a sentence for people, and a code for programs. */
+export interface WebError {
+  message: string;
+  code: string;
+}
+
+/** Last reported status of a gateway process; it is valid for ``lease`` seconds. */
+export interface WorkerStatus {
+  worker: string;
+  pid: number;
+  host: string;
+  started: string;
+  at: string;
+  version: string;
+  lease: number;
+  address: string;
+  networks: NetworkStatus[];
+  models: ModelStatus[];
+  open_sessions: number;
+  turns: number;
+  waiting: number;
+  undelivered: number;
+  error: string;
 }

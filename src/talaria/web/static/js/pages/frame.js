@@ -31,7 +31,7 @@ export function PageFrame({ title, actions = null, wide = false, children }) {
       heading(1, null, title),
       actions ? div({ class: "page-actions" }, actions) : null,
     ),
-    div({ class: wide ? "page-body wide" : "page-body" }, children),
+    div({ class: wide ? "page-body wide" : "page-body", tabIndex: 0 }, children),
   );
 }
 

@@ -80,7 +80,7 @@ function GoalForm({ text, action, onSave, onCancel }) {
   const busy = useSignal(false);
   return form(
     {
-      class: "panel stack",
+      class: "work-panel work-stack",
       onSubmit: async (event) => {
         event.preventDefault();
         busy.value = true;
@@ -100,7 +100,7 @@ function GoalForm({ text, action, onSave, onCancel }) {
     }),
     p({ class: "caption", id: "goal-hint" }, HINT),
     div(
-      { class: "actions" },
+      { class: "button-row" },
       button({ type: "submit", class: "primary", disabled: busy.value || !typed.value.trim() }, action),
       button({ type: "button", class: "quiet", onClick: onCancel }, "Cancel"),
     ),
@@ -132,9 +132,9 @@ function GoalCard({ goal, reload }) {
     );
   }
   return li(
-    { class: "panel stack" },
+    { class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip(goal.state, STATES[goal.state]),
       goal.running ? span({ class: "chip" }, "A turn is running") : null,
       span(
@@ -153,7 +153,7 @@ function GoalCard({ goal, reload }) {
     goal.last ? p({ class: "verdict-line" }, verdictChip(goal.last), goal.last.reason) : null,
     h(Verdicts, { session: goal.session_id, count: `${goal.last?.at ?? ""}` }),
     div(
-      { class: "actions" },
+      { class: "button-row" },
       goal.state === "active"
         ? h(ActionButton, { label: "Pause", action: changing(() => post(`${address}/pause`, {})) })
         : null,

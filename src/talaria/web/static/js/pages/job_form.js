@@ -32,7 +32,7 @@ export function JobForm({ job, onDone, onCancel }) {
   const ready = job ? preview.failure.value === "" : preview.found.value !== null;
   return form(
     {
-      class: "panel stack",
+      class: "work-panel work-stack",
       onSubmit: async (event) => {
         event.preventDefault();
         busy.value = true;
@@ -57,7 +57,7 @@ export function JobForm({ job, onDone, onCancel }) {
       { class: "options" },
       summary(null, "More options"),
       div(
-        { class: "fields" },
+        { class: "work-fields" },
         field("job-name", "Name", options.name, { hint: "Taken from the prompt if empty" }),
         field("job-zone", "Time zone", options.zone, { hint: BROWSER_ZONE }),
         me.value?.owner
@@ -71,7 +71,7 @@ export function JobForm({ job, onDone, onCancel }) {
       ),
     ),
     div(
-      { class: "actions" },
+      { class: "button-row" },
       button({ type: "submit", class: "primary", disabled: busy.value || !ready }, job ? "Save" : "Schedule"),
       button({ type: "button", class: "quiet", onClick: onCancel }, "Cancel"),
     ),
@@ -149,7 +149,7 @@ function field(id, name, value, { hint = "", long = false } = {}) {
     onInput: (/** @type {InputEvent} */ event) => (value.value = valueOf(event)),
   };
   return div(
-    { class: long ? "field long" : "field", key: id },
+    { class: long ? "work-field long" : "work-field", key: id },
     label({ for: id }, name),
     long ? textarea({ ...attributes, rows: 3 }) : input({ ...attributes, type: "text", autocomplete: "off" }),
   );

@@ -3,7 +3,7 @@
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
-import { a, button, div, p, span, time } from "../elements.js";
+import { a, button, code, div, p, span, time } from "../elements.js";
 import { attempt, followLink } from "../state.js";
 import { formatMoment } from "./format.js";
 
@@ -95,6 +95,9 @@ export const link = (to, ...content) => a({ href: to, onClick: (event) => follow
 
 /** A link to a conversation. @type {(id: string, title: string) => Child} */
 export const conversationLink = (id, title) => link(`/c/${id}`, title || "Untitled conversation");
+
+/** A sentence in which commands stand between backticks. @type {(text: string) => Child[]} */
+export const withCode = (text) => text.split("`").map((part, place) => (place % 2 ? code({ key: place }, part) : part));
 
 /** A moment, with its full form as a hint. @type {(at: string) => Child} */
 export const moment = (at) => time({ datetime: at, title: new Date(at).toLocaleString() }, formatMoment(new Date(at)));

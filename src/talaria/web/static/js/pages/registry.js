@@ -24,6 +24,14 @@ import { addStyles, emptyState, PageFrame } from "./frame.js";
 /** @type {PageEntry[]} */
 export const PAGES = [
   {
+    path: "/home",
+    title: "Home",
+    icon: "home",
+    group: "Work",
+    owner: false,
+    load: () => styled(import("./home.js")),
+  },
+  {
     path: "/goals",
     title: "Goals",
     icon: "target",
@@ -40,6 +48,14 @@ export const PAGES = [
     load: () => styled(import("./schedules.js")),
   },
   {
+    path: "/background",
+    title: "Background",
+    icon: "layers",
+    group: "Work",
+    owner: false,
+    load: () => styled(import("./background.js")),
+  },
+  {
     path: "/usage",
     title: "Usage",
     icon: "chart",
@@ -48,14 +64,100 @@ export const PAGES = [
     load: () => styled(import("./usage.js")),
   },
   {
+    path: "/files",
+    title: "Files",
+    icon: "file",
+    group: "Look inside",
+    owner: false,
+    load: () => import("./files.js"),
+  },
+  {
+    path: "/trace",
+    title: "Traces",
+    icon: "timeline",
+    group: "Look inside",
+    owner: false,
+    load: () => styled(import("./trace.js")),
+  },
+  {
+    path: "/gateway",
+    title: "Gateway",
+    icon: "network",
+    group: "Look inside",
+    owner: true,
+    load: () => styled(import("./gateway.js")),
+  },
+  {
+    path: "/logs",
+    title: "Logs",
+    icon: "log",
+    group: "Look inside",
+    owner: true,
+    load: () => styled(import("./logs.js")),
+  },
+  {
+    path: "/doctor",
+    title: "Doctor",
+    icon: "pulse",
+    group: "Look inside",
+    owner: true,
+    load: () => styled(import("./doctor.js")),
+  },
+  {
+    path: "/models",
+    title: "Models",
+    icon: "model",
+    group: "Agent",
+    owner: true,
+    load: () => managed(import("./models.js")),
+  },
+  {
+    path: "/tools",
+    title: "Tools and memory",
+    icon: "tool",
+    group: "Agent",
+    owner: false,
+    load: () => managed(import("./tools.js")),
+  },
+  {
+    path: "/settings",
+    title: "Settings",
+    icon: "settings",
+    group: "Agent",
+    owner: true,
+    load: () => managed(import("./settings.js")),
+  },
+  {
+    path: "/people",
+    title: "People",
+    icon: "people",
+    group: "Access",
+    owner: true,
+    load: () => managed(import("./people.js")),
+  },
+  {
     path: "/browsers",
     title: "Browsers",
     icon: "devices",
     group: "Access",
     owner: false,
-    load: () => import("./browsers.js"),
+    load: () => managed(import("./browsers.js")),
+  },
+  {
+    path: "/notifications",
+    title: "Notifications",
+    icon: "bell",
+    group: "Access",
+    owner: false,
+    load: () => import("./notifications.js"),
   },
 ];
+
+/** A page whose styles are in `manage.css`. @template T @param {Promise<T>} page @returns {Promise<T>} */
+async function managed(page) {
+  await addStyles("manage.css");
+  return await page;
+}
 
 /** A page whose styles are in `work.css`. @template T @param {Promise<T>} page @returns {Promise<T>} */
 async function styled(page) {

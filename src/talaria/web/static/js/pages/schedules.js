@@ -95,9 +95,9 @@ function JobCard({ job, reload }) {
     );
   }
   return li(
-    { class: "panel stack" },
+    { class: "work-panel work-stack" },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       heading(2, null, job.name),
       stateChip(job.state, STATES[job.state]),
       me.value?.owner && job.owner ? span({ class: "chip" }, job.owner) : null,
@@ -124,7 +124,7 @@ function JobCard({ job, reload }) {
     ),
     h(Runs, { job }),
     div(
-      { class: "actions" },
+      { class: "button-row" },
       h(ActionButton, { label: "Run now", action: changing(() => post(`${address}/run`, {})) }),
       job.state !== "over"
         ? h(ActionButton, {
@@ -169,7 +169,7 @@ function runView(run) {
   return li(
     { key: run.due_at },
     div(
-      { class: "panel-head" },
+      { class: "work-head" },
       stateChip(run.state),
       span(null, moment(run.due_at)),
       seconds === null ? null : span({ class: "caption" }, formatDuration(seconds)),

@@ -54,7 +54,7 @@ function content(view, metric, group) {
   return [
     statistics(view),
     section(
-      { key: "chart", class: "panel", "aria-label": "Chart" },
+      { key: "chart", class: "work-panel", "aria-label": "Chart" },
       h(BarChart, {
         label: `${metric} by day and ${group}`,
         members: view.series.map((one) => ({

@@ -1,0 +1,62 @@
+"""Delay until a stopped command and all processes that it started are gone."""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from bench.measure import Measurement
+from talaria.contracts.tool import Call
+from talaria.core.ids import SessionId
+from talaria.tools.output import FullOutputs
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.tool import Terminal, TerminalArguments
+from talaria.tools.workspace import LocalWorkspace
+
+NAME = "stop"
+_GOAL = 200.0
+_TREES = {
+    "a child in the background": "sleep 600 & touch up; wait",
+    "a shell in a shell": "bash -c 'bash -c \"touch up; sleep 600; :\"; :'",
+    "one that ignores the request": "trap '' TERM INT HUP; touch up; while :; do sleep 600; done",
+    "one that grows meanwhile": "(trap '' TERM; while :; do (sleep 600) & sleep 0.01; done) & touch up; wait",
+}
+
+
+class _Nobody:
+    """Implements `Person`: never asked."""
+
+    async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        return None
+
+
+def run(quick: bool) -> list[Measurement]:
+    """Stop each kind of tree so many times, and return the worst."""
+    rounds = 3 if quick else 15
+    return [
+        Measurement(f"{name}: gone, worst of {rounds}", asyncio.run(_worst(command, rounds)), "ms", _GOAL)
+        for name, command in _TREES.items()
+    ]
+
+
+async def _worst(command: str, rounds: int) -> float:
+    worst = 0.0
+    for _ in range(rounds):
+        with TemporaryDirectory() as place:
+            worst = max(worst, await _stopped(command, Path(place)))
+    return worst
+
+
+async def _stopped(command: str, folder: Path) -> float:
+    workspace = LocalWorkspace(folder, {"PATH": "/usr/bin:/bin"})
+    call = Call(
+        id="1", session_id=SessionId("s"), workspace=workspace, person=_Nobody(), progress=lambda text: None
+    )  # fmt: skip
+    terminal = Terminal(Processes(), FullOutputs(folder / "outputs"))
+    running = asyncio.ensure_future(terminal.run(TerminalArguments(command=command), call))
+    while not (folder / "up").exists():  # noqa: ASYNC110 - the shell rings no bell
+        await asyncio.sleep(0.01)
+    began = perf_counter()
+    running.cancel()
+    await asyncio.wait([running])
+    return 1000 * (perf_counter() - began)

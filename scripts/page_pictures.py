@@ -1,0 +1,227 @@
+"""Draw pictures of the pages of the web app for the documentation: a real run with a scripted model in Chromium."""
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+
+from talaria.testing.model_server import Ask, ModelServer, Received, Say, Tokens
+from talaria.testing.wait import until
+from talaria.web.assets import Assets
+
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
+HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
+CHAT_PATHS = ("/", "/c")
+
+_TIDES = """\
+from datetime import datetime, timedelta
+
+def next_high_tide(last: datetime) -> datetime:
+    return last + timedelta(hours=12)
+"""
+_WHY = """\
+It adds half a **solar** day, but tides follow the moon: two high tides are *12 h 25 min* apart.
+
+| Harbour | Shown | Correct |
+| --- | ---: | ---: |
+| Saint-Malo | 07:42 | 08:07 |
+| Brest | 05:10 | 05:35 |
+
+```python
+LUNAR_DAY = timedelta(hours=24, minutes=50)
+
+def next_high_tide(last: datetime) -> datetime:
+    return last + LUNAR_DAY / 2
+```
+
+I changed `tides.py`; the error no longer grows with each tide.
+"""
+_EDIT = {
+    "path": "tides.py",
+    "old_text": "    return last + timedelta(hours=12)",
+    "new_text": "    return last + LUNAR_DAY / 2",
+}
+QUESTION = "Why are the times in tides.py too early?"
+CONVERSATIONS = (
+    ("Packing list for a week on Sark", "What should I pack for a week on Sark?", "A rain jacket, and good shoes."),
+    ("Train to Saint-Malo", "Which train reaches Saint-Malo before noon?", "The 07:53 from Montparnasse, at 10:37."),
+    ("Bread without kneading", "How do I bake bread without kneading?", "Let it rest for 18 hours, then bake it hot."),
+    ("Early tides", QUESTION, _WHY),
+)
+COMMANDS = (
+    "/goal Keep the tide tables of the five harbours correct",
+    "/cron add every day at 7:00 Post the tides of today",
+    "/cron add every monday at 9:00 Plan the week",
+)
+
+
+def answer(received: Received) -> Say:
+    """Answer as the model of the pictures: the longest conversation has tool calls."""
+    said = str(received.json["messages"])
+    if QUESTION in said and "LUNAR_DAY" not in said and received.question == QUESTION:
+        if "write_file" not in said.partition(QUESTION)[2]:
+            return Say(calls=[Ask("write_file", {"path": "tides.py", "content": _TIDES})])
+        return Say("Let me correct it.", calls=[Ask("edit_file", _EDIT)], usage=Tokens(input=5210, output=48))
+    if received.question == "Remove the old tables.":
+        return Say("These files are older than a year.", calls=[Ask("terminal", {"command": "rm -rf *"})])
+    replies = {question: reply for _, question, reply in CONVERSATIONS}
+    return Say(replies.get(received.question, "Done."), usage=Tokens(input=6212, output=164, cache_read=5258))
+
+
+async def fill(http: httpx.AsyncClient) -> str:
+    """Make conversations, a goal and schedules through the routes of the web app, and return the last conversation."""
+    session = ""
+    for number, (title, question, _) in enumerate(CONVERSATIONS):
+        body = {"text": question, "id": f"picture-{number}"}
+        session = (await http.post("/web/sessions", json=body)).raise_for_status().json()["session_id"]
+        await _settled(http, session)
+        await http.patch(f"/web/sessions/{session}", json={"title": title})
+        if number < len(COMMANDS):
+            await http.post(f"/web/sessions/{session}/commands", json={"text": COMMANDS[number]})
+            await _settled(http, session)
+    return session
+
+
+async def _settled(http: httpx.AsyncClient, session: str) -> None:
+    async def is_idle() -> bool:
+        detail = (await http.get(f"/web/sessions/{session}")).json()
+        return not detail["running"] and detail["message_count"] > 1
+
+    await until(is_idle)
+
+
+def main() -> None:
+    """Draw all pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=PICTURES, help="where to write them")
+    folder: Path = parser.parse_args().folder
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        print("Chromium is not installed: the pictures of the web app stay as they are.")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(_draw(folder, chromium))
+
+
+async def _draw(folder: Path, chromium: str) -> None:
+    async with ModelServer() as model, async_playwright() as playwright:
+        model.answering(answer)
+        async with _served(model) as link:
+            browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            try:
+                await _draw_pages(browser, link, folder)
+            finally:
+                await browser.close()
+
+
+async def _draw_pages(browser: Browser, link: str, folder: Path) -> None:
+    base = link.partition("/#code=")[0]
+    context = await browser.new_context(viewport=DESKTOP, reduced_motion="reduce", device_scale_factor=1)
+    page = await context.new_page()
+    await page.goto(base)
+    await page.get_by_label("Code").wait_for()
+    await _save(page, folder / "web-sign-in.png")
+    await page.goto(link)
+    await page.get_by_role("heading", name="New conversation").wait_for()
+    session = await _fill_signed_in(context, base)
+    for path in Assets().page_paths:
+        if path not in CHAT_PATHS:
+            await _open(page, base, path)
+            await _save(page, folder / f"web-{path.strip('/').replace('/', '-')}.png")
+    await _draw_chat(page, base, session, folder)
+
+
+async def _fill_signed_in(context: BrowserContext, base: str) -> str:
+    cookies = "; ".join(f"{one['name']}={one['value']}" for one in await context.cookies())
+    async with httpx.AsyncClient(
+        base_url=base, headers={**HEADERS, "cookie": cookies}, trust_env=False, timeout=60
+    ) as http:
+        return await fill(http)
+
+
+async def _draw_chat(page: Page, base: str, session: str, folder: Path) -> None:
+    await _open(page, base, f"/c/{session}")
+    await page.locator(".hl-kwd").first.wait_for()
+    await page.locator("details.tool", has_text="edit_file").locator("summary").click()
+    await page.locator(".diff").wait_for()
+    await _save(page, folder / "web-chat.png")
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("dialog").get_by_role("option").first.wait_for()
+    await _save(page, folder / "web-palette.png")
+    await page.keyboard.press("Escape")
+    await page.set_viewport_size(PHONE)
+    await page.emulate_media(color_scheme="dark")
+    await page.get_by_label("Message", exact=True).fill("Remove the old tables.")
+    await page.get_by_role("button", name="Send").click()
+    await page.get_by_role("button", name="Allow once").and_(page.locator(":enabled")).wait_for()
+    await _save(page, folder / "web-phone.png")
+
+
+async def _open(page: Page, base: str, path: str) -> None:
+    """Open a page, and wait until everything that it asks for has arrived."""
+    await page.goto(base + path)
+    await page.get_by_role("heading", level=1).wait_for()
+    await settle(page)
+
+
+async def settle(page: Page) -> None:
+    """Wait until a page has asked for nothing new for a while, and all images and styles are there."""
+    await page.evaluate(
+        """async () => {
+            const count = () => performance.getEntriesByType("resource").length + document.querySelectorAll("*").length;
+            for (let before = -1, quiet = 0; quiet < 5; ) {
+                await new Promise(resolve => setTimeout(resolve, 60));
+                quiet = before === count() ? quiet + 1 : 0;
+                before = count();
+            }
+        }"""
+    )
+
+
+async def _save(page: Page, file: Path) -> None:
+    await settle(page)
+    await page.mouse.move(0, 0)
+    await page.screenshot(path=file)
+
+
+@asynccontextmanager
+async def _served(model: ModelServer) -> AsyncIterator[str]:
+    """Run `talaria web`, and yield the address that signs in."""
+    with TemporaryDirectory() as temporary:
+        home = Path(temporary)
+        profile, work = home / ".talaria" / "profiles" / "default", home / "tides"
+        profile.mkdir(parents=True)
+        work.mkdir()
+        (profile / "config.toml").write_text(
+            f'[model]\nprovider = "local"\nname = "gpt-oss-120b"\n[providers.local]\nbase_url = "{model.url}/v1"\n'
+            '[api]\nport = 0\n[people.alice]\nids = ["telegram:7"]\n'
+        )
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(home),
+            "TALARIA_HOME": str(home / ".talaria"),
+            "LANG": "C.UTF-8",
+        }
+        process = await asyncio.create_subprocess_exec(
+            "talaria", "web", "--no-open", env=environment, cwd=work, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        try:
+            yield (await process.stdout.readline()).decode().strip()
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+if __name__ == "__main__":
+    main()

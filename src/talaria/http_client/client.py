@@ -1,0 +1,354 @@
+"""HTTP requests: a connection pool with time-outs and our error types, and server-sent events."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
+
+from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
+from talaria.http_client.connection import HttpAddress, HttpConnection, HttpReply, HttpRoute, NotHttp, read_url
+from talaria.http_client.dial import Resolve, dial, find_route
+from talaria.http_client.timeouts import Timeouts
+
+MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
+MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed
+
+
+class Body(Protocol):
+    """A source of bytes."""
+
+    async def readany(self) -> bytes:
+        """Return new data, at least a byte, or nothing at the end."""
+
+
+class SilenceWatch:
+    """Reads a body, and ends a read that takes too long with `TimeoutError`.
+
+    Only data that the caller reports with `heard` counts: keep-alive comments are silence. One timer serves all reads:
+    `asyncio.timeout` around each would cost more than decoding.
+    """
+
+    def __init__(self, body: Body, first_byte_by: float, limit: float) -> None:
+        self._body = body
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._until = first_byte_by
+        self._is_news = False
+        self._is_late = False
+        self._reader: asyncio.Task[object] | None = None
+        self._timer = self._loop.call_at(first_byte_by, self._look)
+
+    async def read(self) -> bytes:
+        """Return new data, or nothing at the end."""
+        if self._is_news:
+            self._until = self._loop.time() + self._limit
+            self._is_news = False
+        reader = self._reader = asyncio.current_task()
+        assert reader is not None
+        cancelled_before = reader.cancelling()
+        try:
+            return await self._body.readany()
+        except asyncio.CancelledError:
+            if self._is_late and reader.uncancel() <= cancelled_before:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._reader = None
+
+    def heard(self) -> None:
+        """Count the last read: the next silence starts with the next read."""
+        self._is_news = True
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if self._reader is None:
+            self._timer = self._loop.call_at(now + self._limit, self._look)
+        elif now < self._until:
+            self._timer = self._loop.call_at(self._until, self._look)
+        else:
+            self._is_late = True
+            self._reader.cancel()
+
+
+DRAIN_SECONDS = 0.2
+KEPT_SECONDS = 60
+CLOSE_SECONDS = 1
+
+
+class EventParser:
+    """Collects bytes and returns the data of each complete event.
+
+    Lines end in LF, CRLF or CR; several data lines of one event are joined by LF; comments, event names, ids and an
+    unterminated event are dropped. Raises `ReplyTooLong` for an event that is too large.
+    """
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        self._rest_size = 0
+        self._data: list[bytes] = []
+        self._data_size = 0
+        self._first = True
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that ``chunk`` completes, oldest first."""
+        if self._data or self._rest or self._after_cr or not chunk.endswith(b"\n\n") or b"\r" in chunk:
+            return self._feed_lines(chunk)
+        events: list[bytes] = []
+        for block in chunk[:-2].split(b"\n\n"):  # whole events, as most servers send them: one line of data each
+            if block.startswith(b"data: ") and b"\n" not in block:
+                self._first = False
+                events.append(block[6:])
+            else:
+                events += self._feed_lines(block + b"\n\n")
+        return events
+
+    def _feed_lines(self, chunk: bytes) -> list[bytes]:
+        events: list[bytes] = []
+        for line in self._lines(chunk):
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._data_size += len(line)
+            elif not line and self._data:
+                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data, self._data_size = [], 0
+            elif line == b"data":
+                self._data.append(b"")
+        if self._data_size + self._rest_size > MAX_EVENT:
+            raise ReplyTooLong(f"a stream event is larger than {MAX_EVENT // 1024**2} MB")
+        return events
+
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._after_cr = False
+        if not chunk:
+            return []
+        lines = chunk.splitlines()
+        self._after_cr = chunk.endswith(b"\r")
+        rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
+        if lines and self._rest:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest, self._rest_size = [], 0
+        if rest:
+            self._rest.append(rest)
+            self._rest_size += len(rest)
+        if self._first and lines:
+            self._first = False
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        return lines
+
+
+class Answer:
+    """A response whose headers have arrived and whose body is still coming; header names are in lower case."""
+
+    def __init__(self, reply: HttpReply, connection: HttpConnection, first_byte_by: float, silence: float) -> None:
+        self.status = reply.status
+        self.headers: Mapping[str, str] = reply.headers
+        self.content_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._body = connection
+        self._watch = SilenceWatch(connection, first_byte_by, silence)
+        self._events = EventParser()
+
+    async def events(self) -> list[bytes] | None:
+        """Return the data of the next events, at least one, or ``None`` at the end of the body."""
+        while chunk := await self._read():
+            if events := self._events.feed(chunk):
+                self._watch.heard()
+                return events
+        return None
+
+    async def body(self, limit: int = MAX_BODY) -> bytes:
+        """Return the body; raises `ReplyTooLong` if it has more than ``limit`` bytes."""
+        chunks, size = [], 0
+        while chunk := await self._read():
+            self._watch.heard()
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise ReplyTooLong(f"the answer has more than {limit} bytes")
+        return b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Read the rest, so that the connection can be reused; give up soon if the end doesn't come."""
+        if self._body.at_eof():
+            return
+        with suppress(OSError, NotHttp):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._body.at_eof():
+                    await self._body.readany()
+
+    def close(self) -> None:
+        """Stop the silence timer."""
+        self._watch.close()
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._watch.read()
+        except TimeoutError as error:
+            raise ProviderUnreachable("the provider stopped sending", cause="the reply stopped midway") from error
+        except OSError as error:
+            raise ProviderUnreachable(
+                f"the connection was lost: {_words(error)}", cause="the connection was lost"
+            ) from error
+        except NotHttp as error:
+            raise MalformedReply(f"the provider doesn't speak HTTP: {_words(error)}") from error
+
+
+class HttpPool:
+    """Connections to all providers, opened when first needed, and closed by the pool's creator.
+
+    Proxies come from the environment, except for this machine itself. They are looked up once per server. ``tls`` are
+    the trusted certificates, by default the system's. A pool that is ``direct`` uses no proxies; ``resolve`` replaces
+    the lookup of addresses, so that each address can be checked before it is connected to.
+    """
+
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, *, direct: bool = False, resolve: Resolve | None = None
+    ) -> None:
+        self._tls = tls
+        self._direct = direct
+        self._resolve = resolve
+        self._routes: dict[HttpAddress, HttpRoute] = {}
+        self._connections: set[HttpConnection] = set()
+        self._kept: dict[HttpAddress, list[tuple[float, HttpConnection]]] = {}
+
+    @asynccontextmanager
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> AsyncGenerator[Answer, None]:
+        """Send ``body``; leaving the block closes the connection, unless its response was read to the end."""
+        async with self.request("POST", url, body, headers, timeouts) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def get(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> AsyncGenerator[Answer, None]:
+        """Request ``url``."""
+        async with self.request("GET", url, None, headers, timeouts) as answer:
+            yield answer
+
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
+        """Post ``body`` and return status and headers of the response; raises `ValueError` for an invalid request."""
+        to, path = read_url(url)
+        self._route(to).request("POST", path, headers, body)
+        async with self.post(url, body, headers, Timeouts()) as answer:
+            await answer.drain()
+            return answer.status, answer.headers
+
+    async def close(self) -> None:
+        """Close all connections; a later call opens new ones."""
+        self._kept.clear()
+        for connection in self._connections:
+            connection.abort()
+        if self._connections:
+            await asyncio.wait([connection.lost for connection in self._connections], timeout=CLOSE_SECONDS)
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> AsyncGenerator[Answer, None]:
+        """Send a request and yield the response when its headers are here; redirects are not followed."""
+        connect = timeouts.connect.total_seconds()
+        first_byte_by = asyncio.get_running_loop().time() + connect + timeouts.first_byte.total_seconds()
+        try:
+            to, path = read_url(url)
+            route = self._route(to)
+            request = route.request(method, path, headers, body)
+            async with asyncio.timeout_at(first_byte_by):
+                reply, connection = await self._ask(route, request, connect)
+        except NotHttp as error:
+            raise MalformedReply(f"{url} doesn't speak HTTP: {_words(error)}") from error
+        except (OSError, ValueError) as error:
+            raise ProviderUnreachable(f"{url} doesn't answer: {_words(error)}", cause=_cause(error)) from error
+        answer = Answer(reply, connection, first_byte_by, timeouts.silence.total_seconds())
+        try:
+            yield answer
+        finally:
+            answer.close()
+            self._release(to, connection)
+
+    async def _ask(self, route: HttpRoute, request: bytes, connect: float) -> tuple[HttpReply, HttpConnection]:
+        """Send a request and wait for the response headers.
+
+        A reused connection may just have been closed by the server: if nothing came back on it, a new one is tried.
+        """
+        kept = self._take(route.to)
+        if kept is not None:
+            try:
+                return await self._ask_on(kept, request)
+            except ConnectionError:
+                if kept.has_answered:
+                    raise
+        return await self._ask_on(await self._connect(route, connect), request)
+
+    async def _ask_on(self, connection: HttpConnection, request: bytes) -> tuple[HttpReply, HttpConnection]:
+        try:
+            return await connection.ask(request), connection
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def _connect(self, route: HttpRoute, seconds: float) -> HttpConnection:
+        try:
+            async with asyncio.timeout(seconds):
+                connection = await dial(route, self._trusted, self._resolve)
+        except TimeoutError as error:
+            raise TimeoutError(f"no connection within {seconds:g} s") from error
+        self._connections.add(connection)
+        connection.lost.add_done_callback(lambda _: self._connections.discard(connection))
+        return connection
+
+    def _trusted(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+    def _route(self, to: HttpAddress) -> HttpRoute:
+        if to not in self._routes:
+            self._routes[to] = HttpRoute(to) if self._direct else find_route(to)
+        return self._routes[to]
+
+    def _take(self, to: HttpAddress) -> HttpConnection | None:
+        """Return the most recently used connection to a server, if one is still good."""
+        since = asyncio.get_running_loop().time() - KEPT_SECONDS
+        kept = self._kept.get(to, [])
+        while kept:
+            used_at, connection = kept.pop()
+            if used_at > since and connection.is_clean:
+                return connection
+            connection.abort()
+        return None
+
+    def _release(self, to: HttpAddress, connection: HttpConnection) -> None:
+        if connection.is_clean:
+            self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
+        else:
+            connection.abort()
+
+
+def _cause(error: Exception) -> str:
+    """Return why no reply came, as a clause for people."""
+    match error:
+        case socket.gaierror():
+            return "its host name can't be resolved"
+        case ConnectionRefusedError(strerror=str()):
+            return "the connection was refused"
+        case TimeoutError():
+            return str(error) or "no reply in time"
+        case ssl.SSLCertVerificationError():
+            return "its TLS certificate isn't trusted"
+        case OSError(strerror=str(reason)):
+            return reason[:1].lower() + reason[1:]
+        case _:
+            return _words(error)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,145 @@
+"""Connect to a server: proxies, tunnels, TLS, and the first address of its host that answers (happy eyeballs).
+
+The loop's own implementation of the last loses a socket when it is cancelled in the moment of success.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from itertools import chain, zip_longest
+from typing import Any
+
+from talaria.http_client.connection import LOOPBACK, HttpAddress, HttpConnection, HttpRoute, make_head, read_url
+
+NEXT_ADDRESS_SECONDS = 0.25  # what RFC 8305 recommends
+
+SocketAddress = tuple[int, tuple[Any, ...]]  # a family, and an address in it
+Resolve = Callable[[str, int], Awaitable[list[SocketAddress]]]  # the addresses of a host and port, in the order to try
+
+
+def find_route(to: HttpAddress) -> HttpRoute:
+    """Return the route to a server; never through a proxy for this machine itself."""
+    if to.host in LOOPBACK:
+        return HttpRoute(to)
+    return HttpRoute(to, _find_proxy(to))
+
+
+def _find_proxy(to: HttpAddress) -> HttpAddress | None:
+    """Return the proxy for a server, or raise `ValueError` for an unsupported kind."""
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 (slow; only for requests that leave this machine)
+
+    url = None if proxy_bypass(to.authority) else getproxies().get(to.scheme)
+    if not url:
+        return None
+    return read_url(url if "://" in url else f"http://{url}")[0]
+
+
+async def dial(route: HttpRoute, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> HttpConnection:
+    """Connect, with all handshakes on the way, or raise `OSError`; ``resolve`` looks up the first host."""
+    first = route.proxy or route.to
+    context = tls() if first.is_secure else None
+    reached = await reach(first.host, first.port, resolve)
+    _, connection = await asyncio.get_running_loop().create_connection(
+        HttpConnection,
+        sock=reached,
+        ssl=context,
+        server_hostname=first.host if context else None,
+    )
+    try:
+        if route.proxy is not None and route.to.is_secure:
+            await _tunnel(connection, route.to, route.proxy)
+            await connection.secure(tls(), route.to.host)
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
+
+
+async def _tunnel(connection: HttpConnection, to: HttpAddress, proxy: HttpAddress) -> None:
+    login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
+    reply = await connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
+    if reply.status != 200:
+        raise ConnectionRefusedError(f"the proxy {proxy.authority} answered {reply.status}")
+
+
+async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.socket:
+    """Return a connected socket, or raise `OSError` or, for an invalid name, `UnicodeError`."""
+    race = _Race(await (resolve or resolve_host)(host, port))
+    try:
+        await race.run()
+    except BaseException:
+        race.close()
+        raise
+    return race.winner()
+
+
+class _Race:
+    """Attempts that start one after the other: when the previous one has failed or takes too long."""
+
+    def __init__(self, places: Sequence[SocketAddress]) -> None:
+        self._places = places
+        self._failed = [asyncio.Event() for _ in places]
+        self._trouble: list[OSError] = []
+        self._connected: list[socket.socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._tasks = [group.create_task(self._attempt(turn)) for turn in range(len(self._places))]
+
+    def winner(self) -> socket.socket:
+        if not self._connected:
+            raise self._trouble[0]
+        first, *self._connected = self._connected
+        self.close()
+        return first
+
+    def close(self) -> None:
+        for one in self._connected:
+            one.close()
+
+    async def _attempt(self, turn: int) -> None:
+        if turn:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(turn * NEXT_ADDRESS_SECONDS):
+                    await self._failed[turn - 1].wait()
+        try:
+            self._connected.append(await _connect(*self._places[turn]))
+        except OSError as error:
+            self._trouble.append(error)
+            self._failed[turn].set()
+        else:
+            self._stop_others(turn)
+
+    def _stop_others(self, turn: int) -> None:
+        for other, task in enumerate(self._tasks):
+            if other != turn:
+                task.cancel()
+
+
+async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)  # noqa: FBT003 (takes no keyword)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        await asyncio.get_running_loop().sock_connect(made, address)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def resolve_host(host: str, port: int) -> list[SocketAddress]:
+    """Return all addresses of a host, alternating families; a literal address needs no lookup."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError, ValueError):
+            socket.inet_pton(family, host)
+            return [(family, (host, port))]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places: list[SocketAddress] = [(family, address) for family, _, _, _, address in found]
+    preferred = places[0][0]
+    first = [place for place in places if place[0] == preferred]
+    second = [place for place in places if place[0] != preferred]
+    return [place for place in chain.from_iterable(zip_longest(first, second)) if place is not None]

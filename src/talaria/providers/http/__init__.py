@@ -1,1 +1,0 @@
-"""HTTP client for providers: connections, proxies, time-outs, server-sent events, limits."""

@@ -1,0 +1,81 @@
+"""Writer of settings and secrets for the setup, and their current values."""
+
+from collections.abc import Mapping
+
+from talaria.core.errors import NotFound
+from talaria.settings.errors import SettingsInvalid, build_unknown_fault, build_wrong_value_fault
+from talaria.settings.load import load_settings
+from talaria.settings.model import Settings
+from talaria.settings.parse_value import parse_value
+from talaria.settings.profiles import Profile
+from talaria.settings.schema import SchemaField, SettingsSchema, split_key, variable
+from talaria.settings.secrets import Secrets, mask, read_secrets, store_secret
+
+
+class ConfigWriter:
+    """Writer that stores each answer at once; ``written`` has each key with a displayable value."""
+
+    def __init__(self, profile: Profile, environment: Mapping[str, str]) -> None:
+        self._profile = profile
+        self._environment = environment
+        self.written: dict[str, str] = {}
+        self.notes: list[str] = []
+
+    def settings(self) -> Settings:
+        """Current settings."""
+        return load_settings(self._profile, self._environment)
+
+    def secrets(self) -> Secrets:
+        """Current secrets."""
+        return read_secrets(self._profile, self._environment)
+
+    def put(self, key: str, text: str) -> None:
+        """Write a setting, or remove it from the file if its default is the same."""
+        field = known_field(key)
+        if parse_value(text, field.annotation) == _plain(field.default):
+            self.reset_setting(key)
+        else:
+            from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+
+            self.written[key] = set_value(self._profile, key, text).shown
+        name = variable(split_key(key))
+        if name in self._environment:
+            self.notes.append(f"The environment variable {name} is set and overrides the file.")
+
+    def reset_setting(self, key: str) -> None:
+        """Reset a setting to its default."""
+        from talaria.settings.edit import unset_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+
+        try:
+            unset_value(self._profile, key)
+        except NotFound:  # it was not set
+            return
+        self.written[key] = "default"
+
+    def keep_secret(self, name: str, value: str) -> None:
+        """Write a secret."""
+        store_secret(self._profile, name, value)
+        self.written[name] = mask(value)
+        if self._environment.get(name, value) != value:
+            self.notes.append(f"The environment variable {name} has another value and overrides the file.")
+
+
+def check_setting(key: str, text: str) -> None:
+    """Raise `SettingsInvalid` or `NotFound` if this setting could not be written."""
+    field = known_field(key)
+    value = parse_value(text, field.annotation)
+    if not field.accepts(value):
+        raise SettingsInvalid([build_wrong_value_fault(field.key, field.expected, field.found(value))])
+
+
+def known_field(key: str) -> SchemaField:
+    """Return the schema of a setting."""
+    model = SettingsSchema()
+    found = model.find(split_key(key))
+    if not isinstance(found, SchemaField):
+        raise NotFound(build_unknown_fault("key", key, [field.key for field in model.fields()]).problem)
+    return found
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value

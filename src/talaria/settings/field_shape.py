@@ -1,0 +1,72 @@
+"""Shapes of settings for forms: kind of value, choices and limits."""
+
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from msgspec import Struct, inspect, structs
+
+from talaria.settings.schema import SchemaField
+
+FieldKind = Literal["switch", "whole", "number", "text", "choice", "list", "table"]
+
+
+class FieldShape(Struct, frozen=True, kw_only=True):
+    """Kind of a value, with choices and limits if it has any.
+
+    ``optional`` means that it may be left empty; ``item`` is the kind of each item or value of a list or table.
+    """
+
+    kind: FieldKind
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    optional: bool = False
+    item: FieldKind | None = None
+
+
+def shape_of(field: SchemaField) -> FieldShape:
+    """Return the shape of a setting; choices are in the order in which they are declared."""
+    shape = _shape(inspect.type_info(field.annotation))
+    annotation = field.annotation
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        return structs.replace(shape, choices=tuple(map(str, get_args(annotation))))
+    return shape
+
+
+def _shape(info: inspect.Type) -> FieldShape:
+    match info:
+        case inspect.Metadata():
+            return _shape(info.type)
+        case inspect.BoolType():
+            return FieldShape(kind="switch")
+        case inspect.IntType() | inspect.FloatType():
+            kind: FieldKind = "whole" if isinstance(info, inspect.IntType) else "number"
+            return FieldShape(kind=kind, minimum=_first(info.ge, info.gt), maximum=_first(info.le, info.lt))
+        case inspect.LiteralType():
+            return FieldShape(kind="choice", choices=tuple(map(str, info.values)))
+        case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+            return FieldShape(kind="list", item=_shape(info.item_type).kind)
+        case inspect.DictType():
+            return FieldShape(kind="table", item=_shape(info.value_type).kind)
+        case inspect.UnionType():
+            return _shape_union(info)
+        case _:
+            return FieldShape(kind="text")
+
+
+def _shape_union(info: inspect.UnionType) -> FieldShape:
+    """Return the shape of a union: a single type or nothing, or choices that include true and false."""
+    types = [one for one in info.types if not isinstance(one, inspect.NoneType)]
+    optional = len(types) < len(info.types)
+    if len(types) == 1:
+        return structs.replace(_shape(types[0]), optional=optional)
+    choices: list[str] = []
+    for one in types:
+        shape = _shape(one)
+        choices += ("true", "false") if shape.kind == "switch" else shape.choices
+    return FieldShape(kind="choice", choices=tuple(choices), optional=optional) if choices else FieldShape(kind="text")
+
+
+def _first(*limits: Any) -> float | None:
+    return next((float(one) for one in limits if one is not None), None)

@@ -1,0 +1,219 @@
+"""Routes for the tools, skills, memory, MCP servers and hooks of the agent."""
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.commands.application import Application
+from talaria.commands.views import MemoryBook, MemoryKind
+from talaria.contracts.stores.sessions import Viewer
+from talaria.contracts.tool import Tool, ToolsetState
+from talaria.core.errors import NotFound, Refused
+from talaria.hooks.discovery import BOOT, HANDLER, summarize_hooks
+from talaria.http.routing import Reply, Route, make_json_reply
+from talaria.settings.model import McpServerSettings
+from talaria.settings.sections.checks import mask_password
+from talaria.web.front_door import AGENT_OWNER, USER, WebCaller, WebRequest
+
+_TAG = "web"
+_Entry = Annotated[str, Meta(max_length=4000)]
+
+
+class SkillView(Struct, frozen=True):
+    """A skill, without its text."""
+
+    name: str
+    about: str
+
+
+class SkillText(Struct, frozen=True):
+    """A skill as the agent reads it."""
+
+    name: str
+    text: str
+
+
+class McpServerView(Struct, frozen=True, kw_only=True):
+    """A configured MCP server; ``target`` is its command line or its address."""
+
+    name: str
+    enabled: bool
+    target: str
+
+
+class HookView(Struct, frozen=True, kw_only=True):
+    """A hook of the owner; ``problem`` is set for a broken one."""
+
+    name: str
+    state: str
+    description: str
+    events: tuple[str, ...]
+    handler: str
+    path: str
+    problem: str
+
+
+class ToolsView(Struct, frozen=True, kw_only=True):
+    """Everything that the agent can use."""
+
+    toolsets: Sequence[ToolsetState]
+    skills: list[SkillView]
+    servers: list[McpServerView]
+    hooks: list[HookView]
+
+
+class ToolSwitch(Struct, frozen=True):
+    """Tools, toolsets or MCP servers to switch on or off."""
+
+    names: Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(min_length=1, max_length=100)]
+    on: bool
+
+
+class SwitchedTools(Struct, frozen=True):
+    """The names that changed, and what the person should know."""
+
+    changed: Sequence[str]
+    notes: Sequence[str]
+
+
+class McpToolView(Struct, frozen=True):
+    """A tool that a server offers."""
+
+    name: str
+    about: str
+
+
+class McpTest(Struct, frozen=True, kw_only=True):
+    """The result of connecting to a server."""
+
+    connected: bool
+    sentence: str
+    tools: list[McpToolView]
+
+
+class MemoryView(Struct, frozen=True, kw_only=True):
+    """Memory of a person; ``people`` are the others whose memory the owner may open."""
+
+    person: str
+    books: Sequence[MemoryBook]
+    people: Sequence[str]
+
+
+class MemoryQuery(Struct, frozen=True):
+    """The person whose memory to show; empty for the one who is signed in."""
+
+    person: Annotated[str, Meta(max_length=200)] = ""
+
+
+class MemoryEdit(Struct, frozen=True, kw_only=True):
+    """A change: without ``old`` an entry is added, without ``new`` it is removed."""
+
+    kind: MemoryKind
+    old: _Entry = ""
+    new: _Entry = ""
+    person: Annotated[str, Meta(max_length=200)] = ""
+
+
+class ToolRoutes:
+    """Tools, skills, memory, MCP servers and hooks; ``try_server`` connects to an MCP server and lists its tools."""
+
+    def __init__(
+        self, application: Application, try_server: Callable[[str], Awaitable[tuple[Sequence[Tool], str]]]
+    ) -> None:
+        self._application = application
+        self._try_server = try_server
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route(method="GET", path="/web/tools", handler=self._show,
+                  summary="List toolsets, skills, MCP servers and hooks", scope=AGENT_OWNER, reply_type=ToolsView,
+                  tag=_TAG),
+            Route(method="POST", path="/web/tools/switch", handler=self._switch,
+                  summary="Switch tools, toolsets or MCP servers", scope=AGENT_OWNER, takes=ToolSwitch,
+                  reply_type=SwitchedTools, tag=_TAG),
+            Route(method="GET", path="/web/skills/{name}", handler=self._show_skill, summary="Show a skill",
+                  scope=AGENT_OWNER, reply_type=SkillText, tag=_TAG),
+            Route(method="POST", path="/web/mcp/{name}/test", handler=self._test_server,
+                  summary="Connect to an MCP server and list its tools", scope=AGENT_OWNER, reply_type=McpTest,
+                  tag=_TAG),
+            Route(method="GET", path="/web/memory", handler=self._show_memory, summary="Show what is remembered",
+                  scope=USER, asks=MemoryQuery, reply_type=MemoryView, tag=_TAG),
+            Route(method="POST", path="/web/memory", handler=self._edit_memory,
+                  summary="Add, change or remove a memory entry", scope=USER, takes=MemoryEdit,
+                  reply_type=MemoryView, tag=_TAG),
+        )  # fmt: skip
+
+    async def _show(self, request: WebRequest) -> Reply:
+        return make_json_reply(await asyncio.to_thread(self._read))
+
+    async def _switch(self, request: WebRequest) -> Reply:
+        wanted = request.read(ToolSwitch)
+        admin = self._application.settings_admin
+        changed, notes = await asyncio.to_thread(lambda: admin.switch_tools(wanted.names, on=wanted.on))
+        return make_json_reply(SwitchedTools(changed, notes))
+
+    async def _show_skill(self, request: WebRequest) -> Reply:
+        name = request.parts["name"]
+        return make_json_reply(SkillText(name, await asyncio.to_thread(self._application.knowledge.skill, name)))
+
+    async def _test_server(self, request: WebRequest) -> Reply:
+        name = request.parts["name"]
+        if name not in self._application.settings_admin.current.mcp:
+            raise NotFound(f"There is no MCP server `{name[:64]}`.")
+        tools, problem = await self._try_server(name)
+        count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
+        view = McpTest(
+            connected=not problem,
+            sentence=problem or f"{name} is connected and offers {count}.",
+            tools=[McpToolView(one.name, one.description) for one in tools],
+        )
+        return make_json_reply(view)
+
+    async def _show_memory(self, request: WebRequest) -> Reply:
+        return make_json_reply(self._read_memory(request.caller, request.asked(MemoryQuery).person))
+
+    async def _edit_memory(self, request: WebRequest) -> Reply:
+        wanted = request.read(MemoryEdit)
+        if not wanted.old and not wanted.new.strip():
+            raise Refused("Type what to remember.")
+        viewer = _viewer(request.caller, wanted.person)
+        self._application.knowledge.memory.edit(viewer, wanted.kind, wanted.old, wanted.new)
+        return make_json_reply(self._read_memory(request.caller, wanted.person))
+
+    def _read(self) -> ToolsView:
+        knowledge, current = self._application.knowledge, self._application.settings_admin.current
+        return ToolsView(
+            toolsets=knowledge.toolsets(),
+            skills=[SkillView(one.name, one.about) for one in knowledge.skills()],
+            servers=[
+                McpServerView(name=name, enabled=one.enabled, target=_target(one)) for name, one in current.mcp.items()
+            ],
+            hooks=[
+                HookView(
+                    name=one.name, state=one.state, description=one.description, events=one.events,
+                    handler="built in" if one.name == BOOT else one.run or HANDLER, path=str(one.path),
+                    problem=one.problem,
+                )
+                for one in summarize_hooks(self._application.identity.folder)
+            ],
+        )  # fmt: skip
+
+    def _read_memory(self, caller: WebCaller, person: str) -> MemoryView:
+        viewer, memory = _viewer(caller, person), self._application.knowledge.memory
+        people = memory.people() if caller.is_owner else ()
+        return MemoryView(person=viewer.owner, books=memory.books(viewer), people=people)
+
+
+def _viewer(caller: WebCaller, person: str) -> Viewer:
+    """Return whose memory to use; raises `NotFound` for another person's, except for the owner."""
+    if not caller.is_owner and person not in ("", caller.person):
+        raise NotFound("There is no such memory.")
+    return Viewer(person or caller.person)
+
+
+def _target(server: McpServerSettings) -> str:
+    return mask_password(server.url) if server.url else shlex.join([server.command, *server.args])

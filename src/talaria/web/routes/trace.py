@@ -1,0 +1,98 @@
+"""Route of the trace page: model calls, tool calls and prefix breaks of a turn over time."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.turns import TurnState
+from talaria.http.routing import Reply, Route, make_json_reply
+from talaria.observability.prefix_breaks import PrefixBreak
+from talaria.observability.session_trace import NumberedTurn, read_trace
+from talaria.observability.trace import ModelSpan, ToolSpan
+from talaria.web.front_door import USER, WebCaller, WebRequest
+from talaria.web.session_views import require_session
+
+_TAG = "web"
+_MOST_TURNS = 100
+
+
+class TraceQuery(Struct, frozen=True):
+    """The number of a turn in its conversation, or its id; the last one by default."""
+
+    turn: Annotated[str, Meta(max_length=64)] = ""
+
+
+class TurnSummary(Struct, frozen=True):
+    """A turn of the conversation, to choose from."""
+
+    number: int
+    id: str
+    state: TurnState
+    started_at: datetime
+
+
+class TurnTraceView(Struct, frozen=True, kw_only=True):
+    """A turn with its calls in order; a running one ends now."""
+
+    number: int
+    id: str
+    state: TurnState
+    error: str
+    started_at: datetime
+    ended_at: datetime
+    spans: tuple[ModelSpan | ToolSpan, ...]
+    breaks: tuple[PrefixBreak, ...]
+
+
+class TraceView(Struct, frozen=True):
+    """The latest turns of a conversation, newest first, and one of them; none if nothing has run."""
+
+    session_id: str
+    title: str
+    turns: list[TurnSummary]
+    turn: TurnTraceView | None
+
+
+class TraceRoutes:
+    """Traces of the conversations that a person may see."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes."""
+        return (
+            Route(method="GET", path="/web/sessions/{session_id}/trace", handler=self._show,
+                  summary="Show the calls of a turn over time", scope=USER, asks=TraceQuery, reply_type=TraceView,
+                  tag=_TAG),
+        )  # fmt: skip
+
+    async def _show(self, request: WebRequest) -> Reply:
+        name, asked, caller = request.parts["session_id"], request.asked(TraceQuery), request.caller
+        return make_json_reply(await self._store.read(lambda tx: _read_view(tx, name, asked.turn, caller)))
+
+
+def _read_view(tx: Transaction, name: str, turn: str, caller: WebCaller) -> TraceView:
+    session = require_session(tx, name, caller)
+    found = list(enumerate(tx.turns.find(session.id), 1))[-_MOST_TURNS:]
+    turns = [TurnSummary(number, one.id, one.state, one.started_at) for number, one in reversed(found)]
+    if not turns:
+        return TraceView(session.id, session.title, [], None)
+    trace = read_trace(tx, session, datetime.now(UTC), turn=turn or None, last=1)
+    return TraceView(session.id, session.title, turns, _to_view(trace.turns[-1]))
+
+
+def _to_view(numbered: NumberedTurn) -> TurnTraceView:
+    trace = numbered.trace
+    return TurnTraceView(
+        number=numbered.number,
+        id=trace.turn.id,
+        state=trace.turn.state,
+        error=trace.turn.error,
+        started_at=trace.turn.started_at,
+        ended_at=trace.ended_at,
+        spans=trace.spans,
+        breaks=numbered.breaks,
+    )

@@ -1,0 +1,170 @@
+/**
+ * Controls that the management pages share: panels, buttons that wait, switches and lists of texts.
+ * @module
+ */
+import { useSignal } from "../../vendor/preact.js";
+import { button, div, form, heading, icon, input, label, li, p, section, span, ul } from "../elements.js";
+import { attempt } from "../state.js";
+
+/** @import { Child, VNode } from "../../vendor/preact.d.ts" */
+
+/** A part of a page with a heading. @type {(title: string, about: Child, ...children: Child[]) => VNode} */
+export const panel = (title, about, ...children) =>
+  section(
+    { class: "panel", "aria-label": title },
+    div({ class: "panel-head" }, heading(2, null, title), about ? p({ class: "caption" }, about) : null),
+    ...children,
+  );
+
+/** Text of the control that an event comes from. @type {(event: Event) => string} */
+export const textOf = (event) => /** @type {HTMLInputElement} */ (event.target).value;
+
+/**
+ * A button that waits for what it does, and shows failures. With `confirm` it asks for a second click.
+ * @type {(props: {
+ *   label: Child, onRun: () => Promise<unknown>, class?: string, confirm?: string, name?: string, disabled?: boolean,
+ * }) => Child}
+ */
+export function ActionButton({ label: text, onRun, class: kind = "", confirm = "", name, disabled = false }) {
+  const busy = useSignal(false);
+  const asked = useSignal(false);
+  const run = async () => {
+    if (confirm && !asked.peek()) {
+      asked.value = true;
+      return;
+    }
+    busy.value = true;
+    await attempt(onRun);
+    busy.value = asked.value = false;
+  };
+  return button(
+    {
+      type: "button",
+      class: kind,
+      disabled: disabled || busy.value,
+      "aria-label": asked.value ? undefined : name,
+      "aria-busy": busy.value ? "true" : "false",
+      onBlur: () => (asked.value = false),
+      onClick: () => void run(),
+    },
+    asked.value ? confirm : text,
+  );
+}
+
+/**
+ * A switch, named by `label`.
+ * @type {(props: { label: string, on: boolean, onSwitch: (on: boolean) => void, id?: string, disabled?: boolean, describedBy?: string }) => Child}
+ */
+export function Switch({ label: text, on, onSwitch, id, disabled = false, describedBy }) {
+  return button(
+    {
+      id,
+      type: "button",
+      class: "toggle",
+      role: "switch",
+      disabled,
+      "aria-checked": on ? "true" : "false",
+      "aria-label": text,
+      "aria-describedby": describedBy,
+      onClick: () => onSwitch(!on),
+    },
+    span({ class: "knob", "aria-hidden": "true" }),
+  );
+}
+
+/** A row with a text on the left and controls on the right. @type {(title: Child, about: Child, ...controls: Child[]) => VNode} */
+export const settingRow = (title, about, ...controls) =>
+  div(
+    { class: "setting-row" },
+    div({ class: "grow" }, p({ class: "row-name" }, title), about ? p({ class: "caption" }, about) : null),
+    ...controls,
+  );
+
+/**
+ * A list of texts: each can be removed, and more added.
+ * @type {(props: {
+ *   id: string, label: string, values: string[], onChange: (values: string[]) => unknown, about?: Child, placeholder?: string, disabled?: boolean,
+ * }) => Child}
+ */
+export function ListEditor({ id, label: text, values, onChange, about = null, placeholder = "", disabled = false }) {
+  const typed = useSignal("");
+  const add = () => {
+    const one = typed.peek().trim();
+    if (one && !values.includes(one)) onChange([...values, one]);
+    typed.value = "";
+  };
+  return form(
+    {
+      class: "list-editor",
+      onSubmit: (event) => {
+        event.preventDefault();
+        add();
+      },
+    },
+    label({ for: id }, text),
+    about ? p({ class: "caption", id: `${id}-about` }, about) : null,
+    values.length
+      ? ul(
+        { class: "tags", "aria-label": text },
+        ...values.map((one) =>
+          li(
+            { key: one, class: "tag" },
+            span(null, one),
+            disabled ? null : button(
+              {
+                type: "button",
+                class: "quiet",
+                "aria-label": `Remove ${one}`,
+                onClick: () => onChange(values.filter((other) => other !== one)),
+              },
+              icon("close"),
+            ),
+          )
+        ),
+      )
+      : null,
+    disabled ? null : div(
+      { class: "inline" },
+      input({
+        id,
+        type: "text",
+        value: typed.value,
+        placeholder,
+        autocomplete: "off",
+        spellcheck: false,
+        "aria-describedby": about ? `${id}-about` : undefined,
+        onInput: (event) => (typed.value = textOf(event)),
+      }),
+      button({ type: "submit", disabled: !typed.value.trim() }, "Add"),
+    ),
+  );
+}
+
+/** A labelled line of text. @type {(id: string, text: string, value: string, onInput: (text: string) => void, more?: object) => VNode} */
+export const textField = (id, text, value, onInput, more = {}) =>
+  div(
+    { class: "field" },
+    label({ for: id }, text),
+    input({
+      id,
+      type: "text",
+      autocomplete: "off",
+      spellcheck: false,
+      value,
+      onInput: (event) => onInput(textOf(event)),
+      ...more,
+    }),
+  );
+
+/** A form that runs something when it is submitted. @type {(kind: string, onSubmit: () => unknown, ...children: Child[]) => VNode} */
+export const plainForm = (kind, onSubmit, ...children) =>
+  form(
+    {
+      class: kind,
+      onSubmit: (event) => {
+        event.preventDefault();
+        onSubmit();
+      },
+    },
+    ...children,
+  );

@@ -1,0 +1,42 @@
+"""Auxiliary calls of a session count towards its caps: titles and summaries, like turns."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.commands.command_fixture import Desk, open_desk
+
+from talaria.testing.model_server import ModelServer, Say, Tokens
+from talaria.testing.wait import until
+
+SETTINGS = "[budget]\ntotal = 10.0\n[models.scripted]\ninput_price = 1.0\noutput_price = 1.0\n"
+
+
+async def test_a_title_counts_towards_the_caps(tmp_path: Path, server: ModelServer) -> None:
+    server.script(
+        Say("Five.", usage=Tokens(100, 10)),
+        Say("Small numbers", usage=Tokens(200, 20)),
+    )
+    async with open_desk(tmp_path, server, SETTINGS, titled=True) as desk:
+        await desk.say("Two and three?")
+        await server.arrived(2)
+        assert await until(lambda: spent(desk, more_than=110)) == 330
+
+
+async def test_a_summary_counts_towards_the_caps(tmp_path: Path, server: ModelServer) -> None:
+    long = "word " * 12_000
+    server.script(
+        Say(long, usage=Tokens(100, 10)),
+        Say("Short.", usage=Tokens(100, 10)),
+        Say("Goal: none.", usage=Tokens(300, 30)),
+    )
+    async with open_desk(tmp_path, server, SETTINGS) as desk:
+        await desk.say("Say a lot.")
+        await desk.say("And a little.")
+        await desk.active_session.chat.conversation.compact()
+        assert await spent(desk) == 550
+
+
+async def spent(desk: Desk, *, more_than: int = 0) -> int:
+    """Return what was spent this month, in millionths of a dollar; 0 if it is not more than that yet."""
+    amount = await desk.application.store.read(lambda tx: tx.ledger.spent(f"all:{datetime.now(UTC):%Y-%m}"))
+    return amount if amount > more_than else 0

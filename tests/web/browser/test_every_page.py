@@ -1,0 +1,104 @@
+"""Every page of the registry, filled and empty: light and dark, desk and phone, zoomed, forced colours."""
+
+from typing import Any
+
+import httpx
+import pytest
+from playwright.async_api import Browser, ViewportSize, expect
+from scripts.page_pictures import CHAT_PATHS, answer, fill, settle
+from tests.api.in_process_server import Hosted
+from tests.web.browser.pages import DESKTOP, PHONE, Watched, needs_chromium, signed_in
+
+from talaria.testing.model_server import ModelServer
+from talaria.web.assets import Assets
+
+pytestmark = needs_chromium
+
+PAGES = [path for path in Assets().page_paths if path not in CHAT_PATHS]
+SHORT = ViewportSize(width=390, height=500)  # a phone with its keyboard open
+ZOOMED = ViewportSize(width=640, height=400)  # the desk at 200 %
+LOOKS: list[tuple[ViewportSize, dict[str, Any]]] = [
+    (DESKTOP, {"color_scheme": "light"}),
+    (DESKTOP, {"color_scheme": "dark"}),
+    (PHONE, {"color_scheme": "light"}),
+    (PHONE, {"color_scheme": "dark"}),
+    (ZOOMED, {"color_scheme": "light"}),
+    (DESKTOP, {"color_scheme": "dark", "forced_colors": "active"}),
+]
+
+
+async def _check_looks(watched: Watched, looks: list[tuple[ViewportSize, dict[str, Any]]]) -> None:
+    """Check a page in several looks: accessible, nothing wider than the screen, no errors."""
+    page = watched.page
+    for viewport, media in looks:
+        await page.set_viewport_size(viewport)
+        await page.emulate_media(forced_colors=media.get("forced_colors", "none"), color_scheme=media["color_scheme"])
+        await settle(page)
+        await watched.assert_accessible(own_colours="forced_colors" not in media)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (viewport, media)
+    watched.assert_clean()
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page(browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient, path: str) -> None:
+    model.answering(answer)
+    async with signed_in(browser, host) as watched:
+        await watched.open(path)
+        await expect(watched.page.get_by_role("heading", level=1)).not_to_be_empty()
+        await _check_looks(watched, LOOKS[:1])  # empty
+        await fill(owner)
+        await watched.page.reload()
+        await expect(watched.page.get_by_role("heading", level=1)).not_to_have_text("Not found")
+        await _check_looks(watched, LOOKS)
+
+
+async def test_the_chat(browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient) -> None:
+    model.answering(answer)
+    session = await fill(owner)
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await _check_looks(watched, LOOKS)
+        await watched.open(f"/c/{session}")
+        await expect(page.locator(".reply")).to_have_count(2)
+        for fold in await page.locator("details.fold > summary").all():
+            await fold.click()
+        await expect(page.locator(".diff").first).to_be_visible()
+        await _check_looks(watched, [*LOOKS, (SHORT, {"color_scheme": "light"})])
+        composer = await page.get_by_label("Message", exact=True).bounding_box()
+        assert composer is not None
+        assert composer["y"] + composer["height"] <= SHORT["height"]
+
+
+async def test_a_guest_sees_only_their_pages(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host, person="alice") as watched:
+        page = watched.page
+        await page.get_by_role("link", name="Manage").click()
+        await expect(page.get_by_role("heading", level=1)).not_to_be_empty()
+        await page.get_by_role("navigation", name="Pages").get_by_role("link").first.wait_for()
+        links = await page.get_by_role("navigation", name="Pages").get_by_role("link").all()
+        shown = {await link.get_attribute("href") for link in links}
+        assert shown
+        for path in PAGES:
+            await watched.open(path)
+            await settle(page)
+            title = await page.get_by_role("heading", level=1).inner_text()
+            assert (title != "Not found") == (path in shown), path
+        watched.assert_clean()
+
+
+async def test_keyboard_reaches_every_page(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await page.get_by_label("Message", exact=True).blur()
+        await page.keyboard.press("g")
+        await page.keyboard.press("m")
+        menu = page.get_by_role("navigation", name="Pages")
+        await menu.get_by_role("link").first.wait_for()
+        seen = []
+        for path in PAGES:
+            await menu.locator(f'a[href="{path}"]').focus()
+            await page.keyboard.press("Enter")
+            await expect(menu.locator('[aria-current="page"]')).to_have_attribute("href", path)
+            seen.append(path)
+        assert seen == PAGES
+        watched.assert_clean()

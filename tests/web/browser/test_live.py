@@ -1,0 +1,178 @@
+"""Conversations that run elsewhere, in a real browser: on Telegram and in a terminal; and what survives kill -9."""
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, expect
+from tests.api.server_process import serving
+from tests.app.program import TALARIA, Program
+from tests.app.program_with_model import scripted_program
+from tests.system.gateway_workers import worker
+from tests.web.browser.pages import Watched, needs_chromium, watch
+
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.screen import open_screen
+from talaria.testing.telegram_server import TelegramServer
+from talaria.testing.wait import LIMIT
+
+pytestmark = needs_chromium
+
+STORY = " ".join(f"word{number}" for number in range(300))
+
+
+@asynccontextmanager
+async def _web(program: Program, browser: Browser) -> AsyncIterator[Watched]:
+    """Serve the web app in a process of its own, and open it signed in."""
+    (program.home / "work").mkdir(exist_ok=True)
+    async with serving(program) as server:
+        link = (await asyncio.to_thread(program.run, "web", "--no-open")).out.strip()
+        context = await browser.new_context(reduced_motion="reduce")
+        try:
+            watched = watch(await context.new_page(), context, server.url)
+            await watched.page.goto(link)
+            await watched.page.get_by_role("heading", name="New conversation").wait_for()
+            yield watched
+        finally:
+            await context.close()
+
+
+async def _assert_equals_transcript(page: Page) -> None:
+    """Check that the text on the page is that of the transcript, each reply once."""
+    session = page.url.rpartition("/")[2]
+    stored = await page.evaluate(f"fetch('/web/sessions/{session}/messages').then(reply => reply.json())")
+    texts = [
+        part["text"].strip()
+        for message in stored["messages"]
+        for part in message["parts"]
+        if part["type"] == "text" and message["role"] == "assistant"
+    ]
+    await expect(page.locator(".reply .markdown")).to_have_count(len(texts))
+    shown = [text.strip() for text in await page.locator(".reply .markdown").all_inner_texts()]
+    assert shown == texts
+
+
+async def test_a_telegram_chat_is_watched_answered_taken_over_and_handed_back(
+    tmp_path: Path, browser: Browser, model: ModelServer
+) -> None:
+    going_on, begun = asyncio.Event(), asyncio.Event()
+
+    async def answer(received: Received) -> Say:
+        if received.question == "Clean up" and "rm -rf" not in str(received.json["messages"]):
+            return Say(calls=[Ask("terminal", {"command": "rm -rf *"})])
+        if received.question == "Wait":
+            begun.set()
+            await going_on.wait()
+        return Say(f"re: {received.question}", pause=0.01)
+
+    model.answering(answer)
+    async with TelegramServer() as telegram:
+        ann = telegram.user("Ann")
+        options = f'base_url = "{telegram.base_url}"\nbase_file_url = "{telegram.base_file_url}"\n'
+        program = scripted_program(
+            tmp_path,
+            model,
+            f'[access]\nowners = ["telegram:{ann.id}"]\n[platforms.telegram.options]\n{options}',
+            f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
+        )
+        chat = telegram.private(ann)
+        async with worker(program), _web(program, browser) as watched, asyncio.timeout(LIMIT * 1.8):
+            page = watched.page
+            await chat.says(ann, "Hello")
+            await page.locator(".row", has_text="Telegram").get_by_role("link").click()
+            await expect(page.locator(".reply")).to_contain_text("re: Hello")
+            await expect(page.get_by_role("button", name="Take over")).to_be_visible()
+            await chat.says(ann, "Clean up")
+            await page.get_by_role("button", name="Don't allow").click()
+            await expect(page.locator(".reply").last).to_contain_text("re: Clean up")
+            await chat.says(ann, "Wait")
+            await begun.wait()
+            await page.get_by_role("button", name="Take over").click()
+            await expect(page.locator(".banner")).to_contain_text("Taken over from Telegram")
+            going_on.set()
+            await expect(page.get_by_role("button", name="Hand back")).to_be_visible()
+            await expect(page.locator(".reply").last).to_contain_text("re: Wait")
+            await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+            await watched.say("Here now")
+            await expect(page.locator(".reply").last).to_contain_text("re: Here now")
+            await _assert_equals_transcript(page)
+            await page.get_by_role("button", name="Hand back").click()
+            await expect(page.get_by_role("button", name="Take over")).to_be_visible()
+            await chat.says(ann, "Back")
+            await chat.wait_for(lambda message: message.text == "re: Back")
+            await expect(page.locator(".reply").last).to_contain_text("re: Back")
+            assert not [message for message in chat.messages if message.text == "re: Here now"]
+            watched.assert_clean()
+
+
+async def test_a_terminal_is_watched_steered_and_stopped(tmp_path: Path, browser: Browser, model: ModelServer) -> None:
+    model.answering(lambda received: Say(STORY, pause=0.05) if received.question == "Go" else Say("Yes."))
+    program = scripted_program(tmp_path, model)
+    async with (
+        _web(program, browser) as watched,
+        open_screen([str(TALARIA), "chat"], env=program.environment(), cwd=tmp_path / "work") as screen,
+        asyncio.timeout(LIMIT * 1.8),
+    ):
+        page = watched.page
+        await screen.wait_for("❯")
+        await screen.type("Go")
+        await screen.press("enter")
+        await page.locator(".row", has_text="Terminal").get_by_role("link").click()
+        await expect(page.locator(".reply")).to_contain_text("word3")
+        box = page.get_by_label("Message", exact=True)
+        await box.fill("And now something else")
+        await page.get_by_role("button", name="Steer").click()
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await expect(page.locator(".bubble").last).to_have_text("And now something else")
+        await screen.wait_for("Yes.")
+        watched.assert_clean()
+
+
+async def test_a_killed_terminal_leaves_what_it_had_said(tmp_path: Path, browser: Browser, model: ModelServer) -> None:
+    model.script(Say(STORY, pause=0.05))
+    model.otherwise(Say(STORY, chunks=20))
+    program = scripted_program(tmp_path, model)
+    async with (
+        _web(program, browser) as watched,
+        open_screen([str(TALARIA), "chat"], env=program.environment(), cwd=tmp_path / "work") as screen,
+        asyncio.timeout(LIMIT * 1.8),
+    ):
+        page = watched.page
+        await screen.wait_for("❯")
+        await screen.type("Go")
+        await screen.press("enter")
+        await page.locator(".row", has_text="Terminal").get_by_role("link").click()
+        await expect(page.locator(".reply")).to_contain_text("word5")
+        screen.kill(signal.SIGKILL)
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await watched.say("Still there?")
+        await expect(page.locator(".reply").last).to_contain_text(re.compile("word299$"))
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await _assert_equals_transcript(page)
+
+
+async def test_another_tab_listens_when_the_listening_one_is_killed(
+    tmp_path: Path, browser: Browser, model: ModelServer
+) -> None:
+    model.answering(lambda received: Say(STORY, pause=0.02) if received.question == "Go" else Say("Yes."))
+    program = scripted_program(tmp_path, model)
+    async with _web(program, browser) as watched, asyncio.timeout(LIMIT * 1.8):
+        first = watched.page
+        await watched.say("Go")
+        await expect(first.locator(".reply")).to_contain_text("word3 ")
+        other = watch(await watched.context.new_page(), watched.context, watched.url)
+        await other.page.goto(first.url)
+        await expect(other.page.locator(".reply")).to_contain_text("word3 ")
+        before = await other.page.locator(".reply").inner_text()
+        session = await watched.context.new_cdp_session(first)
+        killing = asyncio.ensure_future(session.send("Page.crash"))
+        await expect(other.page.locator(".reply")).to_contain_text(re.compile("word299$"))
+        killing.cancel()
+        await expect(other.page.get_by_role("button", name="Stop")).to_be_hidden()
+        assert len(await other.page.locator(".reply").inner_text()) > len(before)
+        await _assert_equals_transcript(other.page)
+        other.assert_clean()

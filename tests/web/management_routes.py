@@ -1,0 +1,34 @@
+"""The routes of the management pages: those for the owner only, and those for everybody who is signed in."""
+
+Asked = tuple[str, str, object]
+ANSWER = {"platform": "telegram", "user_id": "9"}
+OWNERS: list[Asked] = [
+    ("GET", "/web/people", None),
+    ("POST", "/web/people/approve", ANSWER),
+    ("POST", "/web/people/refuse", ANSWER),
+    ("POST", "/web/people/revoke", ANSWER),
+    ("POST", "/web/browsers/approve", {"code": "ABCDEFGH"}),
+    ("POST", "/web/browsers/code", {}),
+    ("POST", "/web/api-keys", {"name": "x", "scopes": ["chat"]}),
+    ("DELETE", "/web/api-keys/first", {}),
+    ("GET", "/web/settings", None),
+    ("PATCH", "/web/settings", {"values": {"log.level": "debug"}, "version": ""}),
+    ("GET", "/web/settings/file", None),
+    ("POST", "/web/settings/file/check", {"text": ""}),
+    ("PUT", "/web/settings/file", {"text": "", "version": ""}),
+    ("GET", "/web/models", None),
+    ("GET", "/web/models/usable", None),
+    ("POST", "/web/models/default", {"model": "x"}),
+    ("POST", "/web/models/test", {"model": "x"}),
+    ("POST", "/web/models/providers", {"provider": "openai", "key": "x"}),
+    ("DELETE", "/web/models/keys/OPENAI_API_KEY", {}),
+    ("POST", "/web/models/embedded", {}),
+    ("GET", "/web/tools", None),
+    ("POST", "/web/tools/switch", {"names": ["web"], "on": False}),
+    ("GET", "/web/skills/x", None),
+    ("POST", "/web/mcp/x/test", {}),
+]
+EVERYBODYS: list[Asked] = [
+    ("GET", "/web/memory", None),
+    ("POST", "/web/memory", {"kind": "memory", "new": "x"}),
+]
