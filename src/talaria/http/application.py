@@ -190,7 +190,7 @@ class HttpApplication:
             exchange.check_caller = partial(self._front_door.check_again, request, route.scope)
         self._limits.count(request.caller.name)
         with self._limits.held(request.caller.name):
-            await request.load(self._options.body_limit, self._options.stall)
+            await request.load(route.body_limit or self._options.body_limit, self._options.stall)
             key = request.headers.get(HEADER) if route.repeatable else None
             if key is not None:
                 await self._answer_once(request, route, exchange, key)

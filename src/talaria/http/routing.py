@@ -336,7 +336,8 @@ class Route(Struct, frozen=True, kw_only=True):
     ``scope`` is what a caller must be allowed to do; with ``None`` everybody may use the route. ``takes``, ``asks`` and
     ``reply_type`` are the structs of body, query and reply; ``events`` is the type of the ``data`` of server-sent
     events. ``repeatable`` accepts an ``Idempotency-Key``; ``lasting`` means that a disconnecting client ends nothing.
-    ``used_headers`` are headers used by this route alone.
+    ``used_headers`` are headers used by this route alone. ``body_limit`` is the largest body in bytes, 0 for the
+    server's limit.
     """
 
     method: str
@@ -352,6 +353,7 @@ class Route(Struct, frozen=True, kw_only=True):
     repeatable: bool = False
     lasting: bool = False
     used_headers: tuple[str, ...] = ()
+    body_limit: int = 0
     tag: str = "talaria"
 
 

@@ -14,9 +14,11 @@ from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
 from talaria.contracts.values import SINGLE, NamedValue
+from talaria.core.addresses import WEB
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone
+from talaria.runtime.web_servers import has_server
 
 SESSION_LEASE = "session:"  # followed by the id of the session
 log = logging.getLogger(__name__)
@@ -75,6 +77,9 @@ async def release_lease(store: Store, lease: Lease) -> None:
 
 STORE_UNREACHABLE = "I can't reach my database right now. I'll answer as soon as it's back."
 
+NO_GATEWAY = "No gateway is running. Start one with `talaria gateway start`."
+NO_WEB_SERVER = "The web app isn't running. Start it with `talaria web`."
+
 
 def is_gateway_alive(tx: Transaction) -> bool:
     """Return whether a gateway runs on this store: it holds a lease while it does."""
@@ -82,6 +87,11 @@ def is_gateway_alive(tx: Transaction) -> bool:
 
     lease = tx.leases.get(GATEWAY)
     return lease is not None and not is_gone(lease.owner)
+
+
+def is_platform_served(tx: Transaction, platform: str) -> bool:
+    """Return whether a process delivers to a platform: a web server to the web app, a gateway to networks."""
+    return has_server(tx) if platform == WEB else is_gateway_alive(tx)
 
 
 NetworkState = Literal["connecting", "connected", "waiting", "elsewhere", "refused"]

@@ -217,7 +217,7 @@ def _build_tool_context(
     workplace: OpenWorkspace,
     stack: AsyncExitStack,
 ) -> ToolContext:
-    from talaria.app.platforms import enabled_platforms  # noqa: PLC0415 (loaded with the first session)
+    from talaria.app.platforms import reachable_platforms  # noqa: PLC0415 (loaded with the first session)
 
     return ToolContext(
         settings=settings,
@@ -233,7 +233,7 @@ def _build_tool_context(
         processes=workplace.open_processes,
         background=application.processes,
         guest=bool(session.owner),
-        networks=tuple(enabled_platforms(application.settings, application.secrets)),
+        networks=tuple(reachable_platforms(application.settings, application.secrets)),
         viewer=resolve_viewer(request, session),
         file_limit=request.file_limit,
         delegated_scope=request.delegated_scope,
