@@ -8,8 +8,8 @@ from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId
 from talaria.runtime.completions import WAKE
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.turns import PENDING_SESSIONS, list_pending_sessions
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.web.addresses import find_web_binding
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import SOURCE, WebCaller
