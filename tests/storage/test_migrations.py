@@ -147,7 +147,9 @@ def test_daily_usage_is_filled_from_the_turns_of_an_older_store(place: Place) ->
     run("INSERT INTO steps (turn_id, number, kind, name, request, result, started_at, ended_at) VALUES"
         f" ('one', 1, 'model', 'large', '', '{priced}', 5, {day - 1}), ('one', 2, 'tool', 'x', '', '{priced}', 5, 5),"
         f" ('one', 3, 'model', 'large', '', '{called}', 5, {day + 1}),"
-        f" ('now', 1, 'model', 'large', '', '{called}', 5, {day + 2})")  # fmt: skip
+        f" ('now', 1, 'model', 'large', '', '{called}', 5, {day + 2}),"
+        f" ('now', 2, 'model', 'large', '', '{{broken}}', 5, {day + 2}),"
+        f" ('now', 3, 'model', 'large', '', '{{\"usage\":{{\"calls\":\"x\"}}}}', 5, {day + 2})")  # fmt: skip
     database = place.open(SystemClock())
     found = database.read(lambda tx: tx.usage.by_day("model", date(1970, 1, 1), date(1970, 1, 3)))
     owners = database.read(lambda tx: tx.usage.by_day("owner", date(1970, 1, 1), date(1970, 1, 3)))

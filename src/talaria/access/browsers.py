@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, structs
 
+from talaria.access.push_subscriptions import delete_subscription
 from talaria.contracts.store import Transaction
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import NotFound
@@ -158,6 +159,7 @@ def revoke_browser(tx: Transaction, browser_id: str) -> None:
     for digest, browser in _BROWSERS.items(tx).items():
         if browser.id == browser_id or now - browser.seen_at >= BROWSER_LIFE:
             _BROWSERS.delete(tx, digest)
+            delete_subscription(tx, browser.id)
             found = found or browser.id == browser_id
     if not found:
         raise NotFound(f"There is no signed-in browser `{browser_id[:32]}`.")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from talaria.app.platforms import enabled_platforms
+from talaria.app.platforms import reachable_platforms
 from talaria.app.session.sandbox import sandbox_for
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import CRON, JobService
@@ -65,7 +65,7 @@ def open_scheduler(application: "TalariaApplication", jobs: TaskGroup) -> Schedu
         jobs=jobs,
         clock=SystemClock(),
         folder=make_job_folder(application),
-        networks=lambda: tuple(enabled_platforms(application.settings, application.secrets)),
+        networks=lambda: tuple(reachable_platforms(application.settings, application.secrets)),
         script=_ScriptRunner(application).run,
         skill=application.knowledge.skill,
         caps=lambda run: _build_caps(application.settings, run),
@@ -97,7 +97,7 @@ def _read_plan(application: "TalariaApplication") -> HeartbeatPlan | None:
         return None
     begins, ends = (_parse_time(part) for part in settings_section.hours.split("-"))
     rules = _build_rules(
-        application.settings, enabled_platforms(application.settings, application.secrets), application.environment
+        application.settings, reachable_platforms(application.settings, application.secrets), application.environment
     )
     return HeartbeatPlan(every, begins, ends, rules, settings_section.target, settings_section.model)
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import KnownPlatforms, Platform, PlatformAccount
 from talaria.contracts.webhooks import WebhookInfo
+from talaria.core.addresses import WEB
 from talaria.core.errors import NotFound, Refused
 from talaria.core.lazy import load_module
 from talaria.settings.model import Settings
@@ -71,10 +72,15 @@ def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     return [name for name in (*built_in, *named) if name not in off]
 
 
+def reachable_platforms(settings: Settings, secrets: Secrets) -> list[str]:
+    """Return everything that messages can be sent to: the served networks, then the web app."""
+    return [*enabled_platforms(settings, secrets), *([WEB] if settings.api.web else [])]
+
+
 def known_platforms(settings: Settings, secrets: Secrets) -> KnownPlatforms:
-    """Return the networks that can be sent to, and whether each is configured."""
+    """Return the networks and the web app, and whether each is configured."""
     built_in = {name: known.is_set_up(secrets) for name, known in BUILT_IN_PLATFORMS.items() if known.secrets}
-    configured = built_in | dict.fromkeys(enabled_platforms(settings, secrets), True)
+    configured = built_in | dict.fromkeys(enabled_platforms(settings, secrets), True) | {WEB: settings.api.web}
     return KnownPlatforms(configured, {name: known.command for name, known in BUILT_IN_PLATFORMS.items()})
 
 
@@ -123,6 +129,10 @@ class ProfileNetworks:
         """Return the names of the configured networks."""
         return enabled_platforms(self._settings, self._secrets)
 
+    def targets(self) -> list[str]:
+        """Return everything that messages can be sent to: the configured networks, then the web app."""
+        return reachable_platforms(self._settings, self._secrets)
+
     def webhooks(self) -> WebhookInfo:
         """Return the webhook routes; raises `Refused` if an option is invalid."""
         from talaria.app.gateway.webhooks import ProfileWebhooks  # noqa: PLC0415 (loaded for webhooks)
@@ -132,7 +142,7 @@ class ProfileNetworks:
 
     def slack_manifest(self, *, assistant: bool) -> Mapping[str, object]:
         """Return the manifest of a Slack app for this agent."""
-        from talaria.commands.dispatch import select_usable_commands  # noqa: PLC0415 (loaded for a manifest)
+        from talaria.commands.command import select_usable_commands  # noqa: PLC0415 (loaded for a manifest)
         from talaria.commands.registry import REGISTRY  # noqa: PLC0415 (loaded for a manifest)
         from talaria.platforms.slack.manifest import make_manifest  # noqa: PLC0415 (loaded for a manifest)
 

@@ -1,29 +1,40 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from talaria.app.application import TalariaApplication
+from talaria.app.gateway.media import MediaModels
 from talaria.app.web_management import build_management_routes
-from talaria.core.errors import TalariaError
-from talaria.core.ids import new_worker_id
+from talaria.core.errors import Refused, StoreError, TalariaError
+from talaria.core.ids import SessionId, new_worker_id
+from talaria.gateway.outbound.delivery import Delivery
+from talaria.handoff.worker import HandoffWorker
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.request_checks import OriginPolicy, RequestLimiter
-from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
+from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, Route, Router, Scope, Send
+from talaria.http_client.client import HttpPool
+from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import ChangeWatcher
 from talaria.web.conversations import WebConversations
+from talaria.web.files import WebFiles
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
-from talaria.web.recovery import resume_interrupted
+from talaria.web.notifications import Notifier, WebNotification, follow_pairing
+from talaria.web.platform import WebHandoffTarget, WebPlatform
+from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.background import BackgroundRoutes
 from talaria.web.routes.chat import ChatRoutes
+from talaria.web.routes.files import FileRoutes
 from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
 from talaria.web.routes.home import HomeRoutes
 from talaria.web.routes.logs import CheckView, InsideRoutes
+from talaria.web.routes.push import PushRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.sign_in import SignInRoutes
@@ -33,9 +44,12 @@ from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.web_commands import WebCommands
 
+if TYPE_CHECKING:  # its library is an extra
+    from talaria.web.push import PushSender
+
 _BODY_LIMIT = 2_000_000
+_MEGABYTE = 1_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
-_SWEEP_SECONDS = 30.0
 
 
 class WebApp:
@@ -58,10 +72,28 @@ class WebApp:
         self._front_door = WebFrontDoor(app.store)
         self._files = files
         self._hub = LiveHub(app.store, jobs)
-        self._conversations = WebConversations(app, self._hub, jobs, folder, settings.idle_seconds)
-        self._commands = WebCommands(app, self._conversations)
         self._session_list = SessionListWatcher(app.store, self._hub)
         self._changes = ChangeWatcher(app.store, self._hub, app.identity.log_file)
+        self._web_files = WebFiles(app.profile.media_folder)
+        self._media_models = MediaModels(app)
+        self._http = HttpPool()
+        self._push = self._open_push()
+        self._notifier = notifier = Notifier(self._hub, self._push.send if self._push is not None else _push_nothing)
+        self._conversations = WebConversations(app, self._hub, notifier, jobs, folder, settings.idle_seconds)
+        self._commands = WebCommands(app, self._conversations)
+        platform = WebPlatform(app.store, notifier, self._on_delivered)
+        self._delivery = Delivery(app.store, platform, settings=app.settings_admin, files=app.profile.media_folder)
+        self._handoffs = HandoffWorker(
+            app.store, WebHandoffTarget(self._conversations, jobs, self._session_list.check_soon)
+        )
+
+    def _open_push(self) -> "PushSender | None":
+        try:
+            from talaria.web.push import PushSender, VapidKey  # noqa: PLC0415 (needs an extra)
+        except ModuleNotFoundError:
+            return None
+        key = VapidKey(self._app.profile.folder / "push-key.pem")
+        return PushSender(self._app.store, key, self._http.send, lambda: self._app.settings.api.push_hosts)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""
@@ -79,18 +111,28 @@ class WebApp:
                 stall=settings.stall_seconds,
             ),
         )
-        return CombinedApplication(api, web, frozenset({"web", "assets", *(p[1:] for p in self._assets.page_paths)}))
+        return CombinedApplication(
+            api, web, frozenset({"web", "assets", "sw.js", *(p[1:] for p in self._assets.page_paths)})
+        )
 
     async def serve(self) -> None:
-        """Resume interrupted turns, then follow changes and close idle conversations until cancelled."""
+        """Do pending work, deliver, follow changes and close idle conversations until cancelled."""
+        store = self._app.store
+        with suppress(StoreError):
+            await store.write(set_home)
+        await asyncio.to_thread(self._web_files.clean)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
             group.create_task(self._changes.follow())
-            group.create_task(end_revoked_streams(self._app.store, self._hub, self._front_door))
-            while True:
-                await resume_interrupted(self._app.store, self._conversations)
-                await asyncio.sleep(_SWEEP_SECONDS)
-                await self._conversations.sweep()
+            group.create_task(end_revoked_streams(store, self._hub, self._front_door))
+            group.create_task(self._delivery.serve())
+            group.create_task(self._handoffs.serve())
+            group.create_task(follow_pairing(store, self._notifier))
+            await follow_pending_work(store, self._conversations)
+
+    def _on_delivered(self, session_id: SessionId) -> None:
+        self._hub.send_delivered(session_id)
+        self._session_list.check_soon()
 
     async def drain(self) -> None:
         """End all streams, and wait for running turns."""
@@ -101,6 +143,15 @@ class WebApp:
         """Close all streams and conversations."""
         self._hub.close()
         await self._conversations.close()
+        await self._media_models.close()
+        await self._http.close()
+
+    async def _transcribe(self, file: Path, media_type: str) -> str:
+        transcriber = self._media_models.transcriber()
+        if transcriber is None:
+            raise Refused("Transcription isn't set up. Set voice.transcribe.")
+        async with asyncio.timeout(self._app.settings.voice.seconds):
+            return await transcriber.transcribe(file, media_type)
 
     async def _default_model(self) -> str:
         try:
@@ -114,15 +165,22 @@ class WebApp:
         return examine_profile(self._app)
 
     def _routes(self) -> tuple[Route, ...]:
-        store = self._app.store
+        store, limit = self._app.store, round(self._app.settings.media.file_megabytes * _MEGABYTE)
         sign_in = SignInRoutes(
-            store, self._app.identity.version, self._assets.digest, self._commands.commands, self._default_model
+            store,
+            self._app.identity.version,
+            self._assets.digest,
+            self._commands.commands,
+            self._default_model,
+            lambda: bool(self._app.settings.voice.transcribe),
         )
         return (
             *self._assets.routes(),
             *sign_in.routes(),
-            *SessionListRoutes(store, self._conversations, self._session_list, self._files).routes(),
-            *ChatRoutes(store, self._conversations, self._commands, self._session_list).routes(),
+            *SessionListRoutes(store, self._conversations, self._session_list, self._files, self._web_files).routes(),
+            *ChatRoutes(store, self._conversations, self._commands, self._session_list, self._web_files).routes(),
+            *FileRoutes(store, self._web_files, limit, self._transcribe).routes(),
+            *PushRoutes(store, self._push).routes(),
             *HomeRoutes(store, lambda: self._app.schedules).routes(),
             *UsageRoutes(store).routes(),
             *BackgroundRoutes(store).routes(),
@@ -134,6 +192,10 @@ class WebApp:
             *build_management_routes(self._app),
             *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
         )
+
+
+async def _push_nothing(person: str, notification: WebNotification) -> None:
+    """Do nothing."""
 
 
 class CombinedApplication:
@@ -174,7 +236,11 @@ def _with_security_headers(send: Send) -> Send:
             names = {name for name, _ in headers}
             if b"cache-control" not in names:
                 headers.append((b"cache-control", b"no-store"))
-            headers += [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+            headers += [
+                (name.encode(), value.encode())
+                for name, value in SECURITY_HEADERS.items()
+                if name.encode() not in names
+            ]
         await send(message)
 
     return send_with_headers  # type: ignore[return-value] # messages of ASGI are untyped

@@ -49,6 +49,9 @@ class NetworkService(Protocol):
     def names(self) -> list[str]:
         """Names of the configured networks."""
 
+    def targets(self) -> list[str]:
+        """Everything that messages can be sent to: the configured networks, then the web app."""
+
     def webhooks(self) -> "WebhookInfo":
         """Webhook routes; raises `Refused` for an invalid option."""
 

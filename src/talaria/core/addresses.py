@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+WEB = "web"  # the web app; its conversations are threads of one chat per person
 ChatType = Literal["private", "group", "channel", "thread"]
 
 

@@ -3,6 +3,8 @@
 import re
 from datetime import datetime, tzinfo
 
+from talaria.core.addresses import WEB
+
 # Control characters, and those that reverse or break the text around them.
 HARMFUL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
@@ -65,4 +67,6 @@ def pluralize(number: int, noun: str) -> str:
 
 def platform_label(platform: str) -> str:
     """Return the name of a chat network as written in a sentence."""
+    if platform == WEB:
+        return "the web app"
     return platform[:1].upper() + platform[1:]

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from talaria.contracts.store import Database, Store, Transaction
 from talaria.contracts.stores.handoffs import HandoffState
-from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.addresses import WEB, Address, ReplyRoute
 from talaria.core.errors import Ambiguous, NotFound, Refused, TalariaError
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId
-from talaria.runtime.workers import is_gateway_alive
+from talaria.runtime.workers import NO_GATEWAY, NO_WEB_SERVER, is_platform_served
 from talaria.sessions.chat_directory import find_target
 
 HANDOFFS = "handoffs"  # topic of new requests
@@ -69,6 +69,7 @@ class RefusalCode(StrEnum):
     UNKNOWN_TARGET = "unknown_target"
     TURN_RUNNING = "busy"
     NO_GATEWAY = "no_gateway"
+    NO_WEB_SERVER = "no_web_server"
     IN_PROGRESS = "in_progress"
 
 
@@ -109,7 +110,8 @@ REFUSALS = {
     RefusalCode.NO_NETWORK: "No chat network is set up. Run `talaria setup chat`.",
     RefusalCode.NOT_CONFIGURED: "{platform} isn't set up yet. Run `talaria setup chat`.",
     RefusalCode.TURN_RUNNING: "A turn is running. Wait for it, stop it, or use `--now` to move it too.",
-    RefusalCode.NO_GATEWAY: "No gateway is running. Start one with `talaria gateway start`.",
+    RefusalCode.NO_GATEWAY: NO_GATEWAY,
+    RefusalCode.NO_WEB_SERVER: NO_WEB_SERVER,
     RefusalCode.IN_PROGRESS: "This conversation is already being handed off. Wait for that to finish, or cancel it.",
 }
 
@@ -132,8 +134,7 @@ def write_request(
     target = _resolve_target(tx, request, networks)
     if not request.immediate and (is_busy or tx.turns.find(request.session_id, running=True, limit=1)):
         raise _refuse(RefusalCode.TURN_RUNNING)
-    if not is_gateway_alive(tx):
-        raise _refuse(RefusalCode.NO_GATEWAY)
+    _require_server(tx, target.platform)
     request_handoff_to(tx, request.session_id, target, immediate=request.immediate)
 
 
@@ -204,15 +205,22 @@ def _withdraw_late(tx: Transaction, session_id: SessionId, seconds: float) -> Ha
 
 def _resolve_target(tx: Transaction, request: HandoffRequest, networks: Mapping[str, bool]) -> Address:
     platform, chat = request.platform, request.target.partition(":")[2].strip()
-    if not networks:
+    if platform != WEB and not any(name != WEB for name in networks):
         raise _refuse(RefusalCode.NO_NETWORK)
     if not networks.get(platform, True):
         raise _refuse(RefusalCode.NOT_CONFIGURED, platform)
+    if platform == WEB:
+        _require_server(tx, WEB)  # it sets the home chat
     try:
         return find_target(tx, f"{platform}:{chat}", networks)
     except (NotFound, Ambiguous, Refused) as error:
         code = RefusalCode.UNKNOWN_TARGET if chat else RefusalCode.NO_HOME_CHAT
         raise HandoffRefused(code if platform in networks else RefusalCode.UNKNOWN_PLATFORM, str(error)) from error
+
+
+def _require_server(tx: Transaction, platform: str) -> None:
+    if not is_platform_served(tx, platform):
+        raise _refuse(RefusalCode.NO_WEB_SERVER if platform == WEB else RefusalCode.NO_GATEWAY)
 
 
 def _refuse(code: RefusalCode, platform: str = "") -> HandoffRefused:

@@ -18,8 +18,19 @@ from talaria.core.errors import TalariaError
 from talaria.core.ids import new_id
 from talaria.http.errors import ClientGone, Problem, ServerStopping, make_server_problem, to_problem
 from talaria.http.idempotency import HEADER, MAX_STORED_BYTES, IdempotencyStore, StoredReply
-from talaria.http.request_checks import OriginPolicy, RequestLimiter
-from talaria.http.routing import CallerT, Receive, Reply, ReplyStream, Request, Route, Router, Scope, Send
+from talaria.http.routing import (
+    CallerT,
+    OriginPolicy,
+    Receive,
+    Reply,
+    ReplyStream,
+    Request,
+    RequestLimiter,
+    Route,
+    Router,
+    Scope,
+    Send,
+)
 from talaria.observability.prometheus import LoopLag, label, render_family, render_metric
 from talaria.observability.shutdown_report import memory_in_use
 
@@ -179,7 +190,7 @@ class HttpApplication:
             exchange.check_caller = partial(self._front_door.check_again, request, route.scope)
         self._limits.count(request.caller.name)
         with self._limits.held(request.caller.name):
-            await request.load(self._options.body_limit, self._options.stall)
+            await request.load(route.body_limit or self._options.body_limit, self._options.stall)
             key = request.headers.get(HEADER) if route.repeatable else None
             if key is not None:
                 await self._answer_once(request, route, exchange, key)

@@ -20,7 +20,7 @@ from talaria.core.messages import File, Image, Message, Text
 from talaria.core.session_context import SessionContext
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.turns import MIRROR, make_arrival, record_mirrored
-from talaria.runtime.workers import is_gateway_alive
+from talaria.runtime.workers import is_platform_served
 from talaria.sessions.chat_directory import KnownChannel, find_target, list_channels, read_home
 from talaria.sessions.keys import build_session_key, list_user_ids, resolve_ownership
 from talaria.sessions.transcript_export import is_mirrored
@@ -154,7 +154,7 @@ class ChatMessageSender:
         if target == ORIGIN:
             place = _find_origin(tx, call)
             queue_notice(tx, call.session_id, place, content, _key(call, place, content))
-            return SentMessage("this chat", is_gateway_alive(tx))
+            return SentMessage("this chat", is_platform_served(tx, place.platform))
         place = find_target(tx, target, self._platforms)
         cross_post = CrossPost(
             key=_key(call, place, content),
@@ -165,7 +165,7 @@ class ChatMessageSender:
             sender=call.session_id,
         )
         send_cross_post(tx, cross_post)
-        return SentMessage(target, is_gateway_alive(tx))
+        return SentMessage(target, is_platform_served(tx, place.platform))
 
 
 def reachable(tx: Transaction, platforms: Collection[str]) -> list[ReachableChat]:

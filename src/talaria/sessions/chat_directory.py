@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.values import NamedValue
-from talaria.core.addresses import Address
+from talaria.core.addresses import WEB, Address
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.formatting import platform_label
 
@@ -84,6 +84,8 @@ def list_channels(tx: Transaction, platform: str = "") -> list[KnownChannel]:
 
 def address_label(tx: Transaction, address: Address) -> str:
     """Return a label for an address: its network, and the name of its chat if known."""
+    if address.platform == WEB:
+        return platform_label(WEB)
     thread = " (in its own thread)" if address.thread_id else ""
     return f"{platform_label(address.platform)}, {_chat_name(tx, address)}{thread}"
 
@@ -123,6 +125,8 @@ def find_target(tx: Transaction, text: str, platforms: Collection[str]) -> Addre
 
 def _require_home(tx: Transaction, platform: str) -> Address:
     home = read_home(tx, platform)
+    if home is None and platform == WEB:
+        raise NotFound("The web app hasn't been used yet. Open it with `talaria web`.")
     if home is None:
         # The command prefix differs between networks and is not known here.
         raise NotFound(

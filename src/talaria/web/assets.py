@@ -14,8 +14,11 @@ from talaria.web.front_door import WebRequest
 
 STATIC = Path(__file__).parent / "static"
 _ENTRY = "js/main.js"
+_WORKER = "sw.js"
 _TYPES = {
     ".css": "text/css; charset=utf-8",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
@@ -30,21 +33,23 @@ _CONTENT_POLICY = "; ".join(
         "script-src 'self'",
         "style-src 'self'",
         "img-src 'self' blob:",
+        "media-src 'self' blob:",
         "font-src 'self'",
         "connect-src 'self'",
         "manifest-src 'self'",
+        "worker-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
+        "trusted-types service-worker",
     )
 )
 SECURITY_HEADERS = {
     "content-security-policy": _CONTENT_POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(self)",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
@@ -70,6 +75,7 @@ class Assets:
         self.digest = whole.hexdigest()[:16]
         self.page_paths = ("/", "/c", *_PAGE_PATH.findall(self._files[_REGISTRY].body.decode()))
         self._page = self._make_page((folder / "index.html").read_text())
+        self._worker = self._make_worker()
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of the page and its files."""
@@ -80,7 +86,9 @@ class Assets:
         )
         files = Route(method="GET", path="/assets/{digest}/{path*}", handler=self._show_file,
                       summary="A file of the web app", scope=None, tag="web")  # fmt: skip
-        return (*pages, files)
+        worker = Route(method="GET", path="/sw.js", handler=self._show_worker,
+                       summary="The service worker of the web app", scope=None, tag="web")  # fmt: skip
+        return (*pages, files, worker)
 
     def paths(self) -> tuple[str, ...]:
         """Return the paths of all files."""
@@ -109,6 +117,16 @@ class Assets:
         base = f"/assets/{self.digest}"
         links = [f'<link rel="modulepreload" href="{base}/{path}">' for path in self.graph()[1:]]
         return template.replace("{{assets}}", base).replace("{{preload}}", "\n    ".join(links)).encode()
+
+    def _make_worker(self) -> bytes:
+        """Return the service worker, with everything that it stores."""
+        files = " ".join(path for path in self._files if path != _WORKER and not path.endswith(".txt"))
+        text = self._files[_WORKER].body.decode()
+        return text.replace("{{assets}}", f"/assets/{self.digest}").replace("{{files}}", files).encode()
+
+    async def _show_worker(self, request: WebRequest) -> Reply:
+        headers = {"cache-control": "no-cache"}
+        return Reply(body=self._worker, content_type=_TYPES[".js"], headers=headers)
 
     async def _show_page(self, request: WebRequest) -> Reply:
         headers = {"cache-control": "no-cache", "vary": "cookie"}

@@ -8,8 +8,10 @@ from time import monotonic
 
 from talaria.commands.application import Application
 from talaria.contracts.background_processes import end_processes
-from talaria.contracts.store import Store
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
+from talaria.contracts.turn_listener import TurnResult
+from talaria.core.addresses import WEB, Address
 from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
@@ -19,20 +21,29 @@ from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_com
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.live.location import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.runner import RunnerState
+from talaria.sessions.keys import build_session_key
+from talaria.web.addresses import answers_elsewhere, find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
+from talaria.web.notifications import Notifier, WebNotification
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0
+FILE_LIMIT = 50_000_000  # bytes of a file that the agent sends
 
 
 class WebSession(ActiveSession):
     """An open conversation of the web app. Switching commands open another one; this one stays as it is."""
 
-    def __init__(self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller) -> None:
-        key = f"{SOURCE}:{request.resume or new_id()}"
-        super().__init__(conversations.application, request, self._publish, conversations.jobs, key=key)
+    def __init__(
+        self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller, address: Address | None
+    ) -> None:
+        key = build_session_key(address) if address is not None else f"{SOURCE}:{request.resume}"
+        super().__init__(
+            conversations.application, request, self._publish, conversations.jobs, key=key, address=address
+        )
         self._conversations = conversations
         self.caller = caller
         self.used_at = monotonic()
@@ -83,20 +94,45 @@ class WebSession(ActiveSession):
         channel.publish(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self.start_background_task(self._watch_question(event.id))
+            self.start_background_task(self._notify_asked(event))
+
+    async def _notify_asked(self, event: ApprovalAsked | QuestionAsked) -> None:
+        text = event.summary if isinstance(event, ApprovalAsked) else event.question
+        notification = WebNotification("asked", self.session_id, self.chat.title, text)
+        await self._conversations.notifier.notify(self.caller.person, notification)
 
     async def _watch_question(self, question_id: str) -> None:
         await self.chat.questions.closed(question_id)
         self._conversations.hub.channel(self.session_id).publish(QuestionClosed(question_id))
 
 
+class WebReplyListener:
+    """Listener that queues replies for the outbox of the web app; implements `TurnListener`.
+
+    The page shows a reply while it is written; delivery decides whether its person has to be notified.
+    """
+
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
+        """Queue the result of a turn that is answered here."""
+        if result.route is not None and result.route.address.platform == WEB:
+            queue_turn_result(tx, result)
+
+
 class WebConversations:
     """The open conversations of this process."""
 
     def __init__(
-        self, application: Application, hub: LiveHub, jobs: asyncio.TaskGroup, folder: Path, idle_seconds: float
+        self,
+        application: Application,
+        hub: LiveHub,
+        notifier: Notifier,
+        jobs: asyncio.TaskGroup,
+        folder: Path,
+        idle_seconds: float,
     ) -> None:
         self.application = application
         self.hub = hub
+        self.notifier = notifier
         self.jobs = jobs
         self._folder = folder
         self._idle_seconds = idle_seconds
@@ -135,12 +171,18 @@ class WebConversations:
                 return found
             if found is not None:
                 await self._close(session_id)
-            return await self._add(WebSession(self, self._make_request(caller, session_id), caller))
+            binding = await self.application.store.read(lambda tx: find_web_binding(tx, session_id))
+            address = binding.address if binding is not None else None
+            return await self._add(WebSession(self, self._make_request(caller, session_id), caller, address))
 
     async def begin(self, caller: WebCaller) -> WebSession:
-        """Begin a new conversation."""
+        """Begin a new conversation, bound to an address of its own."""
         async with self._lock:
-            return await self._add(WebSession(self, self._make_request(caller), caller))
+            address = new_thread(caller.person)
+            session = await self._add(WebSession(self, self._make_request(caller), caller, address))
+            bound_id, key = session.session_id, session.key
+            await self.application.store.write(lambda tx: tx.bindings.bind(key, bound_id, address))
+            return session
 
     async def forget(self, session_id: SessionId) -> None:
         """Close a conversation that was deleted or is continued elsewhere."""
@@ -211,6 +253,8 @@ class WebConversations:
             resume=session_id,
             surface=_SURFACE,
             lasting=True,
+            file_limit=FILE_LIMIT,
+            listeners=(WebReplyListener(),),
             owner=caller.person,
             context=SessionContext(source=SOURCE, user_name=caller.person),
         )
@@ -218,6 +262,6 @@ class WebConversations:
 
 async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
     """Return whether another process serves a conversation."""
-    if conversations.runs(session.id):
+    if conversations.runs(session.id):  # before the read: a turn that ends meanwhile isn't another process's
         return False
-    return (await store.read(lambda tx: locate_session(tx, session))).is_served
+    return answers_elsewhere(await store.read(lambda tx: locate_session(tx, session)), runs_here=False)

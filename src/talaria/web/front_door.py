@@ -26,6 +26,7 @@ from talaria.http.routing import Reply, Request, make_json_reply
 
 SOURCE = "web"
 ANYONE, USER, AGENT_OWNER = "anyone", "user", "owner"  # scopes of routes
+_CONTENT_TYPES = ("application/json", "application/octet-stream")  # neither is sent without a preflight request
 _CACHE_SECONDS = 1.0  # for which a browser signed out by another process is still known
 _TRIES, _TRIES_SECONDS = 5, 60.0
 _MOST_ADDRESSES = 1024
@@ -69,6 +70,10 @@ class WebCaller(Struct, frozen=True):
     def may_see(self, session: Session) -> bool:
         """Return whether a session is shown to this person."""
         return self.is_owner or (session.owner == self.person and not session.audience)
+
+    def is_own(self, session: Session) -> bool:
+        """Return whether a session is this person's; one that nobody has written in yet is the owner's."""
+        return session.owner == self.person or (self.is_owner and session.owner.startswith(f"{SOURCE}/"))
 
 
 WebRequest = Request[WebCaller]
@@ -157,8 +162,8 @@ def check_same_origin(request: WebRequest) -> None:
     is_same = site == "same-origin" if site is not None else origin.partition("://")[2] == request.headers.get("host")
     if not is_same or request.headers.get("x-talaria") != "web":
         raise Problem("This request didn't come from the web app.", HTTPStatus.FORBIDDEN, code="cross_site")
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        message = "The body must be `application/json`."
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in _CONTENT_TYPES:
+        message = "The body must be `application/json`, or `application/octet-stream` for a file."
         raise Problem(message, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, code="unsupported_media_type")
 
 

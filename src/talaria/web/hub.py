@@ -14,7 +14,7 @@ from talaria.http.routing import format_sse
 from talaria.runtime.live.feed import FeedBuffer, FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteWatcher
 from talaria.web.front_door import WebCaller
-from talaria.web.wire import SessionMessage, StreamMessage
+from talaria.web.wire import DeliveredMessage, SessionMessage, StreamMessage
 
 _TICK = 0.015  # seconds in which text is joined before it is sent; the first piece is sent at once
 _MOST_QUEUED = 400_000  # bytes; a slower reader gets a snapshot instead
@@ -25,21 +25,33 @@ _encode = msgspec.json.Encoder().encode
 class BrowserStream:
     """The stream of one browser; implements `ReplyStream`. Sending never waits.
 
-    A server has many of these at rest, so each is small: no queue or event object of its own.
+    ``seen`` are the conversations on visible pages; of a page without one, its name. A server has many of these at rest,
+    so each is small: no queue or event object of its own.
     """
 
-    __slots__ = ("_ended", "_lagging", "_on_close", "_queue", "_size", "_waiter", "caller", "id", "topics")
+    __slots__ = ("_ended", "_lagging", "_on_close", "_queue", "_size", "_waiter", "caller", "id", "seen", "topics")
 
     def __init__(self, stream_id: str, caller: WebCaller, on_close: Callable[["BrowserStream"], None]) -> None:
         self.id = stream_id
         self.caller = caller
         self.topics: set[str] = set()
+        self.seen: frozenset[str] = frozenset()
         self._on_close = on_close
         self._queue: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
         self._lagging: dict[SessionId, SessionChannel] = {}
+
+    @property
+    def is_visible(self) -> bool:
+        """Return whether a page of this browser is visible."""
+        return bool(self.seen)
+
+    def set_seen(self, seen: frozenset[str]) -> frozenset[str]:
+        """Set what is on visible pages, and return what was not there before."""
+        added, self.seen = seen - self.seen, seen
+        return added
 
     @property
     def is_whole(self) -> bool:
@@ -258,6 +270,12 @@ class LiveHub:
                 self.channel(session_id).add(stream)
             elif session_id in again:
                 self.channel(session_id).send_snapshot(stream)
+
+    def send_delivered(self, session_id: SessionId) -> None:
+        """Let pages that show a conversation read the end of its transcript again."""
+        for stream in self.streams:
+            if f"session:{session_id}" in stream.topics:
+                stream.send(DeliveredMessage(session_id))
 
     def end_streams(self, condition: Callable[[BrowserStream], bool] = lambda _: True) -> None:
         """End the streams that meet a condition; all by default."""

@@ -9,28 +9,33 @@ from msgspec import structs
 from talaria.commands.status import get_counted_tokens
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import InboxItem
+from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.contracts.values import SessionValue
-from talaria.core.addresses import Address
+from talaria.core.addresses import WEB, Address
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
+from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.location import locate_session
 from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_exchanges
 from talaria.sessions.preferences import read_preferences
+from talaria.web.addresses import UNREAD, WEB_NOTICE, answers_elsewhere
+from talaria.web.files import WebFiles
 from talaria.web.front_door import WebCaller
 from talaria.web.wire import (
     BranchView,
     MessagePage,
+    NoticeView,
     QueuedMessage,
     SessionDetail,
     SessionListQuery,
     SessionPage,
     SessionRow,
+    TranscriptMessage,
     TranscriptQuery,
-    to_message_view,
 )
 
 PAGE = 60
@@ -68,7 +73,11 @@ def read_rows(
     sessions = [one for one in tx.sessions.find(criteria) if caller.may_see(one)]
     running = {turn.session_id for turn in tx.turns.find(running=True) if _is_owned(tx, turn.session_id)}
     networks = {binding.session_id: binding.address.platform for binding in reversed(tx.bindings.under(""))}
-    return [_to_row(one, networks.get(one.id, ""), is_running=one.id in running) for one in sessions]
+    unread = {session_id: count for session_id, _, count in UNREAD.of_all(tx)}
+    return [
+        _to_row(one, networks.get(one.id, ""), is_running=one.id in running, unread=unread.get(one.id, 0))
+        for one in sessions
+    ]
 
 
 def read_page(tx: Transaction, caller: WebCaller, wanted: SessionListQuery) -> SessionPage:
@@ -86,7 +95,8 @@ def read_row(tx: Transaction, session: Session) -> SessionRow:
     """Return one conversation as a row of the list."""
     bindings = tx.bindings.of_session(session.id)
     network = bindings[0].address.platform if bindings else ""
-    return _to_row(session, network, is_running=_is_running(tx, session.id))
+    unread = UNREAD.get(tx, session.id) or 0
+    return _to_row(session, network, is_running=_is_running(tx, session.id), unread=unread)
 
 
 def read_detail(
@@ -98,7 +108,7 @@ def read_detail(
     return SessionDetail(
         **structs.asdict(row),
         location=location.description,
-        elsewhere=location.is_served and not runs_here,
+        elsewhere=answers_elsewhere(location, runs_here=runs_here),
         taken_from=platform_label(taken.platform) if taken is not None else "",
         queued=tuple(_list_queued(tx, session.id, caller)),
         context=get_counted_tokens(tx, session.id),
@@ -147,7 +157,7 @@ def _is_own(item: InboxItem, caller: WebCaller) -> bool:
     return caller.is_owner or read_inbox_message(item.payload).sender == caller.sender
 
 
-def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> MessagePage:
+def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, files: WebFiles) -> MessagePage:
     """Return a page of the transcript."""
     if asked.after >= 0:
         found = tx.messages.load(session.id, after=asked.after, limit=asked.limit)
@@ -157,7 +167,17 @@ def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery) -> 
         first = max(last - asked.limit, 0)
         found = tx.messages.load(session.id, after=first, limit=last - first) if last > first else []
         more = first > 0
-    return MessagePage([to_message_view(one) for one in found], more, _find_turn_start(tx, session))
+    notices = [
+        NoticeView(key, one.after, one.at, one.text, tuple(map(files.view, one.files)))
+        for key, one in WEB_NOTICE.items(tx, session.id).items()
+    ]
+    return MessagePage([_to_message(one, files) for one in found], more, _find_turn_start(tx, session), notices)
+
+
+def _to_message(stored: StoredMessage, files: WebFiles) -> TranscriptMessage:
+    message = stored.message
+    parts = tuple(files.view(part) if isinstance(part, Image | File) else part for part in message.parts)
+    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.author, parts)
 
 
 def _find_turn_start(tx: Transaction, session: Session) -> int | None:
@@ -189,16 +209,17 @@ def _to_branch(session: Session) -> BranchView:
     )
 
 
-def _to_row(session: Session, network: str, *, is_running: bool) -> SessionRow:
+def _to_row(session: Session, network: str, *, is_running: bool, unread: int) -> SessionRow:
     return SessionRow(
         id=session.id,
         title=session.title,
         source=session.source,
-        network=network,
+        network="" if network == WEB else network,
         owner=session.owner,
         model=session.model,
         updated_at=session.updated_at,
         message_count=session.message_count,
         archived=session.archived_at is not None,
         running=is_running,
+        unread=unread,
     )

@@ -5,12 +5,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.core.messages import Part, Role
+from talaria.core.messages import Reasoning, Role, Text, ToolCall, ToolResult
 from talaria.runtime.live.feed import FeedEvent
 
 _Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
-_Text = Annotated[str, Meta(min_length=1, max_length=200_000)]
 _Topic = Annotated[str, Meta(max_length=80)]
 _CommandText = Annotated[str, Meta(min_length=2, max_length=20_000, pattern="^/")]
 _Name = Annotated[str, Meta(max_length=64)]
@@ -41,6 +39,7 @@ class MeView(Struct, frozen=True, kw_only=True):
     version: str
     digest: str
     secure: bool
+    voice: bool
     commands: tuple[CommandInfo, ...]
 
 
@@ -68,6 +67,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     message_count: int
     archived: bool
     running: bool
+    unread: int
 
 
 class QueuedMessage(Struct, frozen=True):
@@ -122,6 +122,58 @@ class TranscriptQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=500)] = 60
 
 
+class FileView(Struct, frozen=True, tag="file"):
+    """A file of a message; without an ``id`` it can't be downloaded."""
+
+    id: str
+    name: str
+    media_type: str
+
+
+class FileRow(Struct, frozen=True, kw_only=True):
+    """A file of a conversation; ``sent`` means that the agent made or sent it."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+    at: datetime
+    sent: bool
+    session_id: str
+    session_title: str
+
+
+class FilesQuery(Struct, frozen=True):
+    """Query for files: of one conversation, or of all."""
+
+    session: Annotated[str, Meta(max_length=64)] = ""
+
+
+class UploadView(Struct, frozen=True):
+    """A file that waits for its message."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+
+
+class UploadQuery(Struct, frozen=True):
+    """The name of an uploaded file, and its type as the browser knows it."""
+
+    name: Annotated[str, Meta(max_length=400)] = "file"
+    type: Annotated[str, Meta(max_length=100)] = ""
+
+
+class TranscriptionView(Struct, frozen=True):
+    """The text of a recording; empty if nothing is said."""
+
+    text: str
+
+
+PartView = Text | FileView | Reasoning | ToolCall | ToolResult
+
+
 class TranscriptMessage(Struct, frozen=True):
     """A message of the transcript."""
 
@@ -129,15 +181,30 @@ class TranscriptMessage(Struct, frozen=True):
     role: Role
     at: datetime
     model: str
-    parts: tuple[Part, ...]
+    author: str
+    parts: tuple[PartView, ...]
+
+
+class NoticeView(Struct, frozen=True):
+    """A delivered message next to the transcript; ``after`` is the number of the message before it."""
+
+    id: str
+    after: int
+    at: datetime
+    text: str
+    files: tuple[FileView, ...]
 
 
 class MessagePage(Struct, frozen=True):
-    """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn."""
+    """Messages, oldest first; ``more`` if there are earlier ones, ``turn_from`` is the first of a running turn.
+
+    ``notices`` are all delivered messages of the conversation that are no part of its transcript.
+    """
 
     messages: list[TranscriptMessage]
     more: bool
     turn_from: int | None
+    notices: list[NoticeView]
 
 
 class SearchQueryText(Struct, frozen=True):
@@ -167,11 +234,15 @@ class SessionEdit(Struct, frozen=True):
 
 
 class SayRequest(Struct, frozen=True):
-    """A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once."""
+    """A message; with ``steer`` it joins the running turn. A repeated ``id`` counts once.
 
-    text: _Text
+    ``files`` are the ids of uploads; with them the text may be empty.
+    """
+
+    text: Annotated[str, Meta(max_length=200_000)]
     id: _Id
     steer: bool = False
+    files: Annotated[tuple[_Id, ...], Meta(max_length=20)] = ()
 
 
 class BeginRequest(SayRequest, frozen=True):
@@ -270,6 +341,32 @@ class TopicsRequest(Struct, frozen=True):
     again: Annotated[list[_Topic], Meta(max_length=100)] = []
 
 
+_Time = Annotated[str, Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$|^$")]
+_Key = Annotated[str, Meta(min_length=16, max_length=200, pattern=r"^[\w-]+$")]
+
+
+class PushRequest(Struct, frozen=True, kw_only=True):
+    """A push subscription of this browser; quiet hours are local times of ``zone``, empty for none."""
+
+    endpoint: Annotated[str, Meta(min_length=8, max_length=2000)]
+    p256dh: _Key
+    auth: _Key
+    shows_content: bool = False
+    quiet_from: _Time = ""
+    quiet_to: _Time = ""
+    zone: Annotated[str, Meta(max_length=64)] = ""
+
+
+class PushView(Struct, frozen=True, kw_only=True):
+    """Push notifications of this browser; without a ``key`` the server can't send any."""
+
+    key: str
+    subscribed: bool
+    shows_content: bool
+    quiet_from: str
+    quiet_to: str
+
+
 class HelloMessage(Struct, frozen=True, tag_field="topic", tag="hello"):
     """The first event of a stream; ``digest`` is that of the app's files."""
 
@@ -297,10 +394,20 @@ class ChangedMessage(Struct, frozen=True, tag_field="topic", tag="changed"):
     page: str
 
 
-StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage
+class DeliveredMessage(Struct, frozen=True, tag_field="topic", tag="delivered"):
+    """A conversation with something new outside of turns: its transcript is to be read again."""
+
+    session: str
 
 
-def to_message_view(stored: StoredMessage) -> TranscriptMessage:
-    """Return a stored message as the browser gets it."""
-    message = stored.message
-    return TranscriptMessage(stored.seq, message.role, message.at, message.model, message.parts)
+class NoticeMessage(Struct, frozen=True, tag_field="topic", tag="notice"):
+    """A notification: ``kind`` is ``asked``, ``answered``, ``delivered`` or ``pairing``, ``path`` the page to open."""
+
+    kind: str
+    session: str
+    title: str
+    text: str
+    path: str
+
+
+StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage | DeliveredMessage | NoticeMessage

@@ -59,7 +59,10 @@ def watch(page: Page, context: BrowserContext, url: str) -> Watched:
     watched = Watched(page, context, url)
     page.on("console", lambda said: watched.errors.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
-    page.on("request", lambda sent: watched.foreign.append(sent.url) if not sent.url.startswith(url) else None)
+    page.on(
+        "request",
+        lambda sent: watched.foreign.append(sent.url) if not sent.url.removeprefix("blob:").startswith(url) else None,
+    )
     return watched
 
 

@@ -58,15 +58,23 @@ Deno.test("an open question ends with its turn", () => {
 Deno.test("results of the transcript belong to their calls", () => {
   const at = "2026-01-01T00:00:00Z";
   const found = entriesOf([
-    { seq: 1, role: "user", at, model: "", parts: [{ type: "text", text: "Hi" }] },
+    { seq: 1, role: "user", at, model: "", author: "", parts: [{ type: "text", text: "Hi" }] },
     {
       seq: 2,
       role: "assistant",
       at,
       model: "m",
+      author: "",
       parts: [{ type: "text", text: "Yes" }, { type: "tool_call", id: "c", name: "t", arguments: '{"a":"b"}' }],
     },
-    { seq: 3, role: "tool", at, model: "", parts: [{ type: "tool_result", call_id: "c", text: "out", failed: true }] },
+    {
+      seq: 3,
+      role: "tool",
+      at,
+      model: "",
+      author: "",
+      parts: [{ type: "tool_result", call_id: "c", text: "out", failed: true }],
+    },
   ]);
   assertEquals(found.map((one) => [one.seq, one.entry.kind]), [[1, "user"], [2, "text"], [2, "tool"]]);
   const tool = found[2]?.entry;

@@ -1,5 +1,6 @@
 """Runs in the store: start and end them, read their state, and follow their events from any point."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -222,6 +223,9 @@ def _add_usage(one: Usage, other: Usage) -> Usage:
     return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
 
 
+_Page = tuple[list[StreamEvent], bool]
+
+
 class RunEventStreams:
     """All followers of runs on one server; at shutdown they are disconnected and can resume elsewhere."""
 
@@ -229,6 +233,19 @@ class RunEventStreams:
         self.store = store
         self.is_shut_down = False
         self._waiters: set[Subscription] = set()
+        self._reads: dict[tuple[str, int], asyncio.Future[_Page]] = {}
+
+    async def read_page(self, run_id: str, after: int) -> _Page:
+        """Return the next events of a run, and whether it is over; followers that wake together share one read."""
+        key = (run_id, after)
+        if key not in self._reads:
+            self._reads[key] = asyncio.ensure_future(self._read(key))
+        return await asyncio.shield(self._reads[key])
+
+    async def _read(self, key: tuple[str, int]) -> _Page:
+        await asyncio.sleep(0)
+        del self._reads[key]  # whoever comes now may have heard of a later event
+        return await self.store.read(lambda tx: _read_page(tx, *key))
 
     def follow(self, run_id: str, after: int = 0) -> "RunEventStream":
         """Return the events of a run after this number."""
@@ -271,7 +288,7 @@ class RunEventStream:
         while True:
             if self._streams.is_shut_down:
                 return
-            page, run_is_over = await store.read(self._read_page)
+            page, run_is_over = await self._streams.read_page(self._run_id, self._after)
             if page:
                 self._after = page[-1].seq
                 yield page
@@ -285,5 +302,6 @@ class RunEventStream:
         """Stop listening."""
         await self._stack.aclose()
 
-    def _read_page(self, tx: Transaction) -> tuple[list[StreamEvent], bool]:
-        return tx.events.after(make_stream_name(self._run_id), self._after, _PAGE), is_over(tx.runs.get(self._run_id))
+
+def _read_page(tx: Transaction, run_id: str, after: int) -> _Page:
+    return tx.events.after(make_stream_name(run_id), after, _PAGE), is_over(tx.runs.get(run_id))

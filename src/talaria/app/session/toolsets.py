@@ -18,14 +18,14 @@ from talaria.contracts.provider import ModelInfo, Provider
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
+from talaria.core.addresses import WEB
 from talaria.core.ids import SessionId
 from talaria.core.messages import KEYLESS_OWNER, OWNER, UNKNOWN, is_in_chat, is_same_sender
 from talaria.core.session_context import current_context
 from talaria.runtime.open_session import DelegatedScope, OpenRequest
 from talaria.settings.environment import process_environment
-from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile, join_path
+from talaria.settings.profiles import FolderTrust, Profile, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
@@ -86,7 +86,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     ``closing`` takes the callbacks that release what a tool holds. ``past`` are the ancestors of this session.
     ``processes``, if given, outlive the tools, and ``background`` work outlives the program. ``guest`` is set if the
     session does not belong to the agent's owner; ``viewer`` holds its owner and audience. ``began_in`` is the folder in
-    which the session began, if that may differ from ``folder``. ``networks`` are the configured chat networks;
+    which the session began, if that may differ from ``folder``. ``networks`` are where messages can be sent;
     ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
     delegated tasks; ``delegated_scope`` is set if the session itself is one.
     """
@@ -102,7 +102,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     vision_model: tuple[Provider, str] | None = None
     model: ModelInfo
     past: tuple[SessionId, ...] = ()
-    processes: Processes | None = None
+    processes: Callable[[], Processes] | None = None
     background: BackgroundWork | None = None
     guest: bool = False
     networks: tuple[str, ...] = ()
@@ -220,8 +220,9 @@ def _make_state(kind: type[Tool], toolset: str, settings: Settings) -> ToolState
 
 
 def _construct_terminal(tool_context: ToolContext) -> Tool:
-    processes = tool_context.processes
-    if processes is None:
+    if tool_context.processes is not None:
+        processes = tool_context.processes()
+    else:
         processes = Processes()
         tool_context.closing.callback(processes.close)
     return Terminal(
@@ -268,7 +269,7 @@ def _construct_send_message(tool_context: ToolContext) -> Tool:
 
 
 def _has_networks(tool_context: ToolContext) -> bool:
-    return bool(tool_context.networks)
+    return any(name != WEB for name in tool_context.networks)
 
 
 def _construct_send_file(tool_context: ToolContext) -> Tool:

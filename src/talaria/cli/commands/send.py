@@ -13,10 +13,11 @@ from talaria.cli.services import Services
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
+from talaria.core.addresses import WEB
 from talaria.core.errors import Refused
 from talaria.core.ids import new_id
 from talaria.runtime.cross_posts import CrossPost, send_cross_post
-from talaria.runtime.workers import is_gateway_alive
+from talaria.runtime.workers import NO_GATEWAY, NO_WEB_SERVER, is_platform_served
 from talaria.sessions.chat_directory import find_target
 
 _TIMEOUT_SECONDS = 60.0
@@ -64,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Queue the message, wait for its delivery if requested, and print the result."""
-    networks = services.networks().names()
-    if not networks:
+    networks = services.networks().targets()
+    if networks in ([], [WEB]) and not arguments.target.startswith(WEB):
         raise Refused("No chat network is set up. Run `talaria setup chat`.")
     text = _read_text(arguments)
     with services.open_database() as database:
@@ -99,7 +100,7 @@ def _queue(tx: Transaction, target: str, text: str, networks: Collection[str]) -
     )
     item = send_cross_post(tx, cross_post)
     assert item is not None, "its key is new"
-    return item, is_gateway_alive(tx)
+    return item, is_platform_served(tx, item.address.platform)
 
 
 def _build_receipt(target: str, item: OutboxItem, *, gateway: bool) -> Receipt:
@@ -127,7 +128,9 @@ def _await_delivery(database: Database, receipt: Receipt, item: OutboxItem, seco
 def _refresh_receipt(tx: Transaction, receipt: Receipt, item: OutboxItem) -> Receipt:
     found = next((one for one in tx.outbox.find(OutboxFilter(session_id=item.session_id)) if one.id == item.id), None)
     state: State = "delivered" if found is None else "failed" if found.state == "failed" else "queued"
-    return structs.replace(receipt, state=state, error=found.error if found else "", gateway=is_gateway_alive(tx))
+    return structs.replace(
+        receipt, state=state, error=found.error if found else "", gateway=is_platform_served(tx, receipt.platform)
+    )
 
 
 def _print_receipt(receipt: Receipt, services: Services, *, waited: bool) -> None:
@@ -139,6 +142,6 @@ def _print_receipt(receipt: Receipt, services: Services, *, waited: bool) -> Non
         case "queued":
             services.terminal.line(f"Queued for {receipt.target}.")
             if not receipt.gateway:
-                services.terminal.note("No gateway is running. Start one with `talaria gateway start` to deliver it.")
+                services.terminal.note(NO_WEB_SERVER if receipt.platform == WEB else NO_GATEWAY)
             elif waited:
                 services.terminal.note(f"Not delivered yet{': ' + receipt.error if receipt.error else ''}.")

@@ -14,6 +14,10 @@ class ApiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """OpenAI-compatible HTTP server (`talaria serve`)."""
 
     enabled: Annotated[bool, Meta(description="Whether `talaria gateway` also serves the API.")] = False
+    push_hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="Push services that notifications of the web app may be sent to, with their subdomains."),
+    ] = ("fcm.googleapis.com", "push.services.mozilla.com", "notify.windows.com", "push.apple.com")
     web: Annotated[bool, Meta(description="Whether the server also serves the web app.")] = True
     keyless: Annotated[
         bool,

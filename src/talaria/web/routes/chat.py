@@ -1,21 +1,26 @@
 """Routes of a conversation: say, steer, stop, answer, commands, take over and hand back."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Part, Text
 from talaria.handoff.service import request_handoff_to, wait_for_handoff
 from talaria.http.errors import Problem, make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.live.control import AnswerQuestion, StopTurn, send_control_message
-from talaria.runtime.live.location import quote_in_chat, take_over
+from talaria.runtime.active_session import bind_session
+from talaria.runtime.live.control import AnswerQuestion, StopTurn, redirect_running_turn, send_control_message
+from talaria.runtime.live.location import quote_in_chat
 from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.workers import is_gateway_alive
+from talaria.sessions.keys import build_session_key
+from talaria.web.addresses import new_thread
 from talaria.web.conversations import WebConversations, is_elsewhere
+from talaria.web.files import WebFiles
 from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.session_views import TAKEN_FROM, find_queued, read_detail, require_session
@@ -44,9 +49,15 @@ class ChatRoutes:
     """Everything that a person says and does in a conversation, wherever it runs."""
 
     def __init__(
-        self, store: Store, conversations: WebConversations, commands: WebCommands, session_list: SessionListWatcher
+        self,
+        store: Store,
+        conversations: WebConversations,
+        commands: WebCommands,
+        session_list: SessionListWatcher,
+        files: WebFiles,
     ) -> None:
         self._store = store
+        self._files = files
         self._conversations = conversations
         self._commands = commands
         self._session_list = session_list
@@ -56,7 +67,7 @@ class ChatRoutes:
         one = "/web/sessions/{session_id}"
         return (
             Route(method="POST", path="/web/sessions", handler=self._begin, summary="Begin a conversation",
-                  scope=USER, takes=BeginRequest, reply_type=BegunSession, lasting=True, tag=_TAG),
+                  scope=USER, takes=BeginRequest, reply_type=BegunSession, lasting=True, repeatable=True, tag=_TAG),
             Route(method="POST", path=f"{one}/messages", handler=self._say, summary="Say something",
                   scope=USER, takes=SayRequest, reply_type=Done, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop the running turn",
@@ -100,11 +111,12 @@ class ChatRoutes:
         if not await self._is_elsewhere(session):
             await self._put_here(session.id, said, caller)
             return
+        files = await self._attach(session.id, said, caller)
         await self._store.write(lambda tx: quote_in_chat(tx, session.id, said.text, _SURFACE_NAME))
         await send_to_session(
             self._store,
             session.id,
-            _make_message(Text(said.text)),
+            _make_message(*([Text(said.text)] if said.text else []), *files),
             source=SOURCE,
             sender=caller.sender,
             steering=said.steer,
@@ -114,13 +126,17 @@ class ChatRoutes:
     async def _put_here(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> None:
         session = await self._conversations.open(session_id, caller)
         conversation = session.chat.conversation
+        parts = await self._commands.make_parts(session, said.text, caller) if said.text else ()
         await conversation.put(
-            _make_message(*await self._commands.make_parts(session, said.text, caller)),
+            _make_message(*parts, *await self._attach(session_id, said, caller)),
             source=SOURCE,
             external_id=_external_id(said, caller),
             sender=caller.sender,
             steering=said.steer and conversation.busy,
         )
+
+    async def _attach(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> tuple[Part, ...]:
+        return await asyncio.to_thread(self._files.attach, caller.person, said.files, session_id)
 
     async def _stop(self, request: WebRequest) -> Reply:
         await self._stop_turn(await self._find(request))
@@ -215,9 +231,11 @@ class ChatRoutes:
         session = await self._find(request)
 
         def take(tx: Transaction) -> None:
+            address = new_thread(request.caller.person)
             for binding in tx.bindings.of_session(session.id)[:1]:
                 TAKEN_FROM.write(tx, session.id, binding.address)
-            take_over(tx, session.id, _SURFACE_NAME)
+            bind_session(tx, session.id, build_session_key(address), address)
+            redirect_running_turn(tx, session.id, ReplyRoute(address))
 
         await self._store.write(take)
         return await self._show(session.id, request.caller)
@@ -267,6 +285,8 @@ _Said = TypeVar("_Said", bound=SayRequest)
 
 def _read_said(request: WebRequest, kind: type[_Said]) -> _Said:
     said = request.read(kind)
+    if not said.text and not said.files:
+        raise Problem("There is nothing to say.", param="text", code="invalid_value")
     if "\0" in said.text:
         raise Problem(_NUL_REFUSED, param="text", code="invalid_value")
     return said

@@ -9,10 +9,11 @@ from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.ids import SessionId
 from talaria.http.errors import make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.leases import is_leased, session_lease_name
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_ancestors
 from talaria.sessions.transcript_export import FORMATS, export_file_name, load_transcript
 from talaria.web.conversations import WebConversations
+from talaria.web.files import WebFiles
 from talaria.web.front_door import AGENT_OWNER, USER, WebCaller, WebRequest
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.session_views import read_detail, read_messages, read_page, read_row, read_tree, require_session
@@ -58,7 +59,9 @@ class SessionListRoutes:
         conversations: WebConversations,
         session_list: SessionListWatcher,
         files: SessionFiles,
+        web_files: WebFiles,
     ) -> None:
+        self._web_files = web_files
         self._store = store
         self._conversations = conversations
         self._session_list = session_list
@@ -111,7 +114,9 @@ class SessionListRoutes:
 
     async def _messages(self, request: WebRequest) -> Reply:
         name, asked, caller = request.parts["session_id"], request.asked(TranscriptQuery), request.caller
-        page = await self._store.read(lambda tx: read_messages(tx, require_session(tx, name, caller), asked))
+        page = await self._store.read(
+            lambda tx: read_messages(tx, require_session(tx, name, caller), asked, self._web_files)
+        )
         return make_json_reply(page)
 
     async def _tree(self, request: WebRequest) -> Reply:

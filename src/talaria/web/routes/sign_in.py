@@ -28,7 +28,8 @@ _WRONG_CODE = "This code is wrong, used or expired. Run `talaria web pair` for a
 class SignInRoutes:
     """Signing in with a one-use code, and the browsers that have done so.
 
-    ``list_commands`` returns the slash commands of a caller, ``default_model`` the name of the configured model.
+    ``list_commands`` returns the slash commands of a caller, ``default_model`` the name of the configured model,
+    ``has_voice`` whether recordings can be transcribed.
     """
 
     def __init__(
@@ -38,7 +39,9 @@ class SignInRoutes:
         digest: str,
         list_commands: Callable[[WebCaller], tuple[Command, ...]],
         default_model: Callable[[], Awaitable[str]],
+        has_voice: Callable[[], bool],
     ) -> None:
+        self._has_voice = has_voice
         self._store = store
         self._version = version
         self._digest = digest
@@ -84,6 +87,7 @@ class SignInRoutes:
             digest=self._digest,
             secure=is_secure(request)
             or request.headers.get("host", "").startswith(("127.0.0.1", "localhost", "[::1]")),
+            voice=self._has_voice(),
             commands=tuple(
                 CommandInfo(one.name, one.usage, one.help, one.category) for one in self._list_commands(caller)
             ),

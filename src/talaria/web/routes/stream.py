@@ -8,6 +8,7 @@ from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import make_not_found
 from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
+from talaria.web.addresses import UNREAD
 from talaria.web.changes import PAGES, allowed_pages
 from talaria.web.front_door import USER, WebCaller, WebFrontDoor, WebRequest
 from talaria.web.hub import BrowserStream, LiveHub
@@ -15,6 +16,7 @@ from talaria.web.session_list import SESSIONS, SessionListWatcher
 from talaria.web.wire import Done, HelloMessage, StreamMessage, StreamQuery, TopicsRequest
 
 _TAG = "web"
+SEEN = "seen:"  # a topic for each visible page, with its conversation
 
 
 class StreamRoutes:
@@ -53,6 +55,7 @@ class StreamRoutes:
     async def _set_topics(self, stream: BrowserStream, topics: Iterable[str], again: Iterable[str]) -> None:
         """Set what a stream is about; conversations that the person may not see are left out."""
         wanted = await self._store.read(lambda tx: _find_visible(tx, topics, stream.caller))
+        await self._set_seen(stream, topics)
         self._hub.set_sessions(stream, wanted, [_session_of(topic) for topic in again])
         names = set(topics)
         stream.topics -= PAGES.keys()
@@ -62,6 +65,14 @@ class StreamRoutes:
             self._session_list.check_soon()
         else:
             stream.topics.discard(SESSIONS)
+
+    async def _set_seen(self, stream: BrowserStream, topics: Iterable[str]) -> None:
+        """Set what is on visible pages; conversations that were not there before have been read now."""
+        added = stream.set_seen(frozenset(one.removeprefix(SEEN) for one in topics if one.startswith(SEEN)))
+        unread = await self._store.read(lambda tx: _find_unread(tx, added, stream.caller)) if added else []
+        if unread:
+            await self._store.write(lambda tx: [UNREAD.delete(tx, one) for one in unread])
+            self._session_list.check_soon()
 
 
 async def end_revoked_streams(store: Store, hub: LiveHub, front_door: WebFrontDoor) -> None:
@@ -86,6 +97,12 @@ def _find_visible(tx: Transaction, topics: Iterable[str], caller: WebCaller) -> 
         if session is not None and caller.may_see(session):
             found.append(session_id)
     return found
+
+
+def _find_unread(tx: Transaction, ids: Iterable[str], caller: WebCaller) -> list[SessionId]:
+    """Return the unread conversations among some, as far as they are the caller's own."""
+    known = [tx.sessions.get(SessionId(one)) for one in ids if is_id(one)]
+    return [one.id for one in known if one and caller.is_own(one) and UNREAD.get(tx, one.id)]
 
 
 def _session_of(topic: str) -> SessionId:

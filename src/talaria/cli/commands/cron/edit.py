@@ -66,7 +66,7 @@ def _change(arguments: argparse.Namespace, services: Services, request: JobReque
 
 
 def _write_change(arguments: argparse.Namespace, services: Services, work: Callable[[Transaction], Job]) -> int:
-    networks = services.networks().names()
+    networks = services.networks().targets()
 
     def changed(tx: Transaction) -> tuple[JobView, bool]:
         job = read_job(work(tx))

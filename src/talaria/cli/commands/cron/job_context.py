@@ -15,7 +15,7 @@ _NO_GATEWAY = (
 def build_rules(services: Services) -> JobRules:
     """Return the time zone and the networks of the profile."""
     zone = services.settings().cli.time_zone or system_zone(services.environment)
-    return JobRules(zone, tuple(services.networks().names()))
+    return JobRules(zone, tuple(services.networks().targets()))
 
 
 def note_missing_gateway(services: Services, *, has_gateway: bool) -> None:

@@ -24,7 +24,7 @@ class MovedSession(Struct, frozen=True, kw_only=True):
 
 def move_session(arguments: argparse.Namespace, services: Services) -> None:
     """Request the handoff and wait for its end; raises `Refused` if the session stays where it is."""
-    networks = dict.fromkeys(services.networks().names(), True)
+    networks = dict.fromkeys(services.networks().targets(), True)
 
     def request(tx: Transaction) -> Session:
         session = find_session(tx, arguments.session)

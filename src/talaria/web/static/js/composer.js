@@ -2,17 +2,19 @@
  * The line in which people write: drafts that survive a reload, slash commands with completion, send, steer and stop.
  * @module
  */
-import { useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { get } from "./server.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
-import { attempt, begin, compose, conversation, me, navigate, newId, runCommand } from "./state.js";
+import { attempt, compose, conversation, deliver, me, navigate, newId, runCommand } from "./state.js";
 
-/** @import { Child, Signal } from "../vendor/preact.d.ts" */
+/** @import { Attachments } from "./attachments.js" */
 /** @import { Conversation } from "./conversation.js" */
+/** @import { Child, Signal } from "../vendor/preact.d.ts" */
 /** @import { ChoiceView } from "./wire.d.ts" */
 
 const MOST_OFFERED = 8;
 const COMPLETION_DELAY = 120;
+const coarse = matchMedia("(pointer: coarse)").matches;
 
 /** Whether a text is a slash command, not a path. @type {(text: string) => boolean} */
 export const isCommand = (text) => /^\/[^\s/]+(\s|$)/.test(text);
@@ -30,8 +32,30 @@ export function Composer({ id, onNotes }) {
   const shown = conversation.value;
   const running = shown?.running ?? false;
   const editing = shown?.editing.value ?? null;
+  const attached = useSignal(/** @type {Attachments | null} */ (null));
+  const isEmpty = !text.value.trim() && !attached.value?.files.value.length;
 
+  /** Load what handles files, and use it. @param {(loaded: Attachments) => void} action */
+  const withFiles = (action) =>
+    void attempt(async () => {
+      const { Attachments } = await import("./attachments.js");
+      attached.value ??= new Attachments(id);
+      action(attached.value);
+    });
+  /** @type {(event: Event, files: FileList | undefined) => void} */
+  const addFiles = (event, files) => {
+    if (!files?.length) return;
+    event.preventDefault();
+    const chosen = [...files];
+    withFiles((loaded) => loaded.add(chosen));
+  };
+  const voice = useSignal(/** @type {typeof import("./voice.js") | null} */ (null));
   useEffect(() => {
+    if (localStorage.getItem(`files:${id || "new"}`)) withFiles(() => {});
+    if (me.peek()?.voice && navigator.mediaDevices) void import("./voice.js").then((loaded) => (voice.value = loaded));
+  }, []);
+
+  useLayoutEffect(() => {
     if (editing) return;
     if (text.value) localStorage.setItem(draftKey(id), text.value);
     else localStorage.removeItem(draftKey(id));
@@ -60,17 +84,19 @@ export function Composer({ id, onNotes }) {
   /** @param {boolean} steer */
   const send = async (steer) => {
     const said = text.peek().trim();
-    if (!said || sending.peek()) return;
+    if (isEmpty || sending.peek()) return;
     sending.value = true;
     text.value = "";
+    const uploads = isCommand(said) ? [] : await attached.peek()?.take() ?? [];
+    const files = uploads.map((one) => one.id);
     const done = await attempt(async () => {
       if (shown && editing) await sendEdited(shown, editing.seq, said);
       else if (isCommand(said)) onNotes(await runCommand(said));
-      else if (shown) await shown.send(said, newId(), steer);
-      else await begin(said);
+      else await deliver(shown, { text: said, id: newId(), steer, files });
     });
     sending.value = false;
     if (!done && !text.peek()) text.value = said;
+    if (!done) attached.peek()?.putBack(uploads);
   };
 
   /** @param {KeyboardEvent} event */
@@ -94,6 +120,8 @@ export function Composer({ id, onNotes }) {
   return form(
     {
       class: "composer",
+      onDragOver: (event) => event.preventDefault(),
+      onDrop: (event) => addFiles(event, event.dataTransfer?.files),
       onSubmit: (event) => {
         event.preventDefault();
         void send(false);
@@ -107,8 +135,30 @@ export function Composer({ id, onNotes }) {
         button({ type: "button", onClick: () => (shown.editing.value = null) }, "Cancel"),
       )
       : null,
+    attached.value?.view(),
     div(
       { class: "composer-box" },
+      button(
+        {
+          class: "quiet attach",
+          type: "button",
+          "aria-label": "Attach files",
+          title: "Attach files",
+          onClick: () => withFiles((loaded) => loaded.choose(false)),
+        },
+        icon("clip"),
+      ),
+      coarse
+        ? button(
+          {
+            class: "quiet attach",
+            type: "button",
+            "aria-label": "Take a picture",
+            onClick: () => withFiles((loaded) => loaded.choose(true)),
+          },
+          icon("camera"),
+        )
+        : null,
       label({ class: "offscreen", for: "composer" }, "Message"),
       textarea({
         ref: box,
@@ -127,7 +177,9 @@ export function Composer({ id, onNotes }) {
           text.value = field.value;
         },
         onKeyDown: press,
+        onPaste: (event) => addFiles(event, event.clipboardData?.files),
       }),
+      voice.value ? h(voice.value.VoiceButton, { text }) : null,
       running && shown
         ? button(
           {
@@ -156,7 +208,7 @@ export function Composer({ id, onNotes }) {
           class: "round primary",
           type: "submit",
           "aria-label": running ? "Queue" : "Send",
-          disabled: !text.value.trim() || sending.value,
+          disabled: isEmpty || sending.value,
         },
         icon("send"),
       ),

@@ -4,11 +4,11 @@
  */
 import { batch, signal } from "../vendor/preact.js";
 import { describe, get, post, request } from "./server.js";
-import { applyEvents, entriesOf, isPrompt } from "./turn.js";
+import { applyEvents, entriesOf, isPrompt, noticeEntries } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
-/** @import { CommandReply, MessagePage, QueuedMessage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
+/** @import { CommandReply, MessagePage, NoticeView, QueuedMessage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
 
 /** `seq` is the number of its message, 0 for what the transcript does not hold yet. */
 /** @typedef {{ key: string, seq: number, entry: Entry }} Shown */
@@ -41,6 +41,8 @@ export class Conversation {
     this.target = signal(0);
     /** What commands have shown. @type {Signal<string[]>} */
     this.notes = signal([]);
+    /** What was delivered here and is no part of the transcript. @type {Signal<NoticeView[]>} */
+    this.notices = signal([]);
     this.more = signal(false);
     this.loaded = signal(false);
     /** Why it can't be shown. */
@@ -68,6 +70,13 @@ export class Conversation {
       counts.set(one.seq, count + 1);
       return { key: `${one.seq}.${count}`, seq: one.seq, entry: one.entry };
     });
+    for (const notice of this.notices.value) {
+      const next = found.findIndex((one) => one.seq > notice.after);
+      const entries = noticeEntries(notice).map((entry, index) => (
+        { key: `notice.${notice.id}.${index}`, seq: notice.after, entry }
+      ));
+      if (next !== 0 || !this.more.value) found.splice(next < 0 ? found.length : next, 0, ...entries);
+    }
     const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, seq: 0, entry }));
     return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, seq: 0, entry }))];
   }
@@ -87,6 +96,7 @@ export class Conversation {
         this._setDetail(detail);
         this._turnFrom = page.turn_from ?? Infinity;
         this.past.value = entriesOf(page.messages);
+        this.notices.value = page.notices;
         this.more.value = page.more || (page.messages[0]?.seq ?? 1) > 1;
         this.target.value = seq;
         this._firstSeq = page.messages[0]?.seq ?? 0;
@@ -160,12 +170,13 @@ export class Conversation {
    * @param {string} text
    * @param {string} id
    * @param {boolean} steer
+   * @param {string[]} [files] Uploads.
    */
-  async send(text, id, steer) {
+  async send(text, id, steer, files = []) {
     this.queued.value = [...this.queued.peek(), { id: 0, text, own: false }];
     this.target.value = -1;
     try {
-      await post(`/web/sessions/${this.id}/messages`, { text, id, steer });
+      await post(`/web/sessions/${this.id}/messages`, { text, id, steer, files });
       if (this.running) this._setDetail(await this._getDetail());
     } catch (error) {
       this._forget(text);
@@ -232,6 +243,7 @@ export class Conversation {
   /** @type {(detail: SessionDetail, page: MessagePage) => void} */
   _takeOverPage(detail, page) {
     this._setDetail(detail);
+    this.notices.value = page.notices;
     this._turnFrom = page.turn_from ?? Infinity;
     this.past.value = [...this.past.peek().filter((one) => one.seq <= this._lastSeq), ...entriesOf(page.messages)];
     const last = page.messages.at(-1)?.seq ?? this._lastSeq;

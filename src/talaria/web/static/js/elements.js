@@ -22,6 +22,9 @@ import { h, signal } from "../vendor/preact.js";
  * @property {string} [href]
  * @property {string} [target]
  * @property {string} [rel]
+ * @property {string} [src]
+ * @property {string} [alt]
+ * @property {string} [loading]
  * @property {string} [download]
  * @property {string} [placeholder]
  * @property {string} [autocomplete]
@@ -67,6 +70,9 @@ import { h, signal } from "../vendor/preact.js";
  * @property {(event: Event) => void} [onChange]
  * @property {(event: SubmitEvent) => void} [onSubmit]
  * @property {(event: KeyboardEvent) => void} [onKeyDown]
+ * @property {(event: ClipboardEvent) => void} [onPaste]
+ * @property {(event: DragEvent) => void} [onDragOver]
+ * @property {(event: DragEvent) => void} [onDrop]
  * @property {(event: FocusEvent) => void} [onBlur]
  * @property {(event: FocusEvent) => void} [onFocus]
  * @property {(event: Event) => void} [onScroll]
@@ -95,6 +101,7 @@ export const footer = element("footer");
 export const form = element("form");
 export const header = element("header");
 export const hr = element("hr");
+export const img = element("img");
 export const input = element("input");
 export const label = element("label");
 export const li = element("li");
@@ -128,6 +135,11 @@ export const heading = (level, attributes, ...children) =>
 
 /** Paths of the icons, drawn on a grid of 24. */
 const ICONS = {
+  bell: "M6 17V11a6 6 0 0112 0v6l2 2H4zM10 21h4",
+  camera: "M4 8h4l2-3h4l2 3h4v11H4zM12 10a3 3 0 100 6 3 3 0 000-6z",
+  clip: "M8 12l6-6a3 3 0 014 4l-8 8a5 5 0 01-7-7l7-7",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  mic: "M12 4a2 2 0 012 2v5a2 2 0 01-4 0V6a2 2 0 012-2zM6 11a6 6 0 0012 0M12 17v3",
   archive: "M4 4h16v4H4zM6 8v12h12V8M10 12h4",
   back: "M15 5l-7 7 7 7",
   branch: "M7 4v16M7 14c8 0 10-3 10-8M17 4v3",

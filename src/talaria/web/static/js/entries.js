@@ -3,12 +3,13 @@
  * @module
  */
 import { h, useSignal } from "../vendor/preact.js";
-import { button, details, div, icon, lazy, li, p, span, summary } from "./elements.js";
+import { a, button, details, div, icon, img, lazy, li, p, span, summary } from "./elements.js";
 import { renderBlocks, renderMarkdown } from "./markdown.js";
 import { attempt, compose, navigate, runCommand } from "./state.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
+/** @import { FileView } from "./wire.d.ts" */
 /** @import { IconName } from "./elements.js" */
 /** @import { QueuedMessage } from "./wire.d.ts" */
 /** @import { Entry, ReasoningEntry, ToolEntry, UserEntry } from "./turn.js" */
@@ -39,6 +40,8 @@ export function EntryView({ conversation, entry, seq, last }) {
           canBranch(conversation, seq) ? action("branch", "Branch from here", () => branch(conversation, seq)) : null,
         ),
       );
+    case "files":
+      return div({ class: "entry" }, filesView(entry.files));
     case "reasoning":
       return h(ReasoningView, { entry });
     case "notice":
@@ -52,14 +55,29 @@ export function EntryView({ conversation, entry, seq, last }) {
   }
 }
 
+/** Pictures, and links to all other files. @type {(files: readonly FileView[]) => Child} */
+function filesView(files) {
+  return div(
+    { class: "files" },
+    ...files.map((file) => {
+      const href = `/web/files/${file.id}`;
+      if (!file.id) return span({ class: "chip" }, file.name);
+      if (/^image\/(png|jpeg|gif|webp)$/.test(file.media_type)) {
+        return a({ href, target: "_blank", rel: "noopener" }, img({ src: href, alt: file.name, loading: "lazy" }));
+      }
+      return a({ class: "file", href, download: file.name }, icon("file"), file.name);
+    }),
+  );
+}
+
 /** @type {(conversation: Conversation, entry: UserEntry, seq: number, last: boolean) => Child} */
 function userView(conversation, entry, seq, last) {
   const edit = () => Promise.resolve(conversation.editing.value = { seq, text: entry.text });
   return div(
     { class: "entry user" },
     span({ class: "offscreen" }, "You: "),
-    div({ class: "bubble" }, entry.text),
-    ...(entry.files ?? []).map((name) => span({ class: "chip" }, name)),
+    entry.text ? div({ class: "bubble" }, entry.text) : null,
+    entry.files?.length ? filesView(entry.files) : null,
     canBranch(conversation, seq)
       ? div(
         { class: "actions" },

@@ -7,11 +7,24 @@ import { describe } from "./server.js";
 import { ChatPage } from "./chat.js";
 import { a, button, div, lazy, p, span } from "./elements.js";
 import { setTheme, Sidebar } from "./sidebar.js";
-import { drawerOpen, me, onPage, overlay, pages, signIn, start, toast } from "./state.js";
+import {
+  connected,
+  drawerOpen,
+  followLink,
+  me,
+  onPage,
+  overlay,
+  pages,
+  signIn,
+  start,
+  toast,
+  unreachable,
+} from "./state.js";
 
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
 const TOAST_MILLISECONDS = 8000;
+const INSTALL_MILLISECONDS = 1000;
 let problem = "";
 /** The page for signing in, once it is loaded. @type {Signal<typeof import("./pages/sign_in.js") | null>} */
 const signInPage = signal(null);
@@ -28,7 +41,12 @@ function SignIn() {
 
 /** @type {(props: object) => Child} */
 function App() {
-  if (me.value === undefined) return div({ class: "boot" }, "Talaria");
+  if (me.value === undefined) {
+    return div(
+      { class: "boot", role: "status" },
+      unreachable.value ? "Talaria can't be reached. Trying again …" : "Talaria",
+    );
+  }
   if (me.value === null) return h(SignIn, {});
   return div(
     { class: "app" },
@@ -51,11 +69,19 @@ function App() {
     toast.value
       ? div(
         { class: "toast", role: "alert" },
-        span(null, toast.value),
+        typeof toast.value === "string"
+          ? span(null, toast.value)
+          : a({ href: toast.value.path, onClick: openNews }, toast.value.text),
         button({ class: "quiet", type: "button", onClick: () => (toast.value = "") }, "Close"),
       )
       : null,
   );
+}
+
+/** Show the conversation that a notice is about. @param {MouseEvent} event */
+function openNews(event) {
+  if (typeof toast.value !== "string") followLink(event, toast.value.path);
+  toast.value = "";
 }
 
 effect(() => {
@@ -74,6 +100,10 @@ addEventListener("keydown", (event) => {
   } else if (!isTyping(event)) void import("./keys.js").then(({ pressKey }) => pressKey(event));
 });
 
+effect(() => {
+  if (!me.value || !connected.value || !localStorage.getItem("unsent")) return;
+  void import("./unsent.js").then(({ sendWaiting }) => sendWaiting()).catch(() => null);
+});
 /** Whether a key belongs to a field, a dialog or the browser. @param {KeyboardEvent} event */
 function isTyping(event) {
   const target = /** @type {Element} */ (event.target);
@@ -99,6 +129,7 @@ async function boot() {
       await start();
     }
   } else await start();
+  setTimeout(() => void import("./installed.js").then(({ install }) => install(), () => null), INSTALL_MILLISECONDS);
 }
 
 const root = document.getElementById("app");

@@ -224,6 +224,8 @@ export async function request(method, path, body) {
   const options = { method, credentials: "same-origin", cache: "no-store" };
   if (method !== "GET") {
     options.headers = { "content-type": "application/json", "x-talaria": "web" };
+    const id = /** @type {{ id?: string }} */ (body ?? {}).id;
+    if (id) options.headers["idempotency-key"] = id;
     options.body = JSON.stringify(body ?? {});
   }
   let reply;

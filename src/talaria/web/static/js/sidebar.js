@@ -157,6 +157,7 @@ function SessionItem({ row }) {
         onClick: (event) => followLink(event, `/c/${row.id}`),
       },
       row.running ? span({ class: "live-dot", role: "img", "aria-label": "Running", title: "Running" }) : null,
+      row.unread && !current ? span({ class: "unread", role: "img", "aria-label": "New", title: "New" }) : null,
       span({ class: "row-title" }, title),
       surface ? span({ class: "surface" }, surfaceName(surface)) : null,
     ),

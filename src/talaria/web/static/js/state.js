@@ -3,12 +3,14 @@
  * @module
  */
 import { batch, effect, signal } from "../vendor/preact.js";
-import { describe, get, post, request, signedOut, Stream } from "./server.js";
+import { describe, get, post, request, RequestFailed, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @typedef {{ kind: "palette" | "branches" | "help" } | { kind: "choose", command: string, title: string }} Overlay */
 /** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+
+const RETRY_MILLISECONDS = 3000;
 
 /** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
 export const me = signal(undefined);
@@ -22,7 +24,9 @@ export const archivedShown = signal(false);
 /** Where the next page of conversations begins; empty if there is none. */
 export const nextPage = signal("");
 export const connected = signal(true);
-/** A sentence at the bottom of the screen. */
+/** Whether the app was opened without a connection. */
+export const unreachable = signal(false);
+/** A sentence at the bottom of the screen, perhaps with a page to open. @type {Signal<string | { text: string, path: string }>} */
 export const toast = signal("");
 /** Whether the list is open on a small screen. */
 export const drawerOpen = signal(false);
@@ -110,10 +114,13 @@ export async function start() {
   try {
     me.value = await get("/web/me");
   } catch (error) {
-    me.value = null;
-    if (describe(error) && !navigator.onLine) toast.value = describe(error);
+    if (error instanceof RequestFailed && !error.status) {
+      unreachable.value = true;
+      setTimeout(start, RETRY_MILLISECONDS);
+    } else me.value = null;
     return;
   }
+  unreachable.value = false;
   stream = new Stream({ onMessage: hear, onState: (state) => (connected.value = state), onSignedOut: leave });
   open();
   stream.watch(topics());
@@ -160,6 +167,19 @@ function hear(message) {
       if (shown?.id === message.session) shown.hear(message);
       break;
     }
+    case "delivered": {
+      const shown = conversation.peek();
+      if (shown?.id === message.session) void shown.refresh().catch(() => null);
+      break;
+    }
+    case "notice":
+      if (!message.session || message.session !== conversation.peek()?.id) {
+        toast.value = {
+          text: `${message.title || "News"}: ${message.text.slice(0, 120)}`,
+          path: message.path,
+        };
+      }
+      break;
   }
 }
 
@@ -207,18 +227,32 @@ effect(() => {
   document.title = title ? `${title} · Talaria` : "Talaria";
 });
 
-/** What this tab wants to hear about. */
+/** What this tab wants to hear about, and what a person can see on it now. */
 function topics() {
-  const shown = conversation.peek();
-  return ["sessions", ...(shown ? [`session:${shown.id}`] : []), ...pageTopics.peek()];
+  const id = conversation.peek()?.id;
+  const seen = document.visibilityState === "visible" ? [`seen:${id ?? "app"}`] : [];
+  return ["sessions", ...(id ? [`session:${id}`] : []), ...pageTopics.peek(), ...seen];
 }
 
-/** Begin a conversation with a first message, and show it. @param {string} text */
-export async function begin(text) {
+addEventListener("visibilitychange", () => stream?.watch(topics()));
+
+/** Begin a conversation with a first message, and show it. @type {(text: string, id: string, files?: string[]) => Promise<void>} */
+export async function begin(text, id, files = []) {
   /** @type {{ session_id: string }} */
-  const { session_id } = await post("/web/sessions", { text, id: newId(), commands: [...choices.peek().values()] });
+  const { session_id } = await post("/web/sessions", { text, id, files, commands: [...choices.peek().values()] });
   choices.value = new Map();
   navigate(`/c/${session_id}`);
+}
+
+/** Send a message, or store it if the server can't be reached. @type {(shown: Conversation | null, said: { text: string, id: string, steer: boolean, files: string[] }) => Promise<void>} */
+export async function deliver(shown, said) {
+  try {
+    if (shown) await shown.send(said.text, said.id, said.steer, said.files);
+    else await begin(said.text, said.id, said.files);
+  } catch (error) {
+    if (!(error instanceof RequestFailed) || error.status) throw error;
+    (await import("./unsent.js")).keep({ session: shown?.id ?? "", ...said });
+  }
 }
 
 /**

@@ -4,10 +4,11 @@
  */
 import { Blocks } from "./markdown.js";
 
-/** @import { TranscriptMessage, TurnEvent } from "./wire.d.ts" */
+/** @import { FileView, NoticeView, TranscriptMessage, TurnEvent } from "./wire.d.ts" */
 
-/** @typedef {{ kind: "user", text: string, at?: string, files?: string[] }} UserEntry */
+/** @typedef {{ kind: "user", text: string, at?: string, files?: FileView[] }} UserEntry */
 /** @typedef {{ kind: "text", text: string, blocks: Blocks, at?: string }} TextEntry */
+/** @typedef {{ kind: "files", files: readonly FileView[] }} FilesEntry */
 /** @typedef {{ kind: "reasoning", text: string }} ReasoningEntry */
 /** @typedef {{ kind: "notice", text: string, tone: "info" | "error" }} NoticeEntry */
 /** @typedef {{ kind: "approval", id: string, tool: string, summary: string, reason: string, diff: string }} ApprovalEntry */
@@ -24,7 +25,7 @@ import { Blocks } from "./markdown.js";
  * @property {string} diff
  * @property {number} seconds
  */
-/** @typedef {UserEntry | TextEntry | ReasoningEntry | NoticeEntry | ApprovalEntry | QuestionEntry | ToolEntry} Entry */
+/** @typedef {UserEntry | TextEntry | FilesEntry | ReasoningEntry | NoticeEntry | ApprovalEntry | QuestionEntry | ToolEntry} Entry */
 
 /**
  * @typedef {object} Turn
@@ -190,9 +191,9 @@ function textEntry(text, at) {
 export function saidEntry(text) {
   const end = text.search(/\nThe (?:file|folder) \/.+:\n/);
   if (end < 0 || !text.slice(0, end).includes("@")) return { kind: "user", text };
-  const files = [...text.slice(end).matchAll(/^The (?:file|folder) \/(?:.*\/)?(.+?):$/gm)].map((found) =>
-    found[1] ?? ""
-  );
+  const files = [...text.slice(end).matchAll(/^The (?:file|folder) \/(?:.*\/)?(.+?):$/gm)].map((
+    found,
+  ) => /** @type {FileView} */ ({ type: "file", id: "", name: found[1] ?? "", media_type: "" }));
   return { kind: "user", text: text.slice(0, end).trim(), files };
 }
 
@@ -221,20 +222,26 @@ export function entriesOf(messages) {
 /** @type {(message: TranscriptMessage) => UserEntry} */
 function userEntry(message) {
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
-  const files = message.parts.flatMap((part) =>
-    part.type === "image" ? ["Picture"] : part.type === "file" ? [part.name] : []
-  );
+  const files = message.parts.filter((part) => part.type === "file");
   const said = saidEntry(text);
   return { ...said, at: message.at, files: [...(said.files ?? []), ...files] };
+}
+
+/** What was delivered next to the transcript. @type {(notice: NoticeView) => Entry[]} */
+export function noticeEntries(notice) {
+  /** @type {Entry[]} */
+  const files = notice.files.length ? [{ kind: "files", files: notice.files }] : [];
+  return notice.text ? [textEntry(notice.text, notice.at), ...files] : files;
 }
 
 /** @type {(message: TranscriptMessage) => Entry[]} */
 function assistantEntries(message) {
   /** @type {Entry[]} */
-  const found = [];
+  const found = message.author ? [{ kind: "notice", text: message.author, tone: "info" }] : [];
   for (const part of message.parts) {
     if (part.type === "text" && part.text) found.push(textEntry(part.text, message.at));
     else if (part.type === "reasoning" && part.text) found.push({ kind: "reasoning", text: part.text });
+    else if (part.type === "file") found.push({ kind: "files", files: [part] });
     else if (part.type === "tool_call") {
       found.push({ ...toolEntry(part.id, part.name, summarise(part.arguments), part.arguments), state: "done" });
     }

@@ -22,7 +22,13 @@ export type TurnEvent =
   | TurnFailed
   | QuestionClosed;
 
-export type StreamMessage = HelloMessage | SessionsMessage | SessionMessage | ChangedMessage;
+export type StreamMessage =
+  | HelloMessage
+  | SessionsMessage
+  | SessionMessage
+  | ChangedMessage
+  | DeliveredMessage
+  | NoticeMessage;
 
 /** An address on a network: a chat, optionally a thread in it, optionally one person there. */
 export interface Address {
@@ -72,6 +78,7 @@ export interface BeginRequest {
   text: string;
   id: string;
   steer: boolean;
+  files: string[];
   commands: string[];
 }
 
@@ -229,6 +236,12 @@ export interface DelegationView {
   children: ChildTaskView[];
 }
 
+/** A conversation with something new outside of turns: its transcript is to be read again. */
+export interface DeliveredMessage {
+  topic: "delivered";
+  session: string;
+}
+
 /** All checks, without a request to the model's provider. */
 export interface DoctorView {
   checks: CheckView[];
@@ -271,6 +284,31 @@ export interface File {
   source: string;
   name: string;
   media_type?: string;
+}
+
+/** A file of a conversation; ``sent`` means that the agent made or sent it. */
+export interface FileRow {
+  id: string;
+  name: string;
+  media_type: string;
+  size: number;
+  at: string;
+  sent: boolean;
+  session_id: string;
+  session_title: string;
+}
+
+/** A file of a message; without an ``id`` it can't be downloaded. */
+export interface FileView {
+  type: "file";
+  id: string;
+  name: string;
+  media_type: string;
+}
+
+/** Query for files: of one conversation, or of all. */
+export interface FilesQuery {
+  session: string;
 }
 
 /** The gateway processes, the oldest undelivered messages, and the handoffs under way. */
@@ -478,6 +516,7 @@ export interface MeView {
   version: string;
   digest: string;
   secure: boolean;
+  voice: boolean;
   commands: CommandInfo[];
 }
 
@@ -514,6 +553,7 @@ export interface MessagePage {
   messages: TranscriptMessage[];
   more: boolean;
   turn_from: number | null;
+  notices: NoticeView[];
 }
 
 /** A model call has finished; the conversation takes ``context`` tokens of ``context_limit``. */
@@ -604,6 +644,25 @@ export interface NetworkStatus {
 export interface NetworkView {
   name: string;
   configured: boolean;
+}
+
+/** A notification: ``kind`` is ``asked``, ``answered``, ``delivered`` or ``pairing``, ``path`` the page to open. */
+export interface NoticeMessage {
+  topic: "notice";
+  kind: string;
+  session: string;
+  title: string;
+  text: string;
+  path: string;
+}
+
+/** A delivered message next to the transcript; ``after`` is the number of the message before it. */
+export interface NoticeView {
+  id: string;
+  after: number;
+  at: string;
+  text: string;
+  files: FileView[];
 }
 
 /** A notice for people while the turn continues: a wait, another model, a summarised history. */
@@ -769,6 +828,26 @@ export interface ProviderView {
   models: number;
 }
 
+/** A push subscription of this browser; quiet hours are local times of ``zone``, empty for none. */
+export interface PushRequest {
+  endpoint: string;
+  p256dh: string;
+  auth: string;
+  shows_content: boolean;
+  quiet_from: string;
+  quiet_to: string;
+  zone: string;
+}
+
+/** Push notifications of this browser; without a ``key`` the server can't send any. */
+export interface PushView {
+  key: string;
+  subscribed: boolean;
+  shows_content: boolean;
+  quiet_from: string;
+  quiet_to: string;
+}
+
 /** The agent asks the person; answered through the session, by ``id``. */
 export interface QuestionAsked {
   type: "question_asked";
@@ -851,6 +930,7 @@ export interface SayRequest {
   text: string;
   id: string;
   steer: boolean;
+  files: string[];
 }
 
 /** The jobs, and whether a gateway runs that starts them. */
@@ -888,6 +968,7 @@ export interface SessionDetail {
   message_count: number;
   archived: boolean;
   running: boolean;
+  unread: number;
   location: string;
   elsewhere: boolean;
   taken_from: string;
@@ -940,6 +1021,7 @@ export interface SessionRow {
   message_count: number;
   archived: boolean;
   running: boolean;
+  unread: number;
 }
 
 /** Conversations that are new or have changed, and the ids of those that are gone. */
@@ -1168,7 +1250,8 @@ export interface TranscriptMessage {
   role: "assistant" | "system" | "tool" | "user";
   at: string;
   model: string;
-  parts: Part[];
+  author: string;
+  parts: (Text | FileView | Reasoning | ToolCall | ToolResult)[];
 }
 
 /** Which messages to show: the last ones, those before a number, or those after one. */
@@ -1176,6 +1259,11 @@ export interface TranscriptQuery {
   before: number;
   after: number;
   limit: number;
+}
+
+/** The text of a recording; empty if nothing is said. */
+export interface TranscriptionView {
+  text: string;
 }
 
 /** The turn ended with this reply. */
@@ -1231,6 +1319,20 @@ export interface TurnTraceView {
   ended_at: string;
   spans: (ModelSpan | ToolSpan)[];
   breaks: PrefixBreak[];
+}
+
+/** The name of an uploaded file, and its type as the browser knows it. */
+export interface UploadQuery {
+  name: string;
+  type: string;
+}
+
+/** A file that waits for its message. */
+export interface UploadView {
+  id: string;
+  name: string;
+  media_type: string;
+  size: number;
 }
 
 /** All models that can be used now, and why some providers have none. */

@@ -64,6 +64,14 @@ export const PAGES = [
     load: () => styled(import("./usage.js")),
   },
   {
+    path: "/files",
+    title: "Files",
+    icon: "file",
+    group: "Look inside",
+    owner: false,
+    load: () => import("./files.js"),
+  },
+  {
     path: "/trace",
     title: "Traces",
     icon: "timeline",
@@ -134,6 +142,14 @@ export const PAGES = [
     group: "Access",
     owner: false,
     load: () => managed(import("./browsers.js")),
+  },
+  {
+    path: "/notifications",
+    title: "Notifications",
+    icon: "bell",
+    group: "Access",
+    owner: false,
+    load: () => import("./notifications.js"),
   },
 ];
 

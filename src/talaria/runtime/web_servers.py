@@ -1,4 +1,4 @@
-"""Running web servers of a store, so that `talaria web` finds one."""
+"""Running web servers of a store: `talaria web` finds one, and other processes know that the web app is served."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -42,3 +42,8 @@ def find_server(tx: Transaction) -> str:
         else:
             found = server.address
     return found
+
+
+def has_server(tx: Transaction) -> bool:
+    """Return whether a web server of this store is running."""
+    return any(not is_gone(server.worker) for server in _SERVERS.items(tx).values())

@@ -1,0 +1,57 @@
+/**
+ * Messages that could not be sent: they wait in this browser until the server can be reached, and are sent once.
+ * @module
+ */
+import { describe, post, RequestFailed } from "./server.js";
+import { navigate, path, toast } from "./state.js";
+
+/** @typedef {{ session: string, text: string, id: string, steer: boolean, files: string[] }} Unsent */
+
+const KEY = "unsent";
+const RETRY_MILLISECONDS = 3000;
+let sending = false;
+
+/** @returns {Unsent[]} */
+function read() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? "[]");
+  } catch {
+    return [];
+  }
+}
+
+/** @param {Unsent[]} waiting */
+function write(waiting) {
+  if (waiting.length) localStorage.setItem(KEY, JSON.stringify(waiting));
+  else localStorage.removeItem(KEY);
+}
+
+/** Store a message for later. @param {Unsent} message */
+export function keep(message) {
+  write([...read(), message]);
+  toast.value = "You're offline. Your message is sent as soon as Talaria can be reached.";
+  setTimeout(sendWaiting, RETRY_MILLISECONDS);
+}
+
+/** Send what waits, oldest first; the id of a message makes a repetition count once. */
+export async function sendWaiting() {
+  if (sending) return;
+  sending = true;
+  try {
+    for (let [first] = read(); first; [first] = read()) {
+      const { session, ...message } = first;
+      /** @type {{ session_id?: string }} */
+      const reply = await post(session ? `/web/sessions/${session}/messages` : "/web/sessions", message);
+      write(read().filter((one) => one.id !== message.id));
+      if (reply.session_id && path.peek() === "/") navigate(`/c/${reply.session_id}`);
+    }
+  } catch (error) {
+    if (error instanceof RequestFailed && error.status >= 400 && error.status < 500) {
+      const [refused, ...rest] = read();
+      write(rest);
+      toast.value = `A message wasn't sent: ${describe(error)} ${refused?.text.slice(0, 80) ?? ""}`;
+    } else setTimeout(sendWaiting, RETRY_MILLISECONDS);
+  } finally {
+    sending = false;
+  }
+}

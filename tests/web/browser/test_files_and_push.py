@@ -1,0 +1,131 @@
+"""Files, the installed app and notifications in a real browser."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import ViewportSize, expect
+from tests.api.in_process_server import Hosted
+from tests.web.browser.pages import DESKTOP, PHONE, chromium, needs_chromium, signed_in
+
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.telegram_server import picture
+from talaria.testing.wait import until
+
+pytestmark = needs_chromium
+SIZES = [pytest.param(DESKTOP, False, id="desk-light"), pytest.param(PHONE, True, id="phone-dark")]
+
+
+@pytest.mark.parametrize(("viewport", "dark"), SIZES)
+async def test_files_are_attached_shown_and_saved(
+    host: Hosted, model: ModelServer, tmp_path: Path, viewport: ViewportSize, dark: bool
+) -> None:
+    report = tmp_path / "report.pdf"
+    report.write_bytes(b"%PDF-1.7 text")
+    shot = tmp_path / "shot.png"
+    shot.write_bytes(picture())
+    model.script(Say(calls=[Ask("send_file", {"path": str(shot)})]), Say("There is the picture."))
+    model.otherwise(Say("There is the picture."))
+    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+        page = watched.page
+        async with page.expect_file_chooser() as chosen:
+            await page.get_by_role("button", name="Attach files").click()
+        await (await chosen.value).set_files([shot, report])
+        await expect(page.locator(".attached-file:not(.loading)")).to_have_count(2)
+        await page.reload()
+        await expect(page.locator(".attached-file")).to_have_count(2)
+        await watched.assert_accessible()
+        await page.get_by_role("button", name="Send").click()
+        await expect(page.get_by_text("There is the picture.")).to_be_visible()
+        await expect(page.locator(".user .files img")).to_be_visible()
+        await expect(page.locator(".entry:not(.user) > .files img")).to_be_visible()
+        assert await page.locator(".user .files img").evaluate("image => image.complete && image.naturalWidth > 0")
+        await watched.assert_accessible()
+        async with page.expect_download() as saved:
+            await page.get_by_role("link", name="report.pdf").click()
+        await (await saved.value).save_as(tmp_path / "saved.pdf")
+        assert (tmp_path / "saved.pdf").read_bytes() == report.read_bytes()
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        watched.assert_clean()
+
+
+async def test_a_pasted_picture_is_attached(host: Hosted) -> None:
+    async with chromium() as browser, signed_in(browser, host) as watched:
+        page = watched.page
+        await page.get_by_label("Message", exact=True).evaluate(
+            """(box, bytes) => {
+              const data = new DataTransfer();
+              data.items.add(new File([new Uint8Array(bytes)], "pasted.png", { type: "image/png" }));
+              box.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+            }""",
+            list(picture()),
+        )
+        await expect(page.get_by_role("button", name="Remove pasted.png")).to_be_visible()
+        await expect(page.locator(".attached-file:not(.loading)")).to_have_count(1)
+        await page.get_by_role("button", name="Remove pasted.png").click()
+        await expect(page.locator(".attached-file")).to_have_count(0)
+        watched.assert_clean()
+
+
+async def test_without_a_connection_the_app_opens_and_sends_later(host: Hosted, model: ModelServer) -> None:
+    model.otherwise(Say("Here I am."))
+    async with chromium() as browser, signed_in(browser, host) as watched:
+        page, context = watched.page, watched.context
+        assert await page.evaluate("navigator.serviceWorker.ready.then(one => new URL(one.scope).pathname)") == "/"
+        await watched.say("Hello")
+        await expect(page.get_by_text("Here I am.")).to_have_count(1)
+        await context.set_offline(True)
+        await watched.say("Are you there?")
+        await expect(page.locator(".toast")).to_contain_text("You're offline")
+        await page.reload()
+        await expect(page.locator(".boot")).to_contain_text("can't be reached")
+        await context.set_offline(False)
+        await page.reload()
+        await expect(page.get_by_text("Here I am.")).to_have_count(2)
+        stored = await page.evaluate(
+            f"fetch('/web/sessions/{page.url.rpartition('/')[2]}/messages').then(r => r.json())"
+        )
+        said = [one["parts"][0]["text"] for one in stored["messages"] if one["role"] == "user"]
+        assert said == ["Hello", "Are you there?"]
+
+
+async def test_a_push_message_becomes_a_notification(host: Hosted) -> None:
+    async with chromium() as browser, signed_in(browser, host) as watched:
+        page, context = watched.page, watched.context
+        await context.grant_permissions(["notifications"], origin=host.url)
+        await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        session = await context.new_cdp_session(page)
+        found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def note(event: dict[str, Any]) -> None:
+            for one in event["registrations"]:
+                if not found.done():
+                    found.set_result(one["registrationId"])
+
+        session.on("ServiceWorker.workerRegistrationUpdated", note)
+        await session.send("ServiceWorker.enable")
+        message = '{"title": "New answer", "body": "", "path": "/c/x", "tag": "/c/x"}'
+        await session.send(
+            "ServiceWorker.deliverPushMessage",
+            {"origin": host.url, "registrationId": await found, "data": message},
+        )
+
+        async def find_title() -> Any:
+            return await page.evaluate(
+                "navigator.serviceWorker.ready.then(one => one.getNotifications())"
+                ".then(all => all.map(one => [one.title, one.data.path])[0])"
+            )
+
+        assert await until(find_title) == ["New answer", "/c/x"]
+        watched.assert_clean()
+
+
+@pytest.mark.parametrize(("viewport", "dark"), SIZES)
+async def test_the_page_of_notifications(host: Hosted, viewport: ViewportSize, dark: bool) -> None:
+    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+        await watched.context.grant_permissions(["notifications"], origin=host.url)
+        await watched.open("/notifications")
+        await expect(watched.page.get_by_role("button", name="Turn on")).to_be_visible()
+        await watched.assert_accessible()
+        watched.assert_clean()
