@@ -25,8 +25,8 @@ _encode = msgspec.json.Encoder().encode
 class BrowserStream:
     """The stream of one browser; implements `ReplyStream`. Sending never waits.
 
-    ``seen`` are the conversations on visible pages; of a page without one, its name. A server has many of these at rest,
-    so each is small: no queue or event object of its own.
+    ``seen`` are the conversations on visible pages; of a page without one, its name. A server has many of these at
+    rest, so each is small: no queue or event object of its own.
     """
 
     __slots__ = ("_ended", "_lagging", "_on_close", "_queue", "_size", "_waiter", "caller", "id", "seen", "topics")
