@@ -127,7 +127,7 @@ TIMED = {
     ("gateway/outbound/delivery.py", "Delivery._watch_outbox"),
     ("handoff/service.py", "wait_for_handoff"),
     ("handoff/worker.py", "HandoffWorker.start_pending"),
-    ("runtime/leases.py", "renew_lease"),
+    ("runtime/workers.py", "renew_lease"),
     ("runtime/live/control.py", "WatchedTurns.look"),
     ("schedule/scheduler.py", "Scheduler._poll_if_needed"),
     ("tools/process/supervisor.py", "Supervisor.look"),
@@ -143,8 +143,7 @@ if __name__ == "__main__":
 from talaria.app.api import open_api  # noqa: E402
 from talaria.app.application import TalariaApplication, open_application  # noqa: E402
 from talaria.app.gateway.build import serve_gateway  # noqa: E402
-from talaria.commands.command import CommandContext, Display  # noqa: E402
-from talaria.commands.dispatch import run_command, select_usable_commands  # noqa: E402
+from talaria.commands.command import CommandContext, Display, run_command, select_usable_commands  # noqa: E402  # noqa: E402
 from talaria.commands.registry import REGISTRY  # noqa: E402
 from talaria.core.aio import StopSignal, SupervisedTaskGroup  # noqa: E402
 from talaria.core.messages import Text  # noqa: E402

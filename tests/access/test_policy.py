@@ -5,8 +5,7 @@ from msgspec import structs
 from tests.gateway.incoming_messages import ANN, BEN, said
 
 from talaria.access.policy import Access, AccessAllowed, AccessDenied, NeedsPairing
-from talaria.commands.command import Command, CommandContext
-from talaria.commands.dispatch import select_usable_commands
+from talaria.commands.command import Command, CommandContext, select_usable_commands
 from talaria.contracts.platform import Sender
 from talaria.gateway.dispatcher import permitted_commands
 from talaria.settings.model import Settings

@@ -8,8 +8,7 @@ from tests.api.in_process_server import Hosted, hosted
 from tests.api.server_process import Heard, follow
 
 from talaria.access.api_keys import KeyScope, create_key, new_token, revoke_key
-from talaria.settings.folder_trust import FolderTrust
-from talaria.settings.profiles import Profiles
+from talaria.settings.profiles import FolderTrust, Profiles
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
 

@@ -10,8 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from talaria.app.application import TalariaApplication, open_application
-from talaria.commands.command import Author, Command, CommandContext, Display
-from talaria.commands.dispatch import run_command
+from talaria.commands.command import Author, Command, CommandContext, Display, run_command
 from talaria.commands.registry import REGISTRY, resolve_command
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound

@@ -5,7 +5,7 @@ from datetime import timedelta
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.core.ids import SessionId
-from talaria.runtime.leases import session_lease_name, take
+from talaria.runtime.workers import session_lease_name, take
 
 CANDIDATES = 16
 

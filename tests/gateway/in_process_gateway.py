@@ -14,7 +14,7 @@ from msgspec import structs
 
 from talaria.app.application import TalariaApplication, open_application
 from talaria.app.gateway.media import MediaServices, open_media
-from talaria.commands.dispatch import select_usable_commands
+from talaria.commands.command import select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.platform import Platform
 from talaria.contracts.turn_listener import TurnFollowUp

@@ -15,10 +15,9 @@ from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.contracts.clock import Clock
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.messages import Message, Text
-from talaria.goals.follower import GoalFollower
+from talaria.goals.follower import CommandRunner, GoalFollower, Judge
 from talaria.goals.goal import GoalState
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.judge import CommandRunner, Judge
 from talaria.goals.stored_goal import GoalRecorder
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.testing.model_server import Answer, Received, Say

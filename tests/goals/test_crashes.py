@@ -22,9 +22,8 @@ from talaria.contracts.turn_log import TurnLog
 from talaria.core.errors import StoreBusy
 from talaria.core.events import TurnEnd
 from talaria.core.messages import Usage
-from talaria.goals.follower import GoalFollower
+from talaria.goals.follower import GoalFollower, Judge, JudgeModel
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.judge import Judge, JudgeModel
 from talaria.http_client.client import HttpPool
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say

@@ -14,8 +14,8 @@ from talaria.contracts.stores.ledger import Cap
 from talaria.core.ids import new_worker_id
 from talaria.core.messages import Usage
 from talaria.core.session_context import SessionContext
+from talaria.goals.follower import Judge
 from talaria.goals.goal import GoalContract, GoalState
-from talaria.goals.judge import Judge
 from talaria.goals.transitions import Evidence
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import NOON

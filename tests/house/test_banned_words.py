@@ -18,7 +18,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/gateway/receiver.py",  # a network that fails is tried again, and no other with it
     "src/talaria/gateway/outbound/preview.py",  # what is shown while a turn runs never fails the turn
     "src/talaria/gateway/attachments.py",  # a bug in an adapter costs one file, not the turn
-    "src/talaria/goals/judge.py",  # a judge that fails never stops the work that it judges
+    "src/talaria/goals/follower.py",  # a judge that fails never stops the work that it judges
     "src/talaria/handoff/worker.py",  # the requester of a handoff learns of a bug too
     "src/talaria/core/aio.py",  # a bug in one conversation must not end the others
     "src/talaria/hooks/boot.py",  # BOOT.md that cannot be done must not end the gateway

@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=67, calls=198, writes=5, reads=4),
-    "api": Budget(files=68, calls=248, writes=2, reads=4),
-    "handoff": Budget(files=88, calls=308, writes=5, reads=10),
-    "goal": Budget(files=63, calls=226, writes=7, reads=7),
+    "telegram": Budget(files=61, calls=160, writes=5, reads=3),
+    "api": Budget(files=63, calls=229, writes=2, reads=4),
+    "handoff": Budget(files=80, calls=284, writes=5, reads=9),
+    "goal": Budget(files=59, calls=193, writes=7, reads=6),
 }
 
 

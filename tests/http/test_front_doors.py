@@ -14,8 +14,7 @@ from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.request_checks import OriginPolicy, RequestLimiter
-from talaria.http.routing import Reply, Request, Route, Router
+from talaria.http.routing import OriginPolicy, Reply, Request, RequestLimiter, Route, Router
 from talaria.http.server import ConnectionLimits, serve_application
 
 _HTML = "text/html; charset=utf-8"

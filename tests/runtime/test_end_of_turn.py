@@ -22,10 +22,10 @@ from talaria.contracts.turn_listener import TurnResult
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import OWNER, Message, Text
-from talaria.runtime.leases import session_lease_name
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_log import STEERING
 from talaria.runtime.turns import MIRROR, make_arrival
+from talaria.runtime.workers import session_lease_name
 from talaria.testing.model_server import Received, Say
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from talaria.core.errors import Refused
-from talaria.settings.folder_trust import FolderTrust
+from talaria.settings.profiles import FolderTrust
 
 
 @pytest.fixture

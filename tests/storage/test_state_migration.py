@@ -29,12 +29,13 @@ from talaria.goals.goal_store import ACTIVE_GOAL
 from talaria.goals.stored_goal import read_goal
 from talaria.platforms.slack.backfill import READ_POSITION
 from talaria.platforms.slack.threads import JOINED_THREAD
+from talaria.runtime.active_session import OWN_THREAD
+from talaria.runtime.agent_cache import make_session_version
 from talaria.runtime.completions import PENDING_ANSWERS
 from talaria.runtime.delegation.task_store import list_background, read_delegation
 from talaria.runtime.live.control import CONTROL_MESSAGE, LIVE_WATCH
 from talaria.runtime.open_session import WORKSPACE
 from talaria.runtime.questions import SESSION_GRANTS, list_standing_grants
-from talaria.runtime.rebind import OWN_THREAD
 from talaria.runtime.turns import REDIRECTED_REPLY
 from talaria.runtime.workers import is_assigned, take_forwarded_updates
 from talaria.schedule.due_runs import list_unfinished_runs
@@ -43,7 +44,7 @@ from talaria.schedule.job_store import changes
 from talaria.sessions.chat_directory import list_channels, read_home
 from talaria.sessions.keys import list_user_ids
 from talaria.sessions.model_context import StoredSummary, read_prefix, read_summary
-from talaria.sessions.preferences import Preferences, make_session_version, read_preferences
+from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.storage.sqlite.recovery import recover
 from talaria.tools.todo import PLAN, Step
 

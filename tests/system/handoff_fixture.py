@@ -22,7 +22,7 @@ from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolCall, ToolResult
 from talaria.handoff.service import HANDOFFS
-from talaria.runtime.leases import STORE_UNREACHABLE
+from talaria.runtime.workers import STORE_UNREACHABLE
 from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.clock import NOON
 from talaria.testing.loopback_platform import LoopbackNetwork

@@ -18,7 +18,7 @@ from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.core.os_processes import is_running
-from talaria.runtime.rebind import bind_session
+from talaria.runtime.active_session import bind_session
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say

@@ -21,7 +21,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.ids import SessionId, new_turn_id
-from talaria.runtime.leases import STORE_UNREACHABLE
+from talaria.runtime.workers import STORE_UNREACHABLE
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres

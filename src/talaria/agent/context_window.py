@@ -16,7 +16,7 @@ from talaria.contracts.provider import EncodingMemo, ModelInfo
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import MalformedReply, TalariaError
 from talaria.core.events import Noticed, TurnEvent
-from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult, text_of
+from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult
 
 
 def list_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -45,44 +45,20 @@ def unwrap_messages(messages: Sequence[StoredMessage]) -> list[Message]:
 
 
 _FULL_SHARE = 0.75
-
-
 _KEPT_SHARE = 0.3
-
-
 _PORTION_SHARE = 0.8
-
-
 _MIN_SUMMARY_BYTES = 80
-
-
 _MIN_ALPHANUMERIC = 0.4
-
-
 _MAX_COMPRESSION = 10
-
-
 _BYTES_PER_TOKEN = 4
-
-
 _BYTES_IN_MEMORY = 2  # a message and its encoded form
-
-
 _BYTES_PER_MESSAGE = 700  # memory overhead of a text
-
-
 MEMORY_LIMIT = 64 * 1024 * 1024
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 _OPENING = (
     "[Summary of messages 1 to {upto} of this conversation. The originals are stored: read them by number with "
     "session_search.]\n\n"
 )
-
-
 log = logging.getLogger(__name__)
 
 
@@ -117,7 +93,8 @@ class ContextWindow:
     """The model's view of one session.
 
     The transcript stays in memory between turns, so that a turn reads and measures only what is new; `release` frees
-    it, and the next `open` reads it again.
+    it, and the next `open` reads it again. ``full`` says whether it is time to `compact`: by the provider's count if
+    available, otherwise estimated.
     """
 
     def __init__(
@@ -132,7 +109,7 @@ class ContextWindow:
         self._stored: list[StoredMessage] = []
         self._view: list[Message] = []
         self._bytes = 0
-        self._tokens = 0
+        self.full = False
 
     async def open(self) -> "ContextView":
         """Return what the model sees of the session as it is stored now."""
@@ -144,7 +121,7 @@ class ContextWindow:
         self._stored += fresh
         self._view += unwrap_messages(fresh)
         self._bytes += sum(message_length(stored.message) for stored in fresh)
-        self._tokens = 0
+        self.measured(0)
         self._memory.use(self, self._bytes * _BYTES_IN_MEMORY + len(self._stored) * _BYTES_PER_MESSAGE)
         return ContextView(list(self._view), self._bytes)
 
@@ -155,12 +132,7 @@ class ContextWindow:
 
     def measured(self, tokens: int) -> None:
         """Record the tokens of the last call; 0 if the provider doesn't count."""
-        self._tokens = tokens
-
-    @property
-    def full(self) -> bool:
-        """Return whether it is time to `compact`: by the provider's count if available, otherwise estimated."""
-        return (self._tokens or self._bytes // _BYTES_PER_TOKEN) > self.limit * _FULL_SHARE
+        self.full = (tokens or self._bytes // _BYTES_PER_TOKEN) > self.limit * _FULL_SHARE
 
     async def compact(self, publish: Callable[[TurnEvent], None]) -> bool:
         """Replace the older part by a summary; ``False``, with nothing changed, if that failed."""
@@ -212,11 +184,13 @@ class ContextWindow:
 class ContextView:
     """The context of a model during a turn: the session so far, and the messages of the turn.
 
-    ``tokens`` is their approximate number of tokens.
+    ``tokens`` is their approximate number of tokens. ``open_calls`` are the calls of the last reply that had no result
+    when the view was made.
     """
 
     def __init__(self, messages: list[Message], size: int) -> None:
         self.messages = messages
+        self.open_calls = list_open_calls(messages)
         self._size = size
         self.tokens = size // _BYTES_PER_TOKEN
 
@@ -286,6 +260,11 @@ def _is_useful(summary: str, max_bytes: int) -> bool:
 
 def message_length(message: Message) -> int:
     """Return the approximate size of a message on the wire, in bytes."""
-    calls = sum(len(part.arguments) + len(part.name) for part in message.parts if isinstance(part, ToolCall))
-    text = text_of(message.parts)
-    return (len(text) if text.isascii() else len(text.encode())) + calls + 16
+    length, texts = 16, 0
+    for part in message.parts:
+        if isinstance(part, Text | ToolResult):
+            length += len(part.text) if part.text.isascii() else len(part.text.encode())
+            texts += 1
+        elif isinstance(part, ToolCall):
+            length += len(part.arguments) + len(part.name)
+    return length + max(texts - 1, 0)

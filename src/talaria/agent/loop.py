@@ -9,7 +9,6 @@ from msgspec import Struct, structs
 from talaria.agent.context_window import (
     ContextView,
     ContextWindow,
-    list_open_calls,
     make_pictures_message,
     make_results_message,
 )
@@ -29,6 +28,7 @@ from talaria.core.events import (
     TextAdded,
     TurnAnswered,
     TurnEnd,
+    TurnEvent,
     TurnFailed,
     TurnOutOfBudget,
     TurnStopped,
@@ -108,7 +108,7 @@ class AgentLoop:
         except Exception:  # a bug ends the turn, not the process
             log.exception("turn failed in session %s", turn.session_id)
             end = await work.interrupt(TurnFailed(TalariaError.public))
-        environment.publish(end)
+        work.publish(end)
         return end
 
 
@@ -124,16 +124,15 @@ class _Turn:
         self._control = control
         self._limits = limits
         self._dispatch: ToolDispatcher | None = None
-        self._view = ContextView([], 0)
+        self._view: ContextView | None = None
         self._partial = ""
         self._calls: list[ToolCall] = []
         self._tokens = 0
         self._cost = 0
 
     async def run_to_end(self) -> TurnEnd:
-        self._view = await self._agent.window.open()
-        messages = self._view.messages
-        self._calls = list_open_calls(messages)
+        view = self._view = await self._agent.window.open()
+        messages, self._calls = view.messages, view.open_calls
         if self._calls:
             await self._run_calls(resumed=True)
         elif not messages or messages[-1].role not in ("user", "tool"):  # nobody waits for a reply
@@ -157,9 +156,9 @@ class _Turn:
 
     async def stop(self) -> TurnEnd:
         """End the turn on request of a person."""
-        if not self._view.messages:  # stopped before it was read: a resumed turn may have open calls
+        if self._view is None:  # stopped before it was read: a resumed turn may have open calls
             self._view = await self._agent.window.open()
-            self._calls = list_open_calls(self._view.messages)
+            self._calls = self._view.open_calls
         return await self.interrupt(TurnStopped())
 
     async def interrupt(self, end: TurnEnd) -> TurnEnd:
@@ -184,7 +183,7 @@ class _Turn:
 
     async def _call_model(self) -> tuple[ModelAnswer, ModelStep]:
         request, info = self._build_request(), self._agent.info
-        shown = self._view.tokens
+        shown = self._get_view().tokens
         hold = await self._environment.budget.reserve(estimate_max_cost(request, info, shown))
         try:
             answered, step = await self._stream_reply(request)
@@ -208,17 +207,19 @@ class _Turn:
                 case ModelText(text):
                     first = first or time.monotonic() - began
                     self._partial += text
-                    self._environment.publish(TextAdded(text))
+                    self.publish(TextAdded(text))
                 case ModelReasoning(text):
-                    self._environment.publish(ReasoningAdded(text))
+                    self.publish(ReasoningAdded(text))
                 case Noticed():
-                    self._environment.publish(event)
+                    self.publish(event)
                 case ModelAnswer():
                     answered = event
         if answered is None:
             raise MalformedReply("the model's reply ended early")
         self._partial = ""
-        return answered, self._record_usage(answered, time.monotonic() - began, first)
+        step = self._record_usage(answered, time.monotonic() - began, first)
+        self.publish(ModelCalled(step.model, step.usage, step.context, self._agent.window.limit))
+        return answered, step
 
     def _record_usage(self, answered: ModelAnswer, seconds: float, first: float | None) -> ModelStep:
         info = answered.choice.info or self._agent.info
@@ -227,7 +228,6 @@ class _Turn:
         self._tokens += context
         self._cost += usage.cost_microdollars
         self._agent.window.measured(context)
-        self._environment.publish(ModelCalled(answered.choice.model, usage, context, self._agent.window.limit))
         return ModelStep(
             model=answered.choice.model, usage=usage, seconds=seconds, first_text_seconds=first, context=context
         )
@@ -249,22 +249,30 @@ class _Turn:
 
     async def _add_joined_messages(self) -> None:
         if joined := await self._control.joined():
-            self._view.add(joined)
+            self._get_view().add(joined)
             for message in joined:
-                self._environment.publish(PersonJoined(message.text))
+                self.publish(PersonJoined(message.text))
 
     async def _save(self, messages: list[Message], step: ModelStep | None = None) -> None:
         await self._turn.add(messages, step)
-        self._view.add(messages)
+        self._get_view().add(messages)
 
     async def _end(self, end: TurnEnd, reply: Message | None, step: ModelStep | None) -> TurnEnd:
         return await self._turn.finish(end, reply, step)
+
+    def _get_view(self) -> ContextView:
+        assert self._view is not None
+        return self._view
+
+    def publish(self, event: TurnEvent) -> None:
+        """Pass an event to all who follow the turn."""
+        self._environment.publish(event)
 
     def _build_request(self) -> ModelRequest:
         manner = self._agent.manner
         return ModelRequest(
             model="",
-            messages=tuple(self._view.messages),
+            messages=tuple(self._get_view().messages),
             system=manner.instructions,
             tools=self._agent.toolbox.specs,
             max_output_tokens=manner.max_output_tokens,

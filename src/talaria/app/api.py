@@ -29,11 +29,10 @@ from talaria.core.errors import Refused
 from talaria.core.ids import new_worker_id
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
-from talaria.http.routing import Route, Router
+from talaria.http.routing import OriginPolicy, RequestLimiter, Route, Router, is_loopback
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
 from talaria.runtime.web_servers import announced_server
-from talaria.settings.folder_trust import FolderTrust
+from talaria.settings.profiles import FolderTrust
 from talaria.tools.web.client import WebClient
 
 _MEGABYTE = 1_000_000

@@ -37,9 +37,8 @@ from talaria.goals.goal import Allowance
 from talaria.runtime.agent_cache import AgentSpec
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.questions import index_questions
-from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
+from talaria.settings.profiles import FolderTrust, Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
@@ -162,7 +161,8 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
         after_close = await stack.enter_async_context(AsyncExitStack())
         chat = await open_session(self, request, stack, jobs)
-        if (subscriber := self.hooks.turn_subscriber()) is not None:
+        has_hooks = not isinstance(self.hooks, NoHooks)
+        if has_hooks and (subscriber := self.hooks.turn_subscriber()) is not None:
             chat.events.subscribe(subscriber)
         runner = chat.conversation
         index_questions(
@@ -175,7 +175,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         )
         if request.watchable:
             self.watched_turns().add_session(chat, after_close, jobs, request.moved)
-        if not request.resume and not request.latest:
+        if has_hooks and not request.resume and not request.latest:
             started = structs.replace(request.context, source=request.source, session_id=chat.conversation.session_id)
             self.hooks.fire(SESSION_START, session_facts(started))
         return chat

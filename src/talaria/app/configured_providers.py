@@ -91,7 +91,7 @@ class ConfiguredProviders:
         account = self._all.get(name)
         if account is None:
             raise NotFound(build_unknown_fault("provider", name, self._all).problem)
-        if missing := missing_variables(account.preset.base_url):
+        if "{" in account.preset.base_url and (missing := missing_variables(account.preset.base_url)):
             raise Refused(f"{account.preset.title} needs the variable {missing[0]}. Set it in the environment.")
         if not account.preset.base_url:
             raise Refused(f"The provider `{name}` has no address. Set providers.{name}.base_url.")

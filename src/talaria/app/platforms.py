@@ -142,7 +142,7 @@ class ProfileNetworks:
 
     def slack_manifest(self, *, assistant: bool) -> Mapping[str, object]:
         """Return the manifest of a Slack app for this agent."""
-        from talaria.commands.dispatch import select_usable_commands  # noqa: PLC0415 (loaded for a manifest)
+        from talaria.commands.command import select_usable_commands  # noqa: PLC0415 (loaded for a manifest)
         from talaria.commands.registry import REGISTRY  # noqa: PLC0415 (loaded for a manifest)
         from talaria.platforms.slack.manifest import make_manifest  # noqa: PLC0415 (loaded for a manifest)
 

@@ -15,8 +15,7 @@ from talaria.handoff.worker import HandoffWorker
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
 from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
-from talaria.http.request_checks import OriginPolicy, RequestLimiter
-from talaria.http.routing import Receive, Reply, Route, Router, Scope, Send
+from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, Route, Router, Scope, Send
 from talaria.http_client.client import HttpPool
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets

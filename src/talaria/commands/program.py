@@ -3,8 +3,7 @@
 from msgspec import structs
 
 from talaria.commands.arguments import escape_markdown, require_terminal
-from talaria.commands.command import Command, CommandContext
-from talaria.commands.dispatch import find_commands, group_help_by_category
+from talaria.commands.command import Command, CommandContext, find_commands, group_help_by_category
 from talaria.core.errors import NotFound, Refused
 from talaria.core.formatting import platform_label
 from talaria.sessions.chat_directory import HomeChat, write_home

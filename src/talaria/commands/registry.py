@@ -7,11 +7,10 @@ from talaria.commands.approvals import APPROVE, DENY
 from talaria.commands.background import BACKGROUND
 from talaria.commands.branches import BRANCH, RETRY, UNDO
 from talaria.commands.clipboard import COPY, IMAGE, PASTE
-from talaria.commands.command import Command
+from talaria.commands.command import Command, find_commands, group_help_by_category
 from talaria.commands.config import CONFIG
 from talaria.commands.cron import CRON
 from talaria.commands.debug import DEBUG
-from talaria.commands.dispatch import find_commands, group_help_by_category
 from talaria.commands.display import FOOTER, THEME, VERBOSE
 from talaria.commands.goal import GOAL, SUBGOAL
 from talaria.commands.handoff import HANDOFF, MOVE

@@ -9,8 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from talaria.commands.arguments import escape_markdown, parse_count, render_message
-from talaria.commands.command import Command, CommandContext
-from talaria.commands.dispatch import build_command_facts
+from talaria.commands.command import Command, CommandContext, build_command_facts
 from talaria.commands.session_lookup import (
     describe_session,
     find_visible_sessions,

@@ -70,12 +70,12 @@ class SessionValue(_Codec[T]):
 
     def read(self, tx: Transaction, session_id: SessionId, item: str = "") -> Stored[T]:
         """Return the value with its version, for a later `replace`; raises `UnreadableValue`."""
-        row = tx.session_values.get(session_id, self.name, item)
+        row = self._get_row(tx, session_id, item)
         return Stored(self._decode(row, session_id), row.version) if row else Stored()
 
     def version(self, tx: Transaction, session_id: SessionId, item: str = "") -> int:
         """Return how often the value has been written; 0 if there is none."""
-        row = tx.session_values.get(session_id, self.name, item)
+        row = self._get_row(tx, session_id, item)
         return row.version if row else 0
 
     def write(self, tx: Transaction, session_id: SessionId, value: T, item: str = "") -> int:
@@ -112,6 +112,9 @@ class SessionValue(_Codec[T]):
     def copy(self, tx: Transaction, source: SessionId, target: SessionId) -> None:
         """Give a session the value of another, with all its items, if that has any."""
         tx.session_values.copy(source, target, (self.name,))
+
+    def _get_row(self, tx: Transaction, session_id: SessionId, item: str) -> ValueRow | None:
+        return tx.session_values.get(session_id, self.name, item)
 
 
 def copy_values(tx: Transaction, source: SessionId, target: SessionId, names: Collection[str]) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from contextvars import Context
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,19 +13,25 @@ from talaria.core.errors import StoreBusy, StoreError, StoreFull, StoreGone, Tal
 T = TypeVar("T")
 
 
-async def run_with(work: Coroutine[Any, Any, T], companion: Coroutine[Any, Any, None]) -> T:
-    """Return the result of ``work`` while ``companion`` runs in parallel; the companion ends with it.
+@asynccontextmanager
+async def running_with(companion: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run ``companion`` in parallel with the block; it ends with the block.
 
-    If the companion fails, the work is cancelled and the companion's error is raised, not wrapped in a group.
+    If it fails, the block is cancelled and its error is raised, not wrapped in a group.
     """
     try:
         async with asyncio.TaskGroup() as group:
             companion_task = group.create_task(companion)
-            result = await work
+            yield
             companion_task.cancel()
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
-    return result
+
+
+async def run_with(work: Coroutine[Any, Any, T], companion: Coroutine[Any, Any, None]) -> T:
+    """Return the result of ``work`` while ``companion`` runs in parallel, as in `running_with`."""
+    async with running_with(companion):
+        return await work
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -176,22 +183,23 @@ _NOTICE_AFTER = 5.0
 
 
 async def retry_write(
-    write: Callable[[], Awaitable[T]],
+    write: Callable[[], Coroutine[Any, Any, T]],
     on_store_wait: Callable[[], None] = lambda: None,
     *,
     patience: float = _NOTICE_AFTER,
+    shielded: bool = False,
 ) -> T:
     """Call ``write`` until the store accepts it, and return its result.
 
     ``on_store_wait`` is called once if that takes longer than ``patience`` seconds. Raises errors that waiting does not
-    fix, and those that leave in doubt whether something was written.
+    fix, and those that leave in doubt whether something was written. A ``shielded`` write that is cancelled completes.
     """
     logged = ""
     warning = LoopTimer(patience, on_store_wait)
     try:
         while True:
             try:
-                return await write()
+                return await (shield_until_done(write()) if shielded else write())
             except RETRYABLE_ERRORS as error:
                 if logged != str(error):
                     logged = str(error)

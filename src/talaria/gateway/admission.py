@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 
 from talaria.access.pairing import offer_code, render_pairing_text
 from talaria.access.policy import Access, AccessAllowed, AccessDenied, NeedsPairing, is_paired
-from talaria.commands.dispatch import is_command
+from talaria.commands.command import is_command
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import InboxItem
@@ -18,16 +18,17 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Text, chat_sender
 from talaria.gateway.chat_migration import migrate_chat
 from talaria.gateway.session_reset import ResetPolicy, build_reset_policy, find_due_reset, format_reset_notice
+from talaria.runtime.active_session import is_own_thread
+from talaria.runtime.agent_cache import SessionVersion
 from talaria.runtime.cross_posts import claim_ownerless_session, copy_mirrored_messages
 from talaria.runtime.delegation.task_store import end_background
 from talaria.runtime.outbox import queue_notice
-from talaria.runtime.rebind import is_own_thread
 from talaria.runtime.turn_log import STEERING
 from talaria.runtime.turns import InboxMessage, make_inbox_arrival
 from talaria.runtime.workers import ForwardedUpdate, assign_worker, forward_update
 from talaria.sessions.chat_directory import record_channel
 from talaria.sessions.keys import identify_session, is_shared, list_user_ids
-from talaria.sessions.preferences import SessionVersion, make_session_version
+from talaria.sessions.preferences import PREFERENCES
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings
 
@@ -143,7 +144,7 @@ def admit(tx: Transaction, update: Incoming, rules: AdmissionRules) -> Outcome:
             participant=participant,
             worker=worker,
             session_id=found.session.id,
-            version=make_session_version(tx, found.session),
+            version=SessionVersion(found.session.id, found.session.owner, PREFERENCES.version(tx, found.session.id)),
             item=item.id,
             is_command=item.kind == COMMAND,
             is_new_session=found.is_new,

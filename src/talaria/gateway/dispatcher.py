@@ -9,8 +9,7 @@ from functools import partial
 from msgspec import structs
 
 from talaria.access.policy import Access
-from talaria.commands.command import Author, Command
-from talaria.commands.dispatch import is_command
+from talaria.commands.command import Author, Command, is_command
 from talaria.contracts.hooks import SESSION_END, SESSION_RESET, SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Store, Transaction
@@ -136,7 +135,7 @@ class Dispatcher:
         if admitted.is_new_session:
             fire_session_hooks(self._hooks, update, admitted)
         if admitted.worker == self._chats.worker:  # opening a session must not delay other chats
-            self._chats.start(self._process(update, admitted))
+            self._chats.jobs.create_task(self._process(update, admitted))
 
     def _remember(self, update: Incoming, participant: Participant) -> None:
         self._participants[update.address, update.sender.id] = participant
@@ -159,7 +158,7 @@ class Dispatcher:
             self._log_delay(admitted, error)
             if admitted.is_command:  # it is settled in the inbox, so nothing else retries it
                 await asyncio.sleep(_STORE_PAUSE)
-                self._chats.start(self._process(update, admitted))
+                self._chats.jobs.create_task(self._process(update, admitted))
         except TalariaError as error:
             self._log_delay(admitted, error)
             await self._report_error(update, admitted, error)
@@ -310,7 +309,7 @@ class ForwardingWorker:
         for update in updates:
             dispatcher = self._dispatchers.get(update.incoming.address.platform)
             if dispatcher is not None:
-                self._chats.start(dispatcher.receive_forwarded(update))
+                self._chats.jobs.create_task(dispatcher.receive_forwarded(update))
         return len(updates)
 
     def _take_updates(self, tx: Transaction) -> list[ForwardedUpdate]:

@@ -20,12 +20,11 @@ from talaria.gateway.chats.chat import Chat
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.outbound.message_writer import call_with_timeout
 from talaria.handoff.service import NO_HOME_CHAT, HandoffDestination
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.control import InboxChanged, StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteAnswers, RemoteWatcher
 from talaria.runtime.turns import find_redirect, list_redirected_turns
-from talaria.runtime.workers import claim_chat
+from talaria.runtime.workers import claim_chat, is_leased, session_lease_name
 from talaria.sessions.keys import build_session_key
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings
@@ -75,7 +74,7 @@ class GatewayHandoffTarget:
 
     def run_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the gateway at the latest."""
-        self._chats.start(work)
+        self._chats.jobs.create_task(work)
 
     async def create_thread(self, chat: Address, name: str) -> str:
         """Create a thread in a chat and return its id; empty if that fails or is not supported."""
@@ -130,7 +129,7 @@ class GatewayHandoffTarget:
             self._show(turn)
 
     def _show(self, turn: MovedTurn) -> None:
-        self._chats.start(RemoteTurnView(self._store, self._chats, turn).show())
+        self._chats.jobs.create_task(RemoteTurnView(self._store, self._chats, turn).show())
 
 
 async def _create_thread(platform: Platform, chat_id: str, name: str) -> str | None:
@@ -169,7 +168,7 @@ class RemoteTurnView:
         self._moved = moved
         self._session_id = moved.session_id
         self._events: asyncio.Queue[FeedEvent] = asyncio.Queue()
-        self._answers = RemoteAnswers(store, moved.session_id, chats.start)
+        self._answers = RemoteAnswers(store, moved.session_id, chats.jobs.create_task)
 
     async def show(self) -> None:
         """Show the turn, including its text so far, then process the pending messages of the session."""

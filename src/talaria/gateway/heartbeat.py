@@ -13,8 +13,7 @@ from talaria.contracts.stores.leases import Lease
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import LeaseLost, Refused, StoreError
 from talaria.core.ids import WorkerId
-from talaria.runtime.leases import take
-from talaria.runtime.workers import WorkerStatus, forget_worker, write_worker
+from talaria.runtime.workers import WorkerStatus, forget_worker, take, write_worker
 from talaria.sessions.chat_directory import GATEWAY
 
 _INTERVAL = 2.0

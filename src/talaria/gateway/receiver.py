@@ -13,8 +13,14 @@ from talaria.core.addresses import Address
 from talaria.core.aio import run_with, sleep_while_running
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
 from talaria.core.ids import new_id
-from talaria.runtime.leases import STORE_UNREACHABLE, release_lease, renew_lease, take_lease
-from talaria.runtime.workers import NetworkState, NetworkStatus
+from talaria.runtime.workers import (
+    STORE_UNREACHABLE,
+    NetworkState,
+    NetworkStatus,
+    release_lease,
+    renew_lease,
+    take_lease,
+)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _STABLE_SECONDS = 60.0

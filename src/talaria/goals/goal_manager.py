@@ -10,6 +10,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import NotFound, Refused
 from talaria.core.ids import SessionId, new_id, new_turn_id
 from talaria.core.messages import UNKNOWN
+from talaria.goals.follower import Judge
 from talaria.goals.goal import Allowance, GoalState, JudgedTurn, Verdict, resolve_process
 from talaria.goals.goal_store import (
     add_usage,
@@ -22,7 +23,6 @@ from talaria.goals.goal_store import (
     withdraw_steps,
     write_goal,
 )
-from talaria.goals.judge import Judge
 from talaria.goals.parsing import parse_goal
 from talaria.goals.stored_goal import StoredGoal, read_goal
 from talaria.goals.transitions import NextStep, build_continuation, format_goal_status, turn_judged

@@ -24,9 +24,9 @@ from talaria.handoff.service import (
     HandoffLost,
     handoff_topic,
 )
+from talaria.runtime.active_session import bind_session, mark_own_thread
 from talaria.runtime.live.control import redirect_running_turn
 from talaria.runtime.outbox import queue_notice
-from talaria.runtime.rebind import bind_session, mark_own_thread
 from talaria.runtime.turns import make_arrival
 from talaria.sessions.chat_directory import read_home
 

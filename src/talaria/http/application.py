@@ -18,8 +18,19 @@ from talaria.core.errors import TalariaError
 from talaria.core.ids import new_id
 from talaria.http.errors import ClientGone, Problem, ServerStopping, make_server_problem, to_problem
 from talaria.http.idempotency import HEADER, MAX_STORED_BYTES, IdempotencyStore, StoredReply
-from talaria.http.request_checks import OriginPolicy, RequestLimiter
-from talaria.http.routing import CallerT, Receive, Reply, ReplyStream, Request, Route, Router, Scope, Send
+from talaria.http.routing import (
+    CallerT,
+    OriginPolicy,
+    Receive,
+    Reply,
+    ReplyStream,
+    Request,
+    RequestLimiter,
+    Route,
+    Router,
+    Scope,
+    Send,
+)
 from talaria.observability.prometheus import LoopLag, label, render_family, render_metric
 from talaria.observability.shutdown_report import memory_in_use
 

@@ -16,13 +16,13 @@ from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import Effort
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import Session
+from talaria.core.ids import SessionId
+from talaria.sessions.preferences import PREFERENCES
 
 CAP = 128
-
-
 IDLE_LIMIT = timedelta(hours=1)
-
-
 log = logging.getLogger(__name__)
 
 
@@ -261,3 +261,26 @@ class AgentSpec(Struct, frozen=True):
 
     signature: str
     effort: Effort = ""
+
+
+class SessionVersion(Struct, frozen=True):
+    """The stored values that decide which agent a session gets.
+
+    Under the same settings, equal versions mean the same agent. ``preferences`` counts how often the preferences were
+    written.
+    """
+
+    session_id: SessionId
+    owner: str
+    preferences: int
+
+
+def make_session_version(tx: Transaction, session: Session) -> SessionVersion:
+    """Return the version of a session that was read in this transaction."""
+    return SessionVersion(session.id, session.owner, PREFERENCES.version(tx, session.id))
+
+
+def read_session_version(tx: Transaction, session_id: SessionId) -> SessionVersion | None:
+    """Return the version of a session; ``None`` if it was deleted."""
+    session = tx.sessions.get(session_id)
+    return make_session_version(tx, session) if session else None

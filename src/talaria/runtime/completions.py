@@ -16,8 +16,8 @@ from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId
 from talaria.core.messages import PROGRAM, UNKNOWN, Message, Text, ToolResult
 from talaria.core.session_context import SessionContext
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.turns import make_arrival
+from talaria.runtime.workers import is_leased, session_lease_name
 
 WAKE = "wake"  # topic notified of new reports; also source and kind of their inbox items
 BATCH_WINDOW = 0.03  # seconds that an idle session waits for more reports before it starts a turn
@@ -176,7 +176,8 @@ class CompletionListener(Struct, frozen=True):
 
     def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
         """Queue pending reports in the transaction that ends the turn."""
-        if is_delivery_target(tx, result.session_id, self.key):
+        is_waiting = result.session_id in tx.completions.waiting()
+        if is_waiting and is_delivery_target(tx, result.session_id, self.key):
             queue_reports(tx, result.session_id)
 
 

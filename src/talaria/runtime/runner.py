@@ -19,14 +19,13 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.leases import Lease
 from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
-from talaria.core.aio import retry_write, run_with, shield_until_done
+from talaria.core.aio import retry_write, run_with, running_with, shield_until_done
 from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import OWNER, Message, is_same_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.follow_ups import FollowUpTasks, generate_title
-from talaria.runtime.leases import release_lease, renew_lease
 from talaria.runtime.turn_log import STEERING, TurnRecorder
 from talaria.runtime.turns import (
     LEASE,
@@ -45,6 +44,7 @@ from talaria.runtime.turns import (
     turn_context,
     without_files,
 )
+from talaria.runtime.workers import release_lease, renew_lease
 
 T = TypeVar("T")
 
@@ -66,8 +66,6 @@ class RunnerState(Enum):
 
 
 _CLOSE_TIMEOUT = 5.0
-
-
 log = logging.getLogger(__name__)
 
 
@@ -158,7 +156,7 @@ class SessionRunner:
         self._stored_effort: Effort | None = None
         self._needs_title = options.titled
         self._context = structs.replace(options.context, session_id=session_id)
-        self._follow_up_tasks = FollowUpTasks(options.follow_ups, self._context, jobs)
+        self._follow_up_tasks: FollowUpTasks | None = None
 
     @property
     def busy(self) -> bool:
@@ -168,7 +166,7 @@ class SessionRunner:
     @property
     def has_running_work(self) -> bool:
         """Return whether a turn or a follow-up is running."""
-        return self.busy or self._follow_up_tasks.busy
+        return self.busy or (self._follow_up_tasks is not None and self._follow_up_tasks.busy)
 
     def set_effort(self, effort: Effort) -> None:
         """Set the reasoning effort from the next model call on."""
@@ -180,7 +178,8 @@ class SessionRunner:
         while self._task is not None:  # it may be woken again while its task ends
             await self._interrupt_task()
         self.state = RunnerState.CLOSED
-        await self._follow_up_tasks.close(patience)
+        if self._follow_up_tasks is not None:
+            await self._follow_up_tasks.close(patience)
 
     async def say(self, message: Message, *, source: str, external_id: str, sender: str = OWNER) -> TurnEnd | None:
         """Queue a person's message, run pending turns and return how the last one ended.
@@ -278,7 +277,8 @@ class SessionRunner:
         Called after opening a session and when something that follow-ups depend on has changed. After a turn, they
         start if one of them has work to do.
         """
-        self._follow_up_tasks.start_follow_ups(self.wake)
+        if self._options.follow_ups:
+            self._make_follow_up_tasks().start_follow_ups(self.wake)
 
     async def compact(self) -> bool:
         """Summarise the older part of the session; ``False`` if there is nothing to gain."""
@@ -404,8 +404,8 @@ class SessionRunner:
         self.turn = turn.work
         try:
             with bound(context):
-                async with self._stoppable(RunnerState.RUNNING):
-                    return await run_with(self._run_turn(turn, context), self._renew(turn, lease))
+                async with self._stoppable(RunnerState.RUNNING), running_with(self._renew(turn, lease)):
+                    return await self._run_turn(turn, context)
         except _Stopped:
             return turn.ended.end if turn.ended is not None else TurnStopped()
         finally:
@@ -466,7 +466,7 @@ class SessionRunner:
             raise
         self._follow_turn()
         if isinstance(end, TurnAnswered) and (self._needs_title or self._agent.window.full):
-            self._follow_up_tasks.start(self._run_housekeeping)
+            self._make_follow_up_tasks().start(self._run_housekeeping)
         return end
 
     async def _end_stopped_turn(self, turn: TurnRecorder) -> TurnEnd:
@@ -478,6 +478,11 @@ class SessionRunner:
     def _follow_turn(self) -> None:
         if any(one.has_follow_up for one in self._options.follow_ups):
             self.follow()
+
+    def _make_follow_up_tasks(self) -> FollowUpTasks:
+        tasks = self._follow_up_tasks or FollowUpTasks(self._options.follow_ups, self._context, self._jobs)
+        self._follow_up_tasks = tasks
+        return tasks
 
     async def _run_housekeeping(self) -> None:
         """Generate a title and, if the context window is full, a summary, after the reply."""

@@ -45,20 +45,15 @@ class TurnEvents:
 
     Subscribers are called in the order in which they subscribed, in the task that publishes, so they must not block.
     An exception of a subscriber is logged; the turn and the other subscribers continue.
+
+    ``turn`` are the events of the running turn so far, for a late subscriber to replay; empty between turns. Each turn
+    has its own sequence, which grows until the turn ends. The stream releases it then. Tool progress is left out: it
+    can be long, and the tool results contain what matters of it.
     """
 
     def __init__(self) -> None:
         self._subscribers: tuple[TurnSubscriber, ...] = ()
-        self._turn: list[TurnEvent] = []
-
-    @property
-    def turn(self) -> Sequence[TurnEvent]:
-        """The events of the running turn so far, for a late subscriber to replay; empty between turns.
-
-        Each turn has its own sequence, which grows until the turn ends. The stream releases it then. Tool progress is
-        left out: it can be long, and the tool results contain what matters of it.
-        """
-        return self._turn
+        self.turn: list[TurnEvent] = []
 
     def subscribe(self, subscriber: TurnSubscriber) -> Unsubscribe:
         """Call ``subscriber`` with every event from now on; return a function that ends the subscription."""
@@ -72,13 +67,13 @@ class TurnEvents:
     def publish(self, event: TurnEvent) -> None:
         """Pass an event to all subscribers. Never waits and never raises."""
         if isinstance(event, TurnBegan):
-            self._turn = [event]
-        elif self._turn and not isinstance(event, ToolProgressed):
-            self._turn.append(event)
+            self.turn = [event]
+        elif self.turn and not isinstance(event, ToolProgressed):
+            self.turn.append(event)
         for subscriber in self._subscribers:
             _call(subscriber, event)
         if isinstance(event, TurnEnd):
-            self._turn = []
+            self.turn = []
 
 
 def _call(subscriber: TurnSubscriber, event: TurnEvent) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
 from typing import TypeVar
 
@@ -177,7 +178,7 @@ class TurnRecorder:
 
             if self._on_store_wait is None:
                 return await shield_until_done(self._commit(write_all))
-            return await retry_write(lambda: shield_until_done(self._commit(write_all)), self._on_store_wait)
+            return await retry_write(partial(self._commit, write_all), self._on_store_wait, shielded=True)
 
     async def _commit(self, write_all: Callable[[Transaction], tuple[Mapping[str, int], T]]) -> T:
         steps, result = await self._store.write(write_all)
@@ -209,9 +210,7 @@ class TurnRecorder:
             tx.usage.add(self.session_id, usage, model=model, turns=turns)
         if step is None:
             return 0
-        number = tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}")
-        tx.turns.end_step(self._turn_id, number, _encode(step).decode())
-        return number
+        return tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}", result=_encode(step).decode())
 
 
 def _started_call(step: Step) -> StartedCall:

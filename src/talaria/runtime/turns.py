@@ -31,8 +31,8 @@ from talaria.core.messages import (
     user_id_of,
 )
 from talaria.core.session_context import SessionContext
-from talaria.runtime.leases import is_leased, session_lease_name, take
 from talaria.runtime.outbox import queue_turn_result
+from talaria.runtime.workers import SESSION_LEASE, is_leased, session_lease_name, take
 
 
 class InboxMessage(Message, frozen=True, kw_only=True):
@@ -155,7 +155,8 @@ def append_mirrored(tx: Transaction, session_id: SessionId) -> None:
 
 def claim_session(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
     """Take the lease of a session that is free or whose owner has died; ``None`` otherwise."""
-    acquired = take(tx, session_lease_name(session_id), lease)
+    name = f"{SESSION_LEASE}{session_id}"
+    acquired = tx.leases.acquire(name, lease) or take(tx, name, lease)
     return SessionClaim(session_id, acquired) if acquired else None
 
 
@@ -180,7 +181,7 @@ class TurnWork(Struct, frozen=True):
     """A turn to run: its inbox items, reply route and text.
 
     ``move`` is the last redirection of the session that the worker knew when it began the turn. ``sender`` is the
-    person whose text began the turn, also after a crash.
+    person whose text began the turn, also after a crash. A turn that ``is_resumed`` was interrupted before.
     """
 
     turn_id: TurnId
@@ -189,6 +190,7 @@ class TurnWork(Struct, frozen=True):
     text: str = ""
     move: str = ""
     sender: str = UNKNOWN
+    is_resumed: bool = False
 
 
 def turn_context(base: SessionContext, session_id: SessionId, work: TurnWork, cwd: Path) -> SessionContext:
@@ -337,6 +339,7 @@ def _begin(tx: Transaction, claim: SessionClaim, ready: FetchedMessages) -> Next
 
 def _resume_turn(tx: Transaction, session_id: SessionId, work: TurnWork) -> TurnWork:
     """Return an interrupted turn, with the route to which its reply was redirected, if any."""
+    work = structs.replace(work, is_resumed=True)
     moved = find_redirect(tx, session_id, work.turn_id)
     return structs.replace(work, route=moved.route, move=moved.move) if moved else work
 

@@ -24,9 +24,9 @@ from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudg
 from talaria.core.messages import Message, Text
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.active_session import SessionOpener
-from talaria.runtime.leases import renew_lease, take
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.turns import make_arrival
+from talaria.runtime.workers import renew_lease, take
 from talaria.schedule.job import PENDING_RUN, PendingRun
 from talaria.schedule.job_store import note_change
 from talaria.schedule.report_delivery import JobReport, Networks, places, send_report

@@ -67,7 +67,8 @@ class ChangeWatcher:
             while True:
                 is_notified = await subscription.wait()
                 if is_notified or monotonic() - sent_at > check:
-                    self.send(page)
+                    if self._hub.streams:
+                        self.send(page)
                     sent_at = monotonic()
                     await asyncio.sleep(_PAUSE)
 

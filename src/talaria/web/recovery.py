@@ -8,8 +8,8 @@ from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId
 from talaria.runtime.completions import WAKE
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.turns import PENDING_SESSIONS, list_pending_sessions
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.web.addresses import find_web_binding
 from talaria.web.conversations import WebConversations
 from talaria.web.front_door import SOURCE, WebCaller
@@ -42,7 +42,8 @@ async def _resume_pending(store: Store, conversations: WebConversations) -> None
     for session in found:
         if not conversations.runs(session.id):
             try:
-                await conversations.open(session.id, WebCaller(person=session.owner))
+                opened = await conversations.open(session.id, WebCaller(person=session.owner))
+                opened.chat.conversation.wake()  # it may have been open already
             except TalariaError as error:
                 log.warning("session %s can't be resumed: %s", session.id, error)
 

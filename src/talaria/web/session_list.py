@@ -41,6 +41,9 @@ class SessionListWatcher:
                 if not is_notified and not self._is_asked and monotonic() - looked_at < _CHECK_SECONDS:
                     continue
                 self._is_asked, looked_at = False, monotonic()
+                if not self._hub.streams:
+                    self._known.clear()
+                    continue
                 streams = [one for one in self._hub.streams if SESSIONS in one.topics]
                 people = {one.caller.person for one in streams}
                 for person in [one for one in self._known if one not in people]:

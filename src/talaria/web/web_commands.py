@@ -7,9 +7,16 @@ from msgspec import structs
 
 from talaria.commands.application import Application
 from talaria.commands.branches import branch_after, edit_message
-from talaria.commands.command import Author, Command, CommandContext, Display
+from talaria.commands.command import (
+    Author,
+    Command,
+    CommandContext,
+    Display,
+    find_commands,
+    run_command,
+    select_usable_commands,
+)
 from talaria.commands.custom import load_custom_commands
-from talaria.commands.dispatch import find_commands, run_command, select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused

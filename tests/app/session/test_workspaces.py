@@ -43,9 +43,9 @@ async def test_processes_that_run_last(tmp_path: Path) -> None:
     place = places.find(SESSION)
     assert place is not None
     waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    child = await place.processes.start(waiting, folder=tmp_path, environment={}, heard=lambda _: None)
+    child = await place.open_processes().start(waiting, folder=tmp_path, environment={}, heard=lambda _: None)
     places.leave(SESSION)
     assert places.find(SESSION) is place
-    place.processes.finish(child)
+    place.open_processes().finish(child)
     places.close()
     await child.wait()

@@ -49,7 +49,7 @@ from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message
 from talaria.http.errors import NUL_REFUSED, Problem, make_server_problem, make_unsupported
 from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
-from talaria.runtime.leases import is_leased, session_lease_name
+from talaria.runtime.workers import is_leased, session_lease_name
 
 _TAG = "responses"
 _POLL_INTERVAL = 0.05

@@ -35,8 +35,8 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.http.errors import to_problem
 from talaria.runtime.completions import WAKE, is_delivery_target, queue_reports_if_idle
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.questions import Questions
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_exchanges
 
 _MAX_PARALLEL = 64

@@ -29,7 +29,7 @@ from talaria.core.ids import SessionId
 from talaria.handoff.service import HandoffRefused, HandoffRequest, RefusalCode, request_handoff, wait_for_handoff
 from talaria.http.errors import NUL_REFUSED, Problem, make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.leases import is_leased, session_lease_name
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import create_branch
 
 _TARGET_REFUSALS = (RefusalCode.UNKNOWN_PLATFORM, RefusalCode.NO_HOME_CHAT, RefusalCode.UNKNOWN_TARGET)

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from talaria.api.front_door import ApiCaller
 from talaria.commands.application import Application
-from talaria.contracts.hooks import SESSION_START, session_facts
+from talaria.contracts.hooks import SESSION_START, NoHooks, session_facts
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
@@ -240,10 +240,9 @@ class SessionPool:
 
     def announce(self, pooled: PooledSession) -> None:
         """Notify hooks of a new session."""
-        session_id = pooled.chat.conversation.session_id
-        self.application.hooks.fire(
-            SESSION_START, session_facts(structs.replace(pooled.request.context, session_id=session_id))
-        )
+        hooks, session_id = self.application.hooks, pooled.chat.conversation.session_id
+        if not isinstance(hooks, NoHooks):
+            hooks.fire(SESSION_START, session_facts(structs.replace(pooled.request.context, session_id=session_id)))
 
     def check_open(self) -> None:
         """Raise `ServerStopping` after `close`."""

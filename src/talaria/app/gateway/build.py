@@ -20,8 +20,8 @@ from talaria.app.gateway.media import open_media
 from talaria.app.platforms import BUILT_IN_PLATFORMS, enabled_platforms, open_platform
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
+from talaria.commands.command import select_usable_commands
 from talaria.commands.custom import load_custom_commands
-from talaria.commands.dispatch import select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.hooks import GATEWAY_START, Facts
 from talaria.contracts.platform import Platform, PlatformAccount, Sender
@@ -59,7 +59,7 @@ from talaria.observability.shutdown_report import (
 from talaria.runtime.agent_cache import AgentSpec
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.workers import NetworkStatus
-from talaria.settings.folder_trust import FolderTrust
+from talaria.settings.profiles import FolderTrust
 from talaria.settings.sections.chats import ChatNetworkSettings
 
 

@@ -23,7 +23,7 @@ from talaria.runtime.agent_cache import AgentSignature, AgentSpec
 from talaria.runtime.open_session import WORKSPACE, OpenRequest
 from talaria.sessions.branches import list_ancestors
 from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, save_prefix
-from talaria.sessions.preferences import Preferences, read_preferences
+from talaria.sessions.preferences import PREFERENCES, Preferences
 from talaria.sessions.titles import find_by_name
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings
@@ -211,7 +211,7 @@ def read_stored_session(tx: Transaction, request: OpenRequest) -> StoredSession:
     return StoredSession(
         session,
         preferences,
-        list_ancestors(tx, session),
+        list_ancestors(tx, session) if session.parent_id else (),
         WORKSPACE.get(tx, session.id) or "",
         read_prefix(tx, session.id),
     )
@@ -225,7 +225,7 @@ def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None,
     if not request.resume and not request.latest:
         return None, Preferences()
     if request.resume and (exact := tx.sessions.get(SessionId(request.resume))):
-        return exact, read_preferences(tx, exact.id)
+        return exact, PREFERENCES.get(tx, exact.id) or Preferences()
     source = "" if request.resume else request.source
     wanted = SessionFilter(matching=request.resume, source=source, owner=request.owner, limit=2)
     found = find_by_name(tx, wanted)
@@ -233,7 +233,7 @@ def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None,
         raise NotFound("There is no such conversation. `talaria sessions list` lists all of them.")
     if request.resume and len(found) > 1:
         raise Ambiguous(f"`{request.resume}` matches several conversations. Use an id from `talaria sessions list`.")
-    return found[0], read_preferences(tx, found[0].id)
+    return found[0], PREFERENCES.get(tx, found[0].id) or Preferences()
 
 
 _LEFT_OUT = "(description omitted: it contains instructions)"

@@ -55,10 +55,9 @@ from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents
 from talaria.sessions.branches import session_account
 from talaria.sessions.model_context import Prefix, StoredHistory
-from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
-from talaria.settings.profiles import find_home
+from talaria.settings.profiles import FolderTrust, find_home
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
@@ -231,7 +230,7 @@ def _build_tool_context(
         closing=stack,
         model=models.info,
         vision_model=models.vision,
-        processes=workplace.processes,
+        processes=workplace.open_processes,
         background=application.processes,
         guest=bool(session.owner),
         networks=tuple(reachable_platforms(application.settings, application.secrets)),
@@ -416,9 +415,12 @@ def _goal_follow_ups(
     """Return the follow-up that continues the goal, on a surface that stays open."""
     if not request.lasting:
         return ()
-    from talaria.app.session.goals import build_goal_follower  # noqa: PLC0415 (not loaded for a one-shot question)
+    from talaria.app.session.goals import make_judge  # noqa: PLC0415 (not loaded for a one-shot question)
+    from talaria.goals.follower import GoalFollower  # noqa: PLC0415 (not loaded for a one-shot question)
 
-    return (build_goal_follower(tool_context, environment, auxiliary, request.context.session_key),)
+    judge, key = partial(make_judge, tool_context, environment, auxiliary), request.context.session_key
+    session_id, store = tool_context.session_id, tool_context.store
+    return (GoalFollower(session_id, store=store, make_judge=judge, emit=environment.publish, key=key),)
 
 
 def session_listeners(

@@ -10,9 +10,8 @@ from talaria.app.session.toolsets import ToolContext, build_sandbox
 from talaria.contracts.tool import Effect, ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import SessionContext, child_environment, current_context
-from talaria.goals.follower import GoalFollower
+from talaria.goals.follower import Judge
 from talaria.goals.goal import Allowance
-from talaria.goals.judge import Judge
 from talaria.goals.transitions import Evidence
 from talaria.settings.model import GoalSettings
 from talaria.tools.output import readable
@@ -36,22 +35,14 @@ def build_goal_allowance(goals: GoalSettings) -> Allowance:
     )
 
 
-def build_goal_follower(
-    tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary, key: str
-) -> GoalFollower:
-    """Return the follow-up that continues the goal of a session; its judge is built for the first verdict."""
-
-    def make_judge() -> Judge:
-        return Judge(
-            tool_context.session_id,
-            tool_context.store,
-            auxiliary.answer,
-            seconds=tool_context.settings.goals.judge_seconds,
-            verify=VerificationRunner(tool_context, environment).run,
-        )
-
-    return GoalFollower(
-        tool_context.session_id, store=tool_context.store, make_judge=make_judge, emit=environment.publish, key=key
+def make_judge(tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary) -> Judge:
+    """Return the judge of a session's goal; it is made for the first verdict."""
+    return Judge(
+        tool_context.session_id,
+        tool_context.store,
+        auxiliary.answer,
+        seconds=tool_context.settings.goals.judge_seconds,
+        verify=VerificationRunner(tool_context, environment).run,
     )
 
 

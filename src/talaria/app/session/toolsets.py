@@ -24,9 +24,8 @@ from talaria.core.messages import KEYLESS_OWNER, OWNER, UNKNOWN, is_in_chat, is_
 from talaria.core.session_context import current_context
 from talaria.runtime.open_session import DelegatedScope, OpenRequest
 from talaria.settings.environment import process_environment
-from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile, join_path
+from talaria.settings.profiles import FolderTrust, Profile, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
@@ -103,7 +102,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     vision_model: tuple[Provider, str] | None = None
     model: ModelInfo
     past: tuple[SessionId, ...] = ()
-    processes: Processes | None = None
+    processes: Callable[[], Processes] | None = None
     background: BackgroundWork | None = None
     guest: bool = False
     networks: tuple[str, ...] = ()
@@ -221,8 +220,9 @@ def _make_state(kind: type[Tool], toolset: str, settings: Settings) -> ToolState
 
 
 def _construct_terminal(tool_context: ToolContext) -> Tool:
-    processes = tool_context.processes
-    if processes is None:
+    if tool_context.processes is not None:
+        processes = tool_context.processes()
+    else:
         processes = Processes()
         tool_context.closing.callback(processes.close)
     return Terminal(

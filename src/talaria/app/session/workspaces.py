@@ -147,10 +147,15 @@ class OpenWorkspace:
 
     def __init__(self, workspace: LocalWorkspace) -> None:
         self.workspace = workspace
-        self.processes = Processes()
         self.users = 0
         self.kept = False
+        self._processes: Processes | None = None
         self._servers: SessionServers | None = None
+
+    def open_processes(self) -> Processes:
+        """Return the processes of the session's commands."""
+        self._processes = self._processes or Processes()
+        return self._processes
 
     def keep(self) -> None:
         """Keep the workspace when its last user leaves, until it is entered again or ended."""
@@ -170,6 +175,15 @@ class OpenWorkspace:
         """Return whether MCP servers of the session are running."""
         return self._servers is not None and self._servers.is_running
 
+    @property
+    def _has_running_processes(self) -> bool:
+        return self._processes is not None and bool(self._processes.running)
+
+    def close_processes(self) -> None:
+        """Kill the processes of the session."""
+        if self._processes is not None:
+            self._processes.close()
+
     def close_servers(self) -> None:
         """End the MCP servers of the session."""
         if self._servers is not None:
@@ -178,7 +192,7 @@ class OpenWorkspace:
     @property
     def has_state(self) -> bool:
         """Return whether there is state here that is not in the store."""
-        return self.has_running_servers or bool(self.processes.running) or not self.workspace.is_untouched
+        return self.has_running_servers or self._has_running_processes or not self.workspace.is_untouched
 
 
 class WorkspaceRegistry:
@@ -235,7 +249,7 @@ class WorkspaceRegistry:
         if entry is None:
             return False
         entry.close_servers()
-        entry.processes.close()
+        entry.close_processes()
         return True
 
     def close(self) -> None:

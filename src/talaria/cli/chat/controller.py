@@ -13,9 +13,19 @@ from talaria.cli.chat.options import SOURCE
 from talaria.cli.output.text import escape_control
 from talaria.commands.application import Application
 from talaria.commands.arguments import escape_markdown
-from talaria.commands.command import DISPLAY, Command, CommandContext, Display, Surface, TerminalSurface
+from talaria.commands.command import (
+    DISPLAY,
+    Command,
+    CommandContext,
+    Display,
+    Surface,
+    TerminalSurface,
+    find_commands,
+    is_command,
+    run_command,
+    select_usable_commands,
+)
 from talaria.commands.custom import load_custom_commands
-from talaria.commands.dispatch import find_commands, is_command, run_command, select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.tool import Workspace
 from talaria.contracts.values import SINGLE, NamedValue
@@ -28,7 +38,7 @@ from talaria.core.umask import person_umask
 from talaria.handoff.service import cancel_handoff
 from talaria.runtime.active_session import ActiveSession, deliver_completions
 from talaria.runtime.open_session import OpenRequest, OpenSession
-from talaria.settings.folder_trust import FolderTrust, UnreadableFolder, compute_digest, project_files
+from talaria.settings.profiles import FolderTrust, UnreadableFolder, compute_digest, project_files
 
 WELCOMED = NamedValue("welcomed", bool)
 _FILES_SHOWN = 12

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from talaria.cli.services import Services
 from talaria.core.errors import NotFound, Refused
-from talaria.settings.folder_trust import FolderTrust, project_files
+from talaria.settings.profiles import FolderTrust, project_files
 
 _EPILOG = """\
 A project can contain commands (.talaria/commands) and skills (.talaria/skills).

@@ -52,8 +52,13 @@ class Turns(Protocol):
         With a ``limit`` these are the last ones.
         """
 
-    def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None) -> int:
-        """Record a step before it starts, or afterwards, and return its number."""
+    def begin_step(
+        self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None, result: str | None = None
+    ) -> int:
+        """Insert a step, started now or at ``at``, and return its number within the turn.
+
+        With a ``result`` it has ended already.
+        """
 
     def end_step(self, turn_id: TurnId, number: int, result: str, at: datetime | None = None) -> None:
         """Record the result of a step."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,8 +14,7 @@ from msgspec import Struct, field, structs
 
 from talaria.access.policy import Access
 from talaria.commands.application import Application
-from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl
-from talaria.commands.dispatch import run_command
+from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl, run_command
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort, ModelInfo
 from talaria.contracts.store import Transaction
@@ -40,13 +40,13 @@ from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.gateway.receiver import OutageNotices
 from talaria.runtime.active_session import ActiveSession
-from talaria.runtime.leases import STORE_UNREACHABLE
+from talaria.runtime.agent_cache import SessionVersion
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.outbox import queue_notice, queue_turn_result
 from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_log import model_steps
-from talaria.sessions.preferences import SessionVersion
+from talaria.runtime.workers import STORE_UNREACHABLE
 from talaria.settings.live import LiveSettings
 from talaria.settings.sections.chats import ChatNetworkSettings
 
@@ -307,12 +307,20 @@ class Chat:
         elif isinstance(event, Noticed) and event.lasting and not event.posted:
             self.show(event.text)
         open_session = self.active_session.chat
-        self.show_event(event, open_session.conversation.session_id, open_session.questions)
+        turn = open_session.conversation.turn
+        is_new = turn is not None and not turn.is_resumed
+        self.show_event(event, open_session.conversation.session_id, open_session.questions, is_new=is_new)
 
-    def show_event(self, event: TurnEvent, session_id: SessionId, answers: AnswerReceiver) -> None:
-        """Show an event of a turn, whichever process runs it; ``answers`` gets the answers to its questions."""
+    def show_event(
+        self, event: TurnEvent, session_id: SessionId, answers: AnswerReceiver, *, is_new: bool = False
+    ) -> None:
+        """Show an event of a turn, whichever process runs it; ``answers`` gets the answers to its questions.
+
+        A turn that ``is_new`` began in this process and has always been here.
+        """
         if isinstance(event, TurnBegan):
-            self.view.begin(event, session_id, self.display, reactions=self._network.options.reactions)
+            reactions = self._network.options.reactions
+            self.view.begin(event, session_id, self.display, reactions=reactions, is_new=is_new)
         else:
             self.view.on_event(event, answers)
 
@@ -365,23 +373,28 @@ class ReplyQueuer:
         self._make_footer = make_footer
         self._settings = settings
         self._voice = voice
+        self.has_follow_up = self._speaks()
 
-    @property
-    def has_follow_up(self) -> bool:
+    def _speaks(self) -> bool:
         """Return whether replies are spoken."""
         return self._voice is not None and self._settings.current.voice.speak != "off"
+
+    def _set_has_follow_up(self, speaks: bool, then: AfterCommit | None) -> None:
+        self.has_follow_up = speaks
+        if then is not None:
+            then()
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
         if ending.route is not None:
             queue_turn_result(tx, ending, self._make_footer(tx, ending))
-        if self._voice is not None and self.has_follow_up:
-            return self._voice.turn_ended(tx, ending)
-        return None
+        speaks = self._speaks()
+        then = self._voice.turn_ended(tx, ending) if self._voice is not None and speaks else None
+        return then if speaks == self.has_follow_up else partial(self._set_has_follow_up, speaks, then)
 
     async def follow_up(self) -> bool:
         """Speak pending replies."""
-        if self._voice is not None and self.has_follow_up:
+        if self._voice is not None and self._speaks():
             await self._voice.follow_up()
         return False
 

@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 from weakref import WeakValueDictionary
 
 from msgspec import structs
@@ -18,11 +17,10 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.chats.chat import AgentVersion, Chat
 from talaria.goals.goal_store import resumable_goals
-from talaria.runtime.agent_cache import AgentCache, AgentSpec
+from talaria.runtime.agent_cache import AgentCache, AgentSpec, SessionVersion, read_session_version
 from talaria.runtime.completions import BATCH_WINDOW, WAKE, queue_reports_if_idle
 from talaria.runtime.turns import PENDING_SESSIONS, list_pending_sessions
 from talaria.runtime.workers import can_claim_chat, claim_chat, is_assigned
-from talaria.sessions.preferences import SessionVersion, read_session_version
 from talaria.settings.live import LiveSettings
 
 _LONGEST_PAUSE = 60.0
@@ -36,7 +34,7 @@ class ChatRegistry:
     """Open chats of this worker by session key, each with an agent ready for the next message.
 
     ``make`` creates a chat; ``agent_spec`` returns the specification of an agent built now for a session. ``closed`` is
-    true once the gateway shuts down.
+    true once the gateway shuts down. Tasks of ``jobs`` end with the gateway at the latest.
     """
 
     def __init__(
@@ -53,7 +51,7 @@ class ChatRegistry:
         self._make = make
         self._build_spec = agent_spec
         self._settings = settings
-        self._jobs = jobs
+        self.jobs = jobs
         self._platforms: Container[str] | None = None
         self._cache: AgentCache[Chat] = AgentCache(
             jobs,
@@ -80,10 +78,6 @@ class ChatRegistry:
     def limit_to_platforms(self, platforms: Container[str]) -> None:
         """Resume only sessions on these networks, because another worker may serve the rest."""
         self._platforms = platforms
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task that ends with the gateway at the latest."""
-        self._jobs.create_task(work)
 
     @asynccontextmanager
     async def in_turn(
@@ -177,7 +171,7 @@ class ChatRegistry:
         waiting = await self._store.write(lambda tx: self._list_pending(tx, goals))
         found = [pending for pending in waiting if self._retries.get(pending[0], (0, 0.0))[1] <= now]
         for session_id, key, address in found:
-            self.start(self.wake(session_id, key, address))
+            self.jobs.create_task(self.wake(session_id, key, address))
         return len(found)
 
     async def wake(self, session_id: SessionId, key: str, address: Address) -> None:
@@ -303,7 +297,7 @@ class CompletionDispatcher:
         await asyncio.sleep(delay)
         woken = await self._store.write(self._fold_in_completions)
         for session_id, key, address in woken:
-            self._chats.start(self._chats.wake(session_id, key, address))
+            self._chats.jobs.create_task(self._chats.wake(session_id, key, address))
         return len(woken)
 
     def _fold_in_completions(self, tx: Transaction) -> list[tuple[SessionId, str, Address]]:

@@ -257,16 +257,27 @@ class TurnView:
         self._show_task: asyncio.Task[None] | None = None
         self._has_left = False
 
-    def begin(self, began: TurnBegan, session_id: SessionId, display: Display, *, reactions: bool) -> None:
-        """Start to show a turn, with a reaction on the message that it answers if ``reactions``."""
+    def begin(
+        self, began: TurnBegan, session_id: SessionId, display: Display, *, reactions: bool, is_new: bool
+    ) -> None:
+        """Start to show a turn, with a reaction on the message that it answers if ``reactions``.
+
+        A turn that ``is_new`` was not shown anywhere before.
+        """
         self.end()
         options, self._has_left = self._options, False
         self._sender_id = began.route.user_id if began.route else ""
         self._marked_route = began.route if reactions else None
         self._set_reaction(WORKING)
         if began.route is not None and began.route.address.platform == options.address.platform:
-            self._preview = Preview(options.preview, session_id, began.turn_id, began.route, display)
-            self._show_task = self._jobs.create_task(_show_after(self._show_task, self._preview))
+            preview = self._preview = Preview(
+                options.preview, session_id, began.turn_id, began.route, display, is_new=is_new
+            )
+            before = self._show_task
+            if before is None or before.done():
+                self._show_task = self._jobs.create_task(preview.serve())
+            else:
+                self._show_task = self._jobs.create_task(_show_after(before, preview))
 
     def set_display(self, display: Display) -> None:
         """Change what is shown of the running turn from now on."""
@@ -280,6 +291,7 @@ class TurnView:
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._ask(event, answers)
         elif isinstance(event, TurnEnd):
+            self._preview = None
             self._set_reaction(NOTHING)
 
     def end(self) -> None:
@@ -338,8 +350,7 @@ class _Asker(Struct, frozen=True):
         return await self.prompts.ask(self.addressee, question)
 
 
-async def _show_after(before: asyncio.Task[None] | None, preview: Preview) -> None:
+async def _show_after(before: asyncio.Task[None], preview: Preview) -> None:
     """Show a turn after the previous preview has ended, which may show the same turn for another process."""
-    if before is not None:
-        await asyncio.wait([before])
+    await asyncio.wait([before])
     await preview.serve()

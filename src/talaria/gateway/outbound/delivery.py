@@ -236,20 +236,18 @@ class Delivery:
             log.exception("%s: couldn't deliver a message", self._platform.name)
             await self._try_later(item, self._policy.pause(item.attempts), f"{type(error).__name__}: {error}")
         else:
-            has_more = await self._write_with_retry(
-                lambda tx: self._record_sent(tx, item, reference, repeated=writer.repeated)
-            )
+            has_more = await self._write_with_retry(lambda tx: self._record_sent(tx, item, reference, writer))
             self._count("sent")
             self._count("repeated", int(writer.repeated))
             self._error = ""
             return has_more
         return True
 
-    def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, *, repeated: bool) -> bool:
+    def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, writer: MessageWriter) -> bool:
         """Record that an item was sent, and return whether others are left; later ones notify by themselves."""
-        if tx.outbox.sent(item.id, reference):
+        if tx.outbox.sent(item.id, reference) and writer.has_record:
             POSTED_MESSAGES.delete(tx, item.session_id, item.key)
-        if repeated:
+        if writer.repeated:
             tx.events.append(f"delivery:{self._platform.name}", [("repeated", item.key)])
         return self._has_undelivered(tx)
 

@@ -241,7 +241,7 @@ class MessageWriter:
     `request_stop` makes it stop after the current piece. ``repeated`` is true if a piece may have been posted
     twice, because a worker died while posting it and the network has no idempotency keys. ``is_waiting`` is true while
     it waits for the preview to end or for the rate limit of its chat. ``is_written`` is true once all pieces are
-    posted.
+    posted. ``has_record`` is true if the store may have a record of posted messages.
     """
 
     def __init__(self, context: DeliveryContext, item: OutboxItem, shown: PostedMessages | None) -> None:
@@ -257,6 +257,7 @@ class MessageWriter:
         self.is_waiting = False
         self.is_written = False
         self.repeated = False
+        self.has_record = shown is not None
 
     def request_stop(self) -> None:
         """Stop after the current piece."""
@@ -357,6 +358,7 @@ class MessageWriter:
             self._context.waits()
 
     async def _record(self) -> None:
+        self.has_record = True
         shown = self._posted
         await self._store.write(lambda tx: POSTED_MESSAGES.write(tx, self._item.session_id, shown, self._item.key))
 

@@ -13,7 +13,6 @@ from talaria.contracts.platform import Content, MessageRef, Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import ReplyRoute
-from talaria.core.aio import run_with
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, WorkerId
@@ -64,7 +63,8 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
 class Preview:
     """Preview of one turn. `event` records an event without blocking; `serve` shows the turn until it ends.
 
-    Messages are recorded in the store before they are posted, so that any worker can put the final text into them.
+    Messages are recorded in the store before they are posted, so that any worker can put the final text into them. A
+    turn that ``is_new`` has no preview of an earlier worker.
     """
 
     def __init__(
@@ -74,7 +74,10 @@ class Preview:
         turn_id: TurnId,
         route: ReplyRoute,
         display: Display,
+        *,
+        is_new: bool = False,
     ) -> None:
+        self._is_new = is_new
         self._options = options
         self._platform = options.platform
         self._session_id = session_id
@@ -123,11 +126,13 @@ class Preview:
 
     async def serve(self) -> None:
         """Show the turn until it ends."""
+        typing = asyncio.ensure_future(self._show_typing())
         try:
-            await run_with(self._show(), self._show_typing())
+            await self._show()
         except Exception:  # a failed preview must not fail the turn
             log.exception("%s: a preview failed", self._platform.name)
         finally:
+            typing.cancel()
             self._flushed.set()
             await asyncio.shield(self._finish())
         await self._blank_late_post()
@@ -135,7 +140,8 @@ class Preview:
     async def _show(self) -> None:
         self._not_before = asyncio.get_running_loop().time() + self._options.patience
         try:
-            await self._resume()
+            if not self._is_new:
+                await self._resume()
         except StoreError as error:
             log.warning("%s: can't show a preview: %s", self._platform.name, error)
             return

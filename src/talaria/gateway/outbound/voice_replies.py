@@ -21,8 +21,8 @@ from talaria.core.errors import StoreError, TalariaError
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import File
-from talaria.runtime.leases import release_lease, take_lease
 from talaria.runtime.outbox import queue_notice
+from talaria.runtime.workers import release_lease, take_lease
 from talaria.settings.live import LiveSettings
 
 _MAX_AGE = timedelta(minutes=15)

@@ -37,18 +37,18 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
 from talaria.core.messages import File, Image
-from talaria.platforms.files import save_file
+from talaria.platforms.files import sanitize_text, save_file
 from talaria.platforms.telegram.client import ApiClient, Refusal, to_platform_error
 from talaria.platforms.telegram.formatting import TEXT_LIMIT, Entity, Formatted, format_text, utf16_length
 from talaria.platforms.telegram.incoming import BotIdentity, ParsedUpdate, read_updates
 from talaria.platforms.telegram.outgoing import (
     CAPTION_LIMIT,
     FILE_LIMIT,
+    TOPIC_NAME_LIMIT,
     FileKind,
     arrange_buttons,
     build_menu,
     file_kind,
-    make_topic_name,
     outgoing_file_name,
     reaction_candidates,
 )
@@ -61,6 +61,12 @@ from talaria.platforms.telegram.webhook import (
     MemoryAlbumStore,
     WebhookServer,
 )
+
+
+def make_topic_name(name: str) -> str:
+    """Return a name for a topic, on one line and short enough."""
+    return " ".join(sanitize_text(name).split())[:TOPIC_NAME_LIMIT] or "Conversation"
+
 
 _T = TypeVar("_T")
 _NO_TEXT = Formatted("")
@@ -84,7 +90,6 @@ ABILITIES = PlatformCapabilities(
 _BEST_EFFORT = timedelta(seconds=5)
 DOWNLOAD_LIMIT = 20 * 1024 * 1024
 _WEBHOOK = "webhook_"
-
 log = logging.getLogger(__name__)
 
 

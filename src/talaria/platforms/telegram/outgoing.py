@@ -13,21 +13,47 @@ from talaria.core.messages import File, Image
 from talaria.platforms.files import safe_file_name, sanitize_text
 
 CAPTION_LIMIT = 1024
+
+
 FILE_LIMIT = 50 * 1024 * 1024
+
+
 PICTURE_LIMIT = 10 * 1024 * 1024
+
+
 TOPIC_NAME_LIMIT = 128
+
+
 _VALUE_LIMIT = 64
+
+
 _LABEL_LIMIT = 64
+
+
 _ROW_WIDTH = 24
+
+
 _MOST_COMMANDS = 100
+
+
 _HELP_LIMIT = 256
 
+
 _COMMAND = re.compile(r"[a-z0-9_]{1,32}")
+
+
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp"})
+
+
 _VOICES = frozenset({"audio/ogg", "audio/opus", "audio/ogg; codecs=opus"})
 
+
 _EMOJI_VARIATION = "\ufe0f"  # asks for the coloured form of an emoji; Telegram's list is without
+
+
 _FALLBACK_REACTIONS = ("👀", "👍")
+
+
 _SIMILAR_REACTIONS = {
     "✅": ("👍",),
     "✔": ("👍",),
@@ -37,6 +63,7 @@ _SIMILAR_REACTIONS = {
     "⚠": ("🤔",),
     "⏳": ("👀",),
 }
+
 
 FileKind = Literal["photo", "voice", "document"]
 
@@ -93,8 +120,3 @@ def reaction_candidates(emoji: str) -> list[str]:
     """Return the reactions to try for an emoji, the best first: Telegram offers about seventy."""
     plain_emoji = emoji.replace(_EMOJI_VARIATION, "")
     return list(dict.fromkeys([plain_emoji, *_SIMILAR_REACTIONS.get(plain_emoji, _FALLBACK_REACTIONS)]))
-
-
-def make_topic_name(name: str) -> str:
-    """Return a name for a topic, on one line and short enough."""
-    return " ".join(sanitize_text(name).split())[:TOPIC_NAME_LIMIT] or "Conversation"

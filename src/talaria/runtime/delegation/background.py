@@ -26,8 +26,8 @@ from talaria.runtime.delegation.task_store import (
     read_delegation,
     remove_delegation,
 )
-from talaria.runtime.leases import is_leased, release_lease, renew_lease, take_lease
 from talaria.runtime.turns import LEASE, MIRROR, make_arrival, record_mirrored
+from talaria.runtime.workers import is_leased, release_lease, renew_lease, take_lease
 
 _STOPPED = "This message is automatic: the person stopped {}, so it won't be reported."
 _RETRY_DELAY = timedelta(seconds=30)

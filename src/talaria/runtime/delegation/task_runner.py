@@ -23,9 +23,9 @@ from talaria.runtime.delegation.task_store import (
     send_to_child,
     settle_child,
 )
-from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.turn_environment import TurnSubscriber
+from talaria.runtime.workers import is_leased, session_lease_name
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.5

@@ -7,11 +7,10 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.addresses import WEB, Address
 from talaria.core.ids import SessionId, TurnId, WorkerId, is_gone
-from talaria.runtime.leases import session_lease_name
+from talaria.runtime.active_session import bind_session
 from talaria.runtime.live.control import redirect_running_turn
 from talaria.runtime.outbox import queue_notice
-from talaria.runtime.rebind import bind_session
-from talaria.runtime.workers import is_platform_served
+from talaria.runtime.workers import is_platform_served, session_lease_name
 
 
 class SessionLocation(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from functools import cached_property
 
 from talaria.contracts.stores.search import Hit, SearchQuery
+from talaria.core.messages import Part, text_of
 from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
 from talaria.storage.tables.search_terms import ParsedQuery, SearchTerm, parse_query, plain_words
 from talaria.storage.tables.snippets import SnippetMaker
@@ -18,9 +19,9 @@ class PostgresArrivals:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    def note(self, message_id: int, text: str) -> int:
+    def note(self, message_id: int, parts: tuple[Part, ...]) -> int:
         """Add a message and return its arrival number."""
-        words = " ".join(word[:_WORD_CHARACTERS] for word in plain_words(text[:_INDEXED_CHARACTERS]))
+        words = " ".join(word[:_WORD_CHARACTERS] for word in plain_words(text_of(parts)[:_INDEXED_CHARACTERS]))
         row = self._sql.row(
             "INSERT INTO arrivals (message_id, words) VALUES (?, to_tsvector('plain_words', ?)) RETURNING number",
             (message_id, words),

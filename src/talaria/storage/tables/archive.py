@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from talaria.contracts.stores.archive import Cell
+from talaria.core.messages import Text
 from talaria.storage.migrations import list_data_migrations
 from talaria.storage.tables.sessions import ArrivalLog, searchable_text
 from talaria.storage.tables.sql import Row, Sql
@@ -105,4 +106,4 @@ class ArchiveTable:
 
     def _add_arrival(self, columns: Sequence[str], row: Sequence[Cell]) -> int:
         body, message_id = row[columns.index("body")], row[columns.index("id")]
-        return self._arrivals.note(int(message_id or 0), searchable_text(str(body)))
+        return self._arrivals.note(int(message_id or 0), (Text(searchable_text(str(body))),))

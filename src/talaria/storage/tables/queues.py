@@ -110,16 +110,14 @@ class InboxTable:
             (claim.session_id,),
         )
         taken = _sort_inbox_items(rows)[:count]
-        self._sql.run_many(
-            "UPDATE inbox SET state = 'taken', turn_id = ? WHERE id = ?", [(turn_id, item.id) for item in taken]
-        )
+        for item in taken:
+            self._sql.run("UPDATE inbox SET state = 'taken', turn_id = ? WHERE id = ?", (turn_id, item.id))
         return [structs.replace(item, state="taken", turn_id=turn_id) for item in taken]
 
     def settle(self, ids: Sequence[int]) -> None:
         """Mark messages as done."""
-        self._sql.run_many(
-            "UPDATE inbox SET state = 'done', settled_at = ? WHERE id = ?", [(self._sql.now, item) for item in ids]
-        )
+        for item in ids:
+            self._sql.run("UPDATE inbox SET state = 'done', settled_at = ? WHERE id = ?", (self._sql.now, item))
 
     def put_back(self, turn_id: TurnId) -> int:
         """Set the messages taken by a dead turn back to waiting and return their number."""
@@ -198,11 +196,12 @@ class OutboxTable:
             f" AND earlier.state IN ('waiting', 'sending')) ORDER BY id LIMIT ?{self._sql.skip_locked}",
             (platform, self._sql.now, self._sql.now, *gone, count),
         )
-        self._sql.run_many(
-            "UPDATE outbox SET state = 'sending', attempts = attempts + 1, claimed_by = ?, claimed_until = ?"
-            " WHERE id = ?",
-            [(self._sql.worker, self._sql.now + to_span(duration), row[0]) for row in due],
-        )
+        for row in due:
+            self._sql.run(
+                "UPDATE outbox SET state = 'sending', attempts = attempts + 1, claimed_by = ?, claimed_until = ?"
+                " WHERE id = ?",
+                (self._sql.worker, self._sql.now + to_span(duration), row[0]),
+            )
         return [
             replace(item, state="sending", attempts=item.attempts + 1, doubtful=item.state == "sending")
             for item in map(_to_outbox_item, due)

@@ -20,7 +20,7 @@ from talaria.contracts.stores.usage import DailyUsage, UsageGroup
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message, Part, Usage, text_of
-from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_optional_stamp, from_stamp, to_stamp
+from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_stamp, to_stamp
 
 SEQ_BITS = 24
 _MESSAGE = "id, at, role, body, platform_message_id"
@@ -42,7 +42,7 @@ _decode_body = msgspec.json.Decoder(MessageBody).decode
 class ArrivalLog(Protocol):
     """Engine-specific log of messages in the order in which they were stored; the source of the search index."""
 
-    def note(self, message_id: int, text: str) -> int:
+    def note(self, message_id: int, parts: tuple[Part, ...]) -> int:
         """Add a message and return its arrival number."""
 
     def add_copy(self, message_id: int, copy_id: int) -> int:
@@ -69,20 +69,19 @@ class MessagesTable:
             raise NotFound(f"There is no session {session_id}.")
         number, last = found
         first = (number << SEQ_BITS) + last - len(messages) + 1
-        self._sql.run_many(
-            "INSERT INTO messages (id, arrival, at, role, body, platform_message_id) VALUES (?, ?, ?, ?, ?, ?)",
-            [
+        for message_id, message in enumerate(messages, first):
+            body = MessageBody(message.parts, message.author, message.model, message.tokens)
+            self._sql.run(
+                "INSERT INTO messages (id, arrival, at, role, body, platform_message_id) VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     message_id,
-                    self._arrivals.note(message_id, message.text),
+                    self._arrivals.note(message_id, message.parts),
                     to_stamp(message.at),
                     message.role,
-                    _encode_body(MessageBody(message.parts, message.author, message.model, message.tokens)).decode(),
+                    _encode_body(body).decode(),
                     message.platform_message_id,
-                )
-                for message_id, message in enumerate(messages, first)
-            ],
-        )
+                ),
+            )
         return int(last)
 
     def load(self, session_id: SessionId, *, after: int = 0, limit: int | None = None) -> list[StoredMessage]:
@@ -137,12 +136,16 @@ class MessagesTable:
 
 def searchable_text(body: str) -> str:
     """Return the text of an encoded message body; raises `StoreCorrupt`."""
-    return text_of(decode_stored(_decode_body, body).parts)
+    return text_of(_read_body(body).parts)
+
+
+def _read_body(text: str) -> MessageBody:
+    return decode_stored(_decode_body, text)
 
 
 def _to_stored_message(session_id: SessionId, row: Row) -> StoredMessage:
     message_id, at, role, body_text, platform_message_id = row
-    body = decode_stored(_decode_body, body_text)
+    body = _read_body(body_text)
     message = Message(
         role=role,
         parts=body.parts,
@@ -396,7 +399,7 @@ def _to_session(row: Row) -> Session:
         parent_id=parent_id,
         parent_seq=parent_seq,
         message_count=last_seq,
-        archived_at=from_optional_stamp(archived),
+        archived_at=None if archived is None else from_stamp(archived),
         usage=Usage(*usage),
     )
 

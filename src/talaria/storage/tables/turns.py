@@ -8,7 +8,7 @@ from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.contracts.stores.turns import Step, Turn, TurnState
 from talaria.core.errors import LeaseLost
 from talaria.core.ids import SessionId, TurnId
-from talaria.storage.tables.sql import Row, Sql, from_optional_stamp, from_stamp, to_span, to_stamp
+from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span, to_stamp
 
 
 class LeasesTable:
@@ -134,12 +134,19 @@ class TurnsTable:
         rows = self._sql.rows(f"SELECT {_TURN} FROM turns WHERE state = 'running'{where}", session_values)
         return sorted(map(_to_turn, rows), key=lambda turn: (turn.started_at, turn.id))
 
-    def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None) -> int:
-        """Insert a step, started now or at ``at``, and return its number within the turn."""
+    def begin_step(
+        self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None, result: str | None = None
+    ) -> int:
+        """Insert a step, started now or at ``at``, and return its number within the turn.
+
+        With a ``result`` it has ended already.
+        """
+        started = self._sql.now if at is None else to_stamp(at)
         row = self._sql.row(
-            "INSERT INTO steps (turn_id, number, kind, name, request, started_at) VALUES"
-            " (?, (SELECT coalesce(max(number), 0) + 1 FROM steps WHERE turn_id = ?), ?, ?, ?, ?) RETURNING number",
-            (turn_id, turn_id, kind, name, request, self._sql.now if at is None else to_stamp(at)),
+            "INSERT INTO steps (turn_id, number, kind, name, request, started_at, ended_at, result) VALUES"
+            " (?, (SELECT coalesce(max(number), 0) + 1 FROM steps WHERE turn_id = ?), ?, ?, ?, ?, ?, ?)"
+            " RETURNING number",
+            (turn_id, turn_id, kind, name, request, started, None if result is None else started, result),
         )
         assert row is not None
         return int(row[0])
@@ -169,7 +176,7 @@ def _to_turn(row: Row) -> Turn:
         worker=worker,
         state=state,
         started_at=from_stamp(started_at),
-        ended_at=from_optional_stamp(ended_at),
+        ended_at=None if ended_at is None else from_stamp(ended_at),
         error=error,
     )
 
@@ -183,6 +190,6 @@ def _to_step(row: Row) -> Step:
         name=name,
         request=request,
         started_at=from_stamp(started_at),
-        ended_at=from_optional_stamp(ended_at),
+        ended_at=None if ended_at is None else from_stamp(ended_at),
         result=result,
     )

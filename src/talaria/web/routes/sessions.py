@@ -9,7 +9,7 @@ from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.ids import SessionId
 from talaria.http.errors import make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.runtime.leases import is_leased, session_lease_name
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_ancestors
 from talaria.sessions.transcript_export import FORMATS, export_file_name, load_transcript
 from talaria.web.conversations import WebConversations

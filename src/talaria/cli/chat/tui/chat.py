@@ -28,8 +28,7 @@ from talaria.cli.markdown.themes import THEMES
 from talaria.cli.services import Services
 from talaria.commands.application import Application
 from talaria.commands.arguments import escape_markdown
-from talaria.commands.command import Display
-from talaria.commands.dispatch import is_command
+from talaria.commands.command import Display, is_command
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, ModelCalled, QuestionAsked, TurnAnswered, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
