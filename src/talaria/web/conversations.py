@@ -262,5 +262,6 @@ class WebConversations:
 
 async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
     """Return whether another process serves a conversation."""
-    location = await store.read(lambda tx: locate_session(tx, session))
-    return answers_elsewhere(location, runs_here=conversations.runs(session.id))
+    if conversations.runs(session.id):  # before the read: a turn that ends meanwhile isn't another process's
+        return False
+    return answers_elsewhere(await store.read(lambda tx: locate_session(tx, session)), runs_here=False)

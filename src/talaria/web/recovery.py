@@ -42,7 +42,8 @@ async def _resume_pending(store: Store, conversations: WebConversations) -> None
     for session in found:
         if not conversations.runs(session.id):
             try:
-                await conversations.open(session.id, WebCaller(person=session.owner))
+                opened = await conversations.open(session.id, WebCaller(person=session.owner))
+                opened.chat.conversation.wake()  # it may have been open already
             except TalariaError as error:
                 log.warning("session %s can't be resumed: %s", session.id, error)
 
