@@ -8,13 +8,11 @@ if TYPE_CHECKING:  # a command loads only the subjects that it uses
 
     from talaria.contracts.stores.api_keys import ApiKeys
     from talaria.contracts.stores.archive import Archive
-    from talaria.contracts.stores.background_work import DelegatedTasks, Processes
+    from talaria.contracts.stores.background_work import Completions, DelegatedTasks, Processes
     from talaria.contracts.stores.bindings import Bindings
-    from talaria.contracts.stores.completions import Completions
     from talaria.contracts.stores.events import Events
-    from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
     from talaria.contracts.stores.handoffs import Handoffs
-    from talaria.contracts.stores.inbox import Inbox
+    from talaria.contracts.stores.inbox import ForwardedUpdates, Inbox
     from talaria.contracts.stores.jobs import Jobs
     from talaria.contracts.stores.leases import Leases
     from talaria.contracts.stores.ledger import Ledger

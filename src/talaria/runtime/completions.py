@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.completions import Completion
+from talaria.contracts.stores.background_work import Completion
 from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.values import SessionValue

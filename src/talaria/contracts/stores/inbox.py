@@ -1,4 +1,4 @@
-"""The inbox: messages waiting for a session."""
+"""The inbox: messages waiting for a session, and updates for the worker that has their chat."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from talaria.contracts.stores.leases import Lease
-from talaria.core.ids import SessionId, TurnId
+from talaria.core.ids import SessionId, TurnId, WorkerId
 
 InboxState = Literal["waiting", "taken", "done"]
 
@@ -65,3 +65,16 @@ class Inbox(Protocol):
 
     def unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
         """Return pending and running messages of a session, or of all, in order."""
+
+
+class ForwardedUpdates(Protocol):
+    """Updates on their way to another worker; they are deleted with their session."""
+
+    def add(self, worker: WorkerId, session_id: SessionId, body: str) -> None:
+        """Store an encoded update for a worker."""
+
+    def take(self, worker: WorkerId) -> list[str]:
+        """Remove the updates for a worker and return them, oldest first."""
+
+    def workers(self) -> list[WorkerId]:
+        """Return the workers that updates are stored for, in order."""

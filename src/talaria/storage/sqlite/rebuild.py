@@ -28,8 +28,16 @@ from talaria.storage.tables.sql import Row, from_stamp
 _NUMBER_COLUMNS = {"sessions": "number", "inbox": "id", "outbox": "id", "completions": "id"}
 _SESSIONS_MISSED = f"SELECT DISTINCT id >> {SEQ_BITS} FROM messages EXCEPT SELECT number FROM sessions"
 _MESSAGES_MISSED = "SELECT message_id FROM arrivals EXCEPT SELECT id FROM messages"
-_GAPS = f"""SELECT coalesce(sum(max(0, last_seq - parent_seq - (SELECT count(*) FROM messages
-    WHERE id > (number << {SEQ_BITS}) + parent_seq AND id <= (number << {SEQ_BITS}) + last_seq))), 0) FROM sessions"""
+_GAPS = f"""WITH known(number, seq) AS (
+        SELECT number, last_seq FROM sessions
+        UNION ALL SELECT id >> {SEQ_BITS}, id & {(1 << SEQ_BITS) - 1} FROM messages
+        UNION ALL SELECT message_id >> {SEQ_BITS}, message_id & {(1 << SEQ_BITS) - 1} FROM arrivals
+    ), span(number, first, last) AS (
+        SELECT known.number, coalesce(max(parent_seq), min(seq) - 1), max(seq)
+        FROM known LEFT JOIN sessions USING (number) GROUP BY known.number
+    )
+    SELECT coalesce(sum(max(0, last - first - (SELECT count(*) FROM messages
+        WHERE id > (number << {SEQ_BITS}) + first AND id <= (number << {SEQ_BITS}) + last))), 0) FROM span"""
 _DECODERS: dict[tuple[str, str], Callable[[Any], object]] = {
     ("messages", "body"): msgspec.json.Decoder(MessageBody).decode,
     ("bindings", "address"): msgspec.json.Decoder(Address).decode,

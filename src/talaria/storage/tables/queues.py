@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
-from talaria.contracts.stores.completions import Completion
+from talaria.contracts.stores.background_work import Completion
 from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.contracts.stores.leases import Leases
