@@ -12,6 +12,7 @@ from typing import Any
 
 from talaria.contracts.background_processes import (
     COOKIE,
+    PROCESS_STATES,
     PROCESSES,
     BackgroundProcess,
     EndedBy,
@@ -43,6 +44,7 @@ from talaria.tools.process.run_folder import ProcessFiles
 _MOST_RUNNING = 64
 _AT_ONCE = 200
 _BETWEEN_LOOKS = 5.0  # seconds between periodic checks, each of which reads all processes
+_BETWEEN_IDLE_LOOKS = 60.0  # while no process runs: a start is notified
 _BETWEEN_CLEANINGS = 3_600.0
 _POLL_INTERVAL = 0.5
 _LAST_LINES, _LAST_BYTES = 20, 4096
@@ -80,7 +82,7 @@ class Supervisor:
     async def serve(self) -> None:
         """Watch the processes of this machine that are ours or unowned, until cancelled; they keep running."""
         try:
-            async with self._store.subscribe(PROCESSES) as subscription, asyncio.TaskGroup() as jobs:
+            async with self._store.subscribe(PROCESSES, PROCESS_STATES) as subscription, asyncio.TaskGroup() as jobs:
                 self._jobs = jobs
                 try:
                     await self._keep_looking(subscription)
@@ -102,12 +104,13 @@ class Supervisor:
                 continue
             next_look = now() + _BETWEEN_LOOKS
             try:
-                await self.look()
+                if not await self.look():
+                    next_look = now() + _BETWEEN_IDLE_LOOKS
             except StoreError as error:
                 log.warning("background processes will be checked later: %s", error)
 
-    async def look(self) -> None:
-        """Adopt processes without a watcher, and end those with a request to end."""
+    async def look(self) -> bool:
+        """Adopt processes without a watcher, end those with a request to end, and return whether any process runs."""
         found = await self._store.read(list_process_summaries)
         await self._adopt([one for one in found if one.id not in self._watched and self._is_ours_to_take(one)])
         for glance in found:
@@ -115,6 +118,7 @@ class Supervisor:
             if watched is not None and glance.ended_by and not watched.ending:
                 watched.ending = True
                 self._begin(partial(end_tree, watched.process))
+        return bool(found)
 
     async def start(self, wanted: ProcessRequest, call: Call) -> BackgroundProcess:
         """Start a process for the session of a call; raises `ToolFailed` if that is impossible."""
