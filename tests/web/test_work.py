@@ -126,7 +126,7 @@ async def test_a_trace_shows_the_calls_of_a_turn(
     shown = (await owner.get(path)).json()
     assert [one["type"] for one in shown["turn"]["spans"]] == ["model", "tool", "model"]
     assert shown["turns"][0]["number"] == shown["turn"]["number"] == 1
-    assert (await owner.get(path, params={"turn": "1"})).json() == shown
+    assert (await owner.get(path, params={"turn": "1"})).json()["turn"] == shown["turn"]
     assert (await owner.get(path, params={"turn": "7"})).status_code == 404
     assert (await alice.get(path)).status_code == 404
 

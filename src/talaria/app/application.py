@@ -164,15 +164,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         has_hooks = not isinstance(self.hooks, NoHooks)
         if has_hooks and (subscriber := self.hooks.turn_subscriber()) is not None:
             chat.events.subscribe(subscriber)
-        runner = chat.conversation
-        index_questions(
-            self.store,
-            runner.session_id,
-            chat.questions,
-            chat.events.subscribe,
-            jobs,
-            lambda: runner.turn.turn_id if runner.turn else "",
-        )
+        index_questions(self.store, chat.conversation.session_id, chat.questions, chat.events.subscribe, jobs)
         if request.watchable:
             self.watched_turns().add_session(chat, after_close, jobs, request.moved)
         if has_hooks and not request.resume and not request.latest:

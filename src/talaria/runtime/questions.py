@@ -17,7 +17,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction, Workspace
 from talaria.contracts.values import SINGLE, NamedValue, SessionValue
 from talaria.core.errors import NotFound, StoreError
-from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
+from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.formatting import escape_harmful
 from talaria.core.ids import SessionId, new_id
 
@@ -336,12 +336,12 @@ def index_questions(
     questions: Questions,
     subscribe: Callable[[Callable[[TurnEvent], None]], object],
     jobs: asyncio.TaskGroup,
-    find_turn: Callable[[], str],
 ) -> None:
-    """Store each question of a session as long as it is open; ``find_turn`` returns the id of the running turn."""
+    """Store each question of a session as long as it is open."""
+    running_turn = ""
 
-    async def follow(event: AskedEvent) -> None:
-        question = OpenQuestion(event, find_turn(), datetime.now(UTC))
+    async def follow(event: AskedEvent, turn_id: str) -> None:
+        question = OpenQuestion(event, turn_id, datetime.now(UTC))
         try:
             await store.write(lambda tx: _add(tx, session_id, question))
             await questions.closed(event.id)
@@ -351,8 +351,13 @@ def index_questions(
             await asyncio.shield(_close(store, session_id, event.id))
 
     def on_event(event: TurnEvent) -> None:
-        if isinstance(event, AskedEvent):
-            following = follow(event)
+        nonlocal running_turn
+        if isinstance(event, TurnBegan):
+            running_turn = event.turn_id
+        elif isinstance(event, TurnEnd):
+            running_turn = ""
+        elif isinstance(event, AskedEvent):
+            following = follow(event, running_turn)
             try:
                 jobs.create_task(following)
             except RuntimeError:  # the session is being closed

@@ -144,7 +144,7 @@ async def test_a_run_pending_approval_asks_again(server: Server, model: ModelSer
 
 @pytest.mark.one_engine
 async def test_a_stop_that_was_asked_for_counts_after_a_crash(server: Server, model: ModelServer) -> None:
-    model.otherwise(Say("and so on " * 300, pause=0.05))
+    model.otherwise(Say("and so on " * 300, hold=(20, asyncio.Event())))  # so that no write is under way when it halts
     run = await _started(server)
     await _until(server, run, lambda one: one.name == "text.delta")
     assert server.process is not None

@@ -221,7 +221,7 @@ async def test_keys_work_where_nothing_is_typed(browser: Browser, host: Hosted, 
     async with signed_in(browser, host) as watched:
         page, box = watched.page, watched.page.get_by_label("Message", exact=True)
         await _say(watched, "one", 1)
-        await page.get_by_role("link", name="New").click()
+        await page.get_by_role("link", name="New", exact=True).click()
         await _say(watched, "two", 1)
         await box.press_sequentially("j?/")
         await expect(box).to_have_value("j?/")

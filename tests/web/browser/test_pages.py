@@ -139,6 +139,7 @@ async def test_keyboard_alone_is_enough(browser: Browser, host: Hosted, model: M
         await expect(page.locator(".notice")).to_contain_text("Stopped")
         await expect(page.locator(".bubble")).to_have_text(["Tell me a story\na long one", "and then?"])
         await page.keyboard.press("Control+k")
+        await expect(page.get_by_role("dialog")).to_be_visible()  # it is loaded when it is first opened
         await page.keyboard.type("manage")
         await page.keyboard.press("Escape")
         await expect(box).to_be_focused()
@@ -208,6 +209,7 @@ async def test_signing_out_elsewhere_ends_the_page(browser: Browser, host: Hoste
     async with signed_in(browser, host) as watched:
         page = watched.page
         await page.get_by_role("link", name="Manage").click()
+        await page.get_by_role("link", name="Browsers").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Signed-in browsers")
         await expect(page.locator(".card")).to_contain_text("This one")
         await watched.assert_accessible()
@@ -218,7 +220,7 @@ async def test_signing_out_elsewhere_ends_the_page(browser: Browser, host: Hoste
         code = await host.application.store.write(create_code)
         await page.get_by_label("Code", exact=True).fill(code.lower())
         await page.get_by_role("button", name="Sign in").click()
-        await expect(page.get_by_role("link", name="New")).to_be_visible()
+        await expect(page.get_by_role("link", name="New", exact=True)).to_be_visible()
         assert watched.foreign == []
 
 
