@@ -1,19 +1,19 @@
 """A stop that arrives before its turn has begun ends that turn, once, and no other."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from tests.agent.agent_fixture import Echo, Workshop, workshop
+from tests.storage.slow_store import SlowStore
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.tool_dispatch import STOPPED
 from talaria.contracts.platform import Attachment
-from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.contracts.store import Store
 from talaria.contracts.tool import Tool
 from talaria.core.events import ToolCalled, TurnAnswered, TurnStopped
 from talaria.core.messages import Message, Text, ToolResult
@@ -21,32 +21,6 @@ from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turns import InboxMessage, PendingAttachments, add_to_inbox, make_inbox_arrival
 from talaria.testing.model_server import Ask, Say
 from talaria.testing.wait import until
-
-T = TypeVar("T")
-
-
-class PausedStore:
-    """A store whose first write has ``committed`` and returns only after ``resumed`` is set."""
-
-    def __init__(self, inner: Store) -> None:
-        self.committed = asyncio.Event()
-        self.resumed = asyncio.Event()
-        self._inner = inner
-
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        result = await self._inner.write(work)
-        self.committed.set()
-        await self.resumed.wait()
-        return result
-
-    async def read(self, work: Callable[[Transaction], T]) -> T:
-        return await self._inner.read(work)
-
-    async def close(self) -> None:
-        raise AssertionError("the store belongs to the test")
-
-    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
-        return self._inner.subscribe(*topics)
 
 
 @pytest.fixture
@@ -69,7 +43,7 @@ async def test_a_stop_before_the_claim_ends_the_turn_and_no_later_one(shop: Work
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_stop_during_the_claim_ends_the_turn_once(shop: Workshop, times: int) -> None:
-    store = PausedStore(shop.store)
+    store = SlowStore(shop.store)
     async with _open(shop, store=store) as runner:
         await _arrive(shop, "one")
         await _arrive(shop, "two")
@@ -88,7 +62,7 @@ async def test_a_stop_during_the_claim_ends_the_turn_once(shop: Workshop, times:
 async def test_a_stop_during_a_claim_that_finds_nothing_spares_what_arrives_later(
     shop: Workshop, is_stopped_first: bool
 ) -> None:
-    store = PausedStore(shop.store)
+    store = SlowStore(shop.store)
     async with _open(shop, store=store) as runner:
         runner.wake()
         await store.committed.wait()
