@@ -8,7 +8,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, async_playwright
 from tests.api.in_process_server import Hosted
 
 from talaria.access.browsers import create_code
@@ -54,10 +54,16 @@ class Watched:
         assert self.foreign == [], self.foreign
 
 
+def _describe(said: ConsoleMessage) -> str:
+    return f"{said.text} {said.location['url']}"
+
+
 def watch(page: Page, context: BrowserContext, url: str) -> Watched:
     """Record console errors, violations of the content policy and of trusted types, and requests to other servers."""
     watched = Watched(page, context, url)
-    page.on("console", lambda said: watched.errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda said: watched.errors.append(_describe(said)) if said.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
     page.on(
         "request",

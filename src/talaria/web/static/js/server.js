@@ -158,8 +158,9 @@ export class Stream {
 
   async _listen() {
     this._abort = new AbortController();
-    this._stream = crypto.getRandomValues(new Uint32Array(4)).join("");
-    const query = new URLSearchParams({ id: this._stream, topics: this._all().join(",") });
+    const id = crypto.getRandomValues(new Uint32Array(4)).join("");
+    const topics = this._all().join(",");
+    const query = new URLSearchParams({ id, topics });
     try {
       const reply = await fetch(`/web/stream?${query}`, { signal: this._abort.signal, cache: "no-store" });
       if (reply.status === 401) {
@@ -168,6 +169,8 @@ export class Stream {
         this._closed = true;
       }
       if (!reply.ok || !reply.body) return;
+      this._stream = id; // the server knows it only now
+      if (this._all().join(",") !== topics) void this._send();
       this._tell(true);
       await this._read(reply.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch {
