@@ -19,7 +19,7 @@ test: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@$(PYTEST) $(ARGS)
 
 quick: $(VENV)/dev.stamp
-	@$(PYTEST) --quick -n 2 $(ARGS)
+	@$(PYTEST) --quick -n 6 $(ARGS)
 
 check: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@echo "== format"  && $(BIN)/ruff format --check .
