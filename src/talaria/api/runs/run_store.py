@@ -244,7 +244,7 @@ class RunEventStreams:
 
     async def _read(self, key: tuple[str, int]) -> _Page:
         await asyncio.sleep(0)
-        del self._reads[key]  # whoever comes now may have heard of a later event
+        del self._reads[key]  # a later caller may have been notified of a newer event
         return await self.store.read(lambda tx: _read_page(tx, *key))
 
     def follow(self, run_id: str, after: int = 0) -> "RunEventStream":

@@ -33,7 +33,7 @@ export function keep(message) {
   setTimeout(sendWaiting, RETRY_MILLISECONDS);
 }
 
-/** Send what waits, oldest first; the id of a message makes a repetition count once. */
+/** Send the unsent messages, oldest first; their ids make a repeated one count once. */
 export async function sendWaiting() {
   if (sending) return;
   sending = true;

@@ -1,5 +1,5 @@
 /**
- * Home: what waits for the person, what is going on, and what comes next.
+ * Home: open questions and requests, running turns, goals and the next jobs.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
