@@ -24,7 +24,21 @@ _READS_WITHOUT_ACTION = frozenset(
     {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help"}
 )
 _REFUSED = frozenset(
-    {"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools", "trust", "web"}
+    {
+        "setup",
+        "restore",
+        "hooks",
+        "config",
+        "profile",
+        "pairing",
+        "api-keys",
+        "approvals",
+        "tools",
+        "trust",
+        "uninstall",
+        "update",
+        "web",
+    }
 )
 _REFUSED_ACTIONS = {"gateway": ("stop", "restart", "install", "uninstall")}
 _WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})
