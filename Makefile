@@ -45,7 +45,7 @@ lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) .homeserver .local-slack .api-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .homeserver .local-slack .api-clients .oidc-provider .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)
