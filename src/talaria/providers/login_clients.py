@@ -88,7 +88,7 @@ LOGIN_CLIENTS: tuple[OAuthClient, ...] = (
         name="google",
         title="Google",
         provider="google",
-        # No client is built in: Google forbids other programs to sign in as Gemini CLI, see docs/adr/0038.
+        # No client is built in: Google forbids other programs to sign in as Gemini CLI, see docs/adr/0039.
         issuer="https://accounts.google.com",
         authorize_url="https://accounts.google.com/o/oauth2/v2/auth",
         token_url="https://oauth2.googleapis.com/token",  # noqa: S106 - an address, not a secret
