@@ -9,7 +9,6 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from talaria import __version__
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.login import LoginState, SignInSurface, SignInWay
 from talaria.core.aio import shield_until_done
@@ -219,7 +218,6 @@ class ProfileLogins:
             client_id=changes.client_id or client.client_id,
             scope=changes.scope or client.scope,
             exchange_url=changes.exchange_url or client.exchange_url,
-            headers={"Editor-Version": f"Talaria/{__version__}", "User-Agent": f"Talaria/{__version__}"},
         )
 
     def _run(self, work: Callable[[HttpPool], Awaitable[T]]) -> T:

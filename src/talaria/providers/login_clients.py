@@ -83,6 +83,7 @@ LOGIN_CLIENTS: tuple[OAuthClient, ...] = (
         exchange_url="https://api.github.com/copilot_internal/v2/token",
         scope="read:user",
         device_flow="standard",
+        headers={"Editor-Version": "Talaria/1.0", "User-Agent": "Talaria/1.0"},
     ),
     OAuthClient(
         name="google",

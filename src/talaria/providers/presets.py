@@ -4,7 +4,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from talaria import __version__
 from talaria.core.errors import NotFound
 from talaria.providers.settings import AnthropicQuirks, ChatQuirks, ResponsesQuirks
 
@@ -197,7 +196,7 @@ PRESETS: tuple[Preset, ...] = (
         login="github-copilot",
         free=True,
         per_model=True,
-        headers={"Copilot-Integration-Id": "vscode-chat", "Editor-Version": f"Talaria/{__version__}"},
+        headers={"Copilot-Integration-Id": "vscode-chat", "Editor-Version": "Talaria/1.0"},
     ),
     Preset(
         name="azure",
