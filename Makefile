@@ -3,6 +3,7 @@
 # make docs   generate references and image    make lock   resolve package versions
 # make quick  tests that start no programs     make walk   files, calls and transactions of one message
 # make dist   wheel, sdist and SBOM in dist/   make installs  install them with pip, pipx and uv on each Python
+# make site   documentation site in build/site
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,18 +13,18 @@ STEP := scripts/step.py $(VENV)/install.log
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
-.PHONY: run test quick check bench dist installs docs walk lock clean system embedded homeserver localslack apiclients
+.PHONY: run test quick check bench dist installs docs site walk lock clean system embedded homeserver localslack apiclients sitegenerator
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
-test: $(VENV)/dev.stamp embedded system homeserver apiclients
+test: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
 	@$(PYTEST) $(ARGS)
 
 quick: $(VENV)/dev.stamp
 	@$(PYTEST) --quick -n 6 $(ARGS)
 
-check: $(VENV)/dev.stamp embedded system homeserver apiclients
+check: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
 	@echo "== format"  && $(BIN)/ruff format --check .
 	@echo "== lint"    && $(BIN)/ruff check .
 	@echo "== types"   && $(BIN)/mypy
@@ -49,11 +50,14 @@ docs: $(VENV)/dev.stamp
 	@$(BIN)/python scripts/picture.py
 	@$(BIN)/python -m scripts.page_pictures
 
+site: $(VENV)/dev.stamp sitegenerator
+	@$(BIN)/python scripts/documentation_site.py .site-generator/bin/zensical
+
 lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) dist .homeserver .local-slack .api-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) dist .homeserver .local-slack .api-clients .site-generator .oidc-provider .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)
@@ -69,6 +73,9 @@ localslack:
 
 apiclients: $(VENV)/run.stamp
 	@sh scripts/api-clients.sh $(VENV)
+
+sitegenerator: $(VENV)/run.stamp
+	@sh scripts/site-generator.sh $(VENV)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
