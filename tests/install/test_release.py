@@ -51,7 +51,14 @@ def test_invalid_bill_of_materials_is_found(tmp_path: Path) -> None:
 
 
 def run_step(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "scripts/step.py", tmp_path / "log/install.log", "packages", sys.executable, "-c"]
+    command = [
+        sys.executable,
+        str(ROOT / "scripts/step.py"),
+        str(tmp_path / "log/install.log"),
+        "packages",
+        sys.executable,
+        "-c",
+    ]
     return subprocess.run([*command, code], capture_output=True, text=True, check=False)
 
 
@@ -74,7 +81,7 @@ def test_failed_step_shows_the_end_of_the_log(tmp_path: Path) -> None:
 
 def test_step_on_a_terminal_ends_with_its_final_line(tmp_path: Path) -> None:
     with terminal_pair() as (person, screen):
-        command = [sys.executable, ROOT / "scripts/step.py", tmp_path / "install.log", "packages", "true"]
+        command = [sys.executable, str(ROOT / "scripts/step.py"), str(tmp_path / "install.log"), "packages", "true"]
         assert subprocess.run(command, stdout=screen, check=False).returncode == 0
         shown = os.read(person, 4096).decode()
     assert shown.rstrip().endswith("done\x1b[K")
