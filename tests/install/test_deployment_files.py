@@ -1,5 +1,6 @@
 """Files for containers, Homebrew and Nix: syntax, and what they promise."""
 
+import json
 import re
 import shlex
 import shutil
@@ -49,6 +50,7 @@ def test_compose_example_uses_existing_settings_and_volumes() -> None:
     known = {f"TALARIA__{'__'.join(field.path).upper()}" for field in SettingsSchema().fields()}
     assert set(gateway["environment"]) <= known
     assert store["healthcheck"]["test"][1].startswith("pg_isready")
+    assert f"CMD {json.dumps(gateway['healthcheck']['test'][1:])}" in (ROOT / "Containerfile").read_text()
     assert gateway["depends_on"]["store"]["condition"] == "service_healthy"
     used = [volume.partition(":")[0] for service in (gateway, store) for volume in service["volumes"]]
     assert sorted(used) == sorted(document["volumes"])
@@ -77,7 +79,12 @@ def image() -> Iterator[str]:
     base = environment_value("TALARIA_TEST_BASE", usual[1])
     if call("podman", "image", "exists", base).code:
         pytest.skip(f"The base image isn't on this machine (`podman pull {base}`): the image is not built.")
-    options = ["--pull=never", "--network=host", *shlex.split(environment_value("TALARIA_TEST_BUILD_OPTIONS"))]
+    options = [
+        "--format=docker",
+        "--pull=never",
+        "--network=host",
+        *shlex.split(environment_value("TALARIA_TEST_BUILD_OPTIONS")),
+    ]
     built = call("podman", "build", *options, "--build-arg", f"BASE={base}", "-t", IMAGE, ".")
     assert built.code == 0, built.out + built.err
     yield IMAGE
@@ -94,7 +101,8 @@ async def test_container_serves_the_gateway_as_an_ordinary_user(image: str, tmp_
     name = started.out.strip()
     try:
         await until(lambda: call("podman", "exec", name, "talaria", "gateway", "status").code == 0)
-        assert call("podman", "healthcheck", "run", name).code == 0
+        healthy = call("podman", "healthcheck", "run", name)
+        assert healthy.code == 0, healthy.err
         assert call("podman", "stop", "--time", "60", name).code == 0
         assert call("podman", "inspect", "--format", "{{.State.ExitCode}}", name).out == "0\n"
     finally:
