@@ -1,4 +1,4 @@
-"""What providers list about their own models, sizes and prices, cached in a small file of the profile."""
+"""Sizes and prices that providers list for their own models, cached in a small file of the profile."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
