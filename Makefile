@@ -49,7 +49,7 @@ lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) .homeserver .local-slack .api-clients .site-generator .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .homeserver .local-slack .api-clients .site-generator .oidc-provider .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)

@@ -195,7 +195,7 @@ def open_application(
         log.warning("%s", note)
     stack.push_async_callback(store.close)
     admin = ProfileSettings(settings, profile, environment)
-    models = Models(settings, secrets, profile.folder, lambda: admin.current)
+    models = Models(settings, secrets, profile.folder, lambda: admin.current, on_secrets=mask.add)
     stack.push_async_callback(models.close)
     shell = LocalShell()
     stack.callback(shell.close)

@@ -27,10 +27,12 @@ class DailyUsage(Struct, frozen=True):
 class UsageLog(Protocol):
     """Usage of all sessions; days stay when their sessions are deleted."""
 
-    def add(self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0) -> None:
+    def add(
+        self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0, has_price: bool = True
+    ) -> None:
         """Add to the counters of a session, and to today's under its source and owner.
 
-        Without a ``model`` it is that of the session.
+        Without a ``model`` it is that of the session. Calls without a price are counted as such.
         """
 
     def by_day(self, group: UsageGroup, first: date, last: date, *, owner: str | None = None) -> list[DailyUsage]:

@@ -422,12 +422,14 @@ class UsageTable:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    def add(self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0) -> None:
+    def add(
+        self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0, has_price: bool = True
+    ) -> None:
         """Add to the counters of a session and of the day."""
         counts = structs.astuple(usage)
         sums = ", ".join(f"{name} = {name} + ?" for name in _COUNTERS)
         self._sql.run(f"UPDATE sessions SET {sums} WHERE id = ?", (*counts, session_id))
-        unpriced = 0 if usage.cost_microdollars else usage.calls
+        unpriced = 0 if has_price else usage.calls
         self._sql.run(_ADD, (self._sql.now // _DAY, model, model, turns, unpriced, *counts, session_id))
 
     def by_day(self, group: UsageGroup, first: date, last: date, *, owner: str | None = None) -> list[DailyUsage]:
