@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from talaria.core.errors import ToolFailed
-from talaria.settings.atomic_files import make_folder
 from talaria.tools.documents.wire import Extracted, ExtractRequest
 
 _PDF = b"%PDF-"
@@ -58,7 +57,7 @@ class DocumentReader:
         folder = ""
         if self._pictures is not None:
             target = self._pictures / hashlib.sha256(name.encode()).hexdigest()[:16]
-            await asyncio.to_thread(make_folder, target)
+            await asyncio.to_thread(target.mkdir, 0o700, parents=True, exist_ok=True)
             folder = str(target)
         found = await _run(ExtractRequest(str(path), parts, folder, _SECONDS))
         if folder and not found.pictures:
