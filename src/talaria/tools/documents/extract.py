@@ -15,11 +15,9 @@ import msgspec
 from talaria.core.errors import ToolFailed
 from talaria.tools.documents.archive import DocumentArchive
 from talaria.tools.documents.parts import Parts
-from talaria.tools.documents.wire import Extracted, ExtractRequest
+from talaria.tools.documents.wire import PDF, Extracted, ExtractRequest
 
 _MEMORY = 1_500_000_000  # bytes of address space
-_PDF = b"%PDF-"
-_ZIP = b"PK\x03\x04"
 
 
 def main(request: str) -> int:
@@ -42,7 +40,7 @@ def extract(wanted: ExtractRequest) -> Extracted:
     path = Path(wanted.path)
     with path.open("rb") as file:
         beginning = file.read(1024)
-    if _PDF in beginning:
+    if PDF in beginning:
         from talaria.tools.documents.pdf import draw_page, open_pdf, read_pdf  # noqa: PLC0415 (loaded for a PDF)
 
         document = open_pdf(path)

@@ -12,26 +12,12 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.documents.wire import Extracted, ExtractRequest
+from talaria.tools.documents.wire import OLD_OFFICE, Extracted, ExtractRequest
 
-_PDF = b"%PDF-"
-_ZIP = b"PK\x03\x04"
-_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_SUFFIXES = frozenset(
-    (".docx", ".docm", ".xlsx", ".xlsm", ".pptx", ".pptm", ".ppsx", ".odt", ".ods", ".odp", ".ott", ".epub")
-)
 _SECONDS = 30  # of CPU
 _PATIENCE = 180.0  # seconds; a machine may be busy
 _REMEMBERED = 8
-
-
-def is_document(path: Path, beginning: bytes) -> bool:
-    """Return whether a file is a document that has to be converted to text."""
-    suffix = path.suffix.lower()
-    if _PDF in beginning[:1024] or suffix == ".ipynb" or beginning.startswith(_OLD_OFFICE):
-        return True
-    return beginning.startswith(_ZIP) and suffix in _SUFFIXES
 
 
 class DocumentReader:
@@ -109,8 +95,8 @@ async def _run(wanted: ExtractRequest) -> Extracted:
 
 def _refuse_old_office(path: Path) -> None:
     with path.open("rb") as file:
-        beginning = file.read(len(_OLD_OFFICE))
-        if beginning != _OLD_OFFICE:
+        beginning = file.read(len(OLD_OFFICE))
+        if beginning != OLD_OFFICE:
             return
         file.seek(0)
         encrypted = _ENCRYPTED in file.read(1_000_000)

@@ -1,6 +1,23 @@
-"""Messages between the agent and the process that reads a document."""
+"""Formats of documents, and messages between the agent and the process that reads one."""
+
+from pathlib import Path
 
 from msgspec import Struct
+
+PDF = b"%PDF-"
+ZIP = b"PK\x03\x04"
+OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_SUFFIXES = frozenset(
+    (".docx", ".docm", ".xlsx", ".xlsm", ".pptx", ".pptm", ".ppsx", ".odt", ".ods", ".odp", ".ott", ".epub")
+)
+
+
+def is_document(path: Path, beginning: bytes) -> bool:
+    """Return whether a file is a document that has to be converted to text."""
+    suffix = path.suffix.lower()
+    if PDF in beginning[:1024] or suffix == ".ipynb" or beginning.startswith(OLD_OFFICE):
+        return True
+    return beginning.startswith(ZIP) and suffix in _SUFFIXES
 
 
 class ExtractRequest(Struct, frozen=True):
@@ -15,7 +32,7 @@ class ExtractRequest(Struct, frozen=True):
 
 
 class Extracted(Struct, frozen=True):
-    """What was read, or a reason in ``error``; ``next_part`` is the first part that there was no room for."""
+    """Text of a document, or a reason in ``error``; ``next_part`` is the first part without room in it."""
 
     kind: str = ""
     unit: str = ""

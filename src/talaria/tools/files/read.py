@@ -4,7 +4,7 @@ import asyncio
 import codecs
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -12,9 +12,11 @@ from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.image_types import image_type
 from talaria.core.messages import Image
-from talaria.tools.documents.reader import DocumentReader, is_document
-from talaria.tools.documents.wire import Extracted
+from talaria.tools.documents.wire import Extracted, is_document
 from talaria.tools.files.text_file import failing, find_encoding, kind_in_words, require_file
+
+if TYPE_CHECKING:  # loaded with the first document
+    from talaria.tools.documents.reader import DocumentReader
 
 _MOST_TEXT = 40_000
 _LONGEST_LINE = 2_000
@@ -45,7 +47,8 @@ class ReadFile:
     arguments = ReadFileArguments
 
     def __init__(self, pictures: Path | None = None) -> None:
-        self._documents = DocumentReader(pictures)
+        self._pictures = pictures
+        self._documents: DocumentReader | None = None
 
     def proposed_action(self, arguments: ReadFileArguments) -> ProposedAction:
         """Describe what would be read."""
@@ -56,8 +59,15 @@ class ReadFile:
         path = call.workspace.resolve(arguments.path)
         beginning, size = await asyncio.to_thread(_begin, path)
         if is_document(path, beginning):
-            return _page(await self._documents.read(path, arguments.parts), arguments)
+            return _page(await self._open_reader().read(path, arguments.parts), arguments)
         return await asyncio.to_thread(_read, path, beginning, size, arguments)
+
+    def _open_reader(self) -> "DocumentReader":
+        if self._documents is None:
+            from talaria.tools.documents.reader import DocumentReader  # noqa: PLC0415 (loaded with the first document)
+
+            self._documents = DocumentReader(self._pictures)
+        return self._documents
 
 
 def _begin(path: Path) -> tuple[bytes, int]:

@@ -76,7 +76,8 @@ class WebClient:
 async def readable_text(download: "Download") -> str:
     """Return a page as light Markdown, a document as its text, other text unchanged, or raise `ToolFailed`."""
     if download.media_type not in _HTML and download.body.startswith(_DOCUMENTS):
-        from talaria.tools.documents.reader import is_document, read_downloaded  # noqa: PLC0415 (loaded with the first)
+        from talaria.tools.documents.reader import read_downloaded  # noqa: PLC0415 (loaded with the first)
+        from talaria.tools.documents.wire import is_document  # noqa: PLC0415 (loaded with the first)
 
         name = Path(unquote(urlsplit(download.url).path)).name or "document"
         if is_document(Path(name), download.body):
