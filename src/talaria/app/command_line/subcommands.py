@@ -60,6 +60,7 @@ SUBCOMMANDS = (
     Subcommand(
         "Setup", "setup", "Set up a model, chat networks and tools step by step", "talaria.cli.commands.setup.command"
     ),
+    Subcommand("Setup", "import", "Import from Hermes, OpenClaw, Claude Code or Codex", "talaria.cli.commands.imports"),
     Subcommand("Setup", "model", "Show and check the configured model, or choose one", "talaria.cli.commands.model"),
     Subcommand("Setup", "models", "List the available models", "talaria.cli.commands.models"),
     Subcommand("Setup", "tools", "List the agent's tools and switch them on and off", "talaria.cli.commands.tools"),
