@@ -2,6 +2,7 @@
 # make test   set up and run the whole suite   make bench  benchmarks against a floor
 # make docs   generate references and image    make lock   resolve package versions
 # make quick  tests that start no programs     make walk   files, calls and transactions of one message
+# make site   documentation site in build/site
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,18 +11,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
-.PHONY: run test quick check bench docs walk lock clean system embedded homeserver localslack apiclients
+.PHONY: run test quick check bench docs site walk lock clean system embedded homeserver localslack apiclients sitegenerator
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
-test: $(VENV)/dev.stamp embedded system homeserver apiclients
+test: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
 	@$(PYTEST) $(ARGS)
 
 quick: $(VENV)/dev.stamp
 	@$(PYTEST) --quick -n 6 $(ARGS)
 
-check: $(VENV)/dev.stamp embedded system homeserver apiclients
+check: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
 	@echo "== format"  && $(BIN)/ruff format --check .
 	@echo "== lint"    && $(BIN)/ruff check .
 	@echo "== types"   && $(BIN)/mypy
@@ -41,11 +42,14 @@ docs: $(VENV)/dev.stamp
 	@$(BIN)/python scripts/picture.py
 	@$(BIN)/python -m scripts.page_pictures
 
+site: $(VENV)/dev.stamp sitegenerator
+	@$(BIN)/python scripts/documentation_site.py .site-generator/bin/zensical
+
 lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) .homeserver .local-slack .api-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .homeserver .local-slack .api-clients .site-generator .oidc-provider .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)
@@ -61,6 +65,9 @@ localslack:
 
 apiclients: $(VENV)/run.stamp
 	@sh scripts/api-clients.sh $(VENV)
+
+sitegenerator: $(VENV)/run.stamp
+	@sh scripts/site-generator.sh $(VENV)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

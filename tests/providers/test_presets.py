@@ -6,11 +6,13 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import get_args
 
+import msgspec
 import pytest
 from tests.providers.random_histories import request
 from tests.providers.scripted_providers import heard, listening, pool
 
-from talaria.core.errors import NotFound
+from talaria.core.errors import MalformedReply, NotFound
+from talaria.providers.base.http_provider import read_models
 from talaria.providers.factory import open_provider
 from talaria.providers.local_servers import LocalServer, probe_local
 from talaria.providers.presets import PRESETS, Preset, ProtocolName, find_preset, preset_for_url
@@ -23,7 +25,7 @@ def local(name: str, port: int | str) -> Preset:
 
 
 def test_names_and_ports_are_unique() -> None:
-    assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 31
+    assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 33
     ports = sorted(preset.port for preset in PRESETS if preset.port is not None)
     assert all(one != other for one, other in pairwise(ports))
 
@@ -31,7 +33,7 @@ def test_names_and_ports_are_unique() -> None:
 def test_every_preset_has_a_key_that_settings_know_or_a_port() -> None:
     known = {secret.name for secret in KNOWN_SECRETS}
     for preset in PRESETS:
-        assert (preset.key_name in known or preset.access == "google") != (preset.port is not None)
+        assert (preset.key_name in known or preset.access in {"google", "login"}) != (preset.port is not None)
         assert {*preset.other_key_names} <= known
         assert preset.base_url.startswith("http://127.0.0.1:" if preset.port else ("https://", "{AZURE"))
 
@@ -90,3 +92,12 @@ async def test_what_is_no_model_server_is_not_found() -> None:
     async with ModelServer(models=[]) as empty, pool() as http:
         empty.otherwise(WrongType())
         assert await probe_local(http, (local("empty", empty.url.rpartition(":")[2]),)) == []
+
+
+def test_lists_of_chatgpt_and_copilot_leave_out_what_they_hide() -> None:
+    theirs = {"models": [{"slug": "gpt-6"}, {"slug": "internal", "visibility": "hide"}]}
+    copilot = {"data": [{"id": "gpt-6", "model_picker_enabled": True}, {"id": "old", "model_picker_enabled": False}]}
+    for listed in (theirs, copilot):
+        assert read_models(msgspec.json.encode(listed)) == ["gpt-6"]
+    with pytest.raises(MalformedReply):
+        read_models(b'{"object": "list"}')

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 from tests.providers.random_histories import TOOL, asked, request, said
-from tests.providers.scripted_providers import BRIEF, PATIENT, SPEAKERS, Connect, heard, listening, pool
+from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard, listening, pool
 
 from talaria.contracts.provider import ModelReasoning, ModelText, Provider, StopReason
 from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -156,7 +156,7 @@ async def test_cancelling_closes_the_connection(provider: Provider, server: Mode
 async def test_words_that_come_together_are_one_event(connect: Connect, server: ModelServer, http: HttpPool) -> None:
     text = "word " * 50
     server.otherwise(Instant(text, chunks=50))
-    events, reply = await heard(connect(server.url, http, BRIEF), request())
+    events, reply = await heard(connect(server.url, http, PATIENT), request())
     assert events == [ModelText(text)]
     assert reply.message.text == text
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -24,6 +24,9 @@ from talaria.settings.errors import build_unknown_fault, nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
 from talaria.settings.sections.providers import ModelFacts, ModelSettings
+
+if TYPE_CHECKING:  # loaded for a sign-in
+    from talaria.app.logins import ProfileLogins
 
 DEFAULT_MODELS = {
     "openai": "gpt-6.1-terra",
@@ -52,14 +55,13 @@ T = TypeVar("T")
 
 _OLLAMA = "ollama"
 _CHECK_FILE = "embedded-model.checked"
-_PROTOCOLS_FILE = "provider-protocols.json"
 _LIST_SECONDS = 8.0
 _LISTING_MAX_AGE = timedelta(minutes=1)
 _MILLION = 1_000_000
 _PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 _NOTHING_USABLE = (
-    "No model can be used: no API key is set, no local server is running, and the built-in model is {state}."
-    " `talaria setup` connects a provider, `talaria config set OPENAI_API_KEY -` stores a key, {remedy}."
+    "No model can be used: no API key is set, you aren't signed in, no local server is running, and the built-in model"
+    " is {state}. `talaria setup` connects a provider, `talaria config set OPENAI_API_KEY -` stores a key, {remedy}."
 )
 
 
@@ -68,7 +70,7 @@ class Models:
 
     ``health`` is the state of the providers used so far. ``current`` returns the settings in force, which decide the
     models in use; providers and keys are read at the start and by `reload`. ``probe_limit`` is the time within which a
-    local server must answer to count as running.
+    local server must answer to count as running. ``on_secrets`` is called with tokens that must be masked.
     """
 
     def __init__(
@@ -79,10 +81,12 @@ class Models:
         current: Callable[[], Settings] | None = None,
         *,
         probe_limit: timedelta = PROBE_LIMIT,
+        on_secrets: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
+        self._on_secrets = on_secrets
         self._current = current or (lambda: settings)
         self._secrets = secrets
-        self._configured = ConfiguredProviders(settings, secrets, cache / _PROTOCOLS_FILE)
+        self._configured = ConfiguredProviders(settings, secrets, cache, on_secrets)
         self._cache = cache
         self._probe_limit = probe_limit
         self._catalogue = Catalogue()
@@ -104,7 +108,7 @@ class Models:
 
         Sessions that are open keep the providers that they have.
         """
-        self._configured = ConfiguredProviders(settings, self._secrets, self._cache / _PROTOCOLS_FILE)
+        self._configured = ConfiguredProviders(settings, self._secrets, self._cache, self._on_secrets)
         self._retired += self._providers.values()
         self._providers = {}
         self._infos.clear()
@@ -124,6 +128,10 @@ class Models:
             return await self.choose(
                 model_setting.provider, model_setting.name, "Chosen by the setting `model.provider`."
             )
+        if signed_in := self._configured.signed_in():
+            preset = signed_in[0].preset
+            why = f"Chosen because you signed in with `talaria login {preset.login}`."
+            return await self.choose(preset.name, model_setting.name, why)
         for account in self._configured.with_keys():
             name, key = account.preset.name, next(iter(account.named_keys(self._secrets)))
             if account.preset.automatic and (model_setting.name or is_preset(name)):
@@ -210,7 +218,11 @@ class Models:
             return ModelListing(tuple(found))
         remote = [
             account
-            for account in (*self._configured.with_keys(), *self._configured.keyless())
+            for account in (
+                *self._configured.signed_in(),
+                *self._configured.with_keys(),
+                *self._configured.keyless(),
+            )
             if account.preset.lists_models
         ]
         answers = await asyncio.gather(*(self._list_models(account) for account in remote))
@@ -238,8 +250,8 @@ class Models:
 
     def _build_info(self, model: str, provider: str, facts: ModelFacts | None) -> ModelInfo:
         info = self._catalogue.find(model)
-        if self._configured.is_local(provider):
-            info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0))
+        if provider == embedded.PROVIDER or self._configured.is_free(provider):
+            info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0), free=True)
         if provider == _OLLAMA and (length := self._get_context_length(model)):
             info = msgspec.structs.replace(info, context_limit=length)
         return _apply_facts(info, facts) if facts else info
@@ -392,6 +404,12 @@ class ProfileModels:
 
         return install(self._cache / _CHECK_FILE)
 
+    def logins(self) -> "ProfileLogins":
+        """Return the sign-ins with a subscription."""
+        from talaria.app.logins import ProfileLogins  # noqa: PLC0415 (loaded for a sign-in)
+
+        return ProfileLogins(self._settings, self._cache)
+
     def _run(self, question: Callable[[Models], Awaitable[T]]) -> T:
         async def answer() -> T:
             models = Models(self._settings, self._secrets, self._cache)
@@ -406,4 +424,7 @@ class ProfileModels:
 def _apply_facts(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     overrides = {name: value for name in ModelFacts.__struct_fields__ if (value := getattr(facts, name)) is not None}
     prices = {name: round(value * _MILLION) for name, value in overrides.items() if name in _PRICES}
-    return msgspec.structs.replace(info, **(overrides | prices), known=True)
+    changed = msgspec.structs.replace(info, **(overrides | prices), known=True)
+    if prices.keys().isdisjoint(("input_price", "output_price")):
+        return changed
+    return msgspec.structs.replace(changed, free=not (changed.input_price or changed.output_price))

@@ -15,9 +15,9 @@ _USING_BUILT_IN = "Using the built-in model, because no API key or local server 
 
 
 def describe_first_run(services: Services) -> list[str]:
-    """Return up to five lines about what was found, within a third of a second; never raises.
+    """Return up to five lines about what was found; never raises.
 
-    This blocks: in an event loop, call it in a thread.
+    This blocks, for two seconds if a local server doesn't answer: in an event loop, call it in a thread.
     """
     try:
         return [*describe_discovery(services.setup_probes().discover()), GUIDE]

@@ -11,7 +11,10 @@ _MILLION = 1_000_000
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
-    """A model; prices are in millionths of a dollar per million tokens, so that sums are whole numbers."""
+    """A model; prices are in millionths of a dollar per million tokens, so that sums are whole numbers.
+
+    Without a price, the price is unknown; a model that costs nothing is ``free``.
+    """
 
     name: str
     context_limit: int = 32_768
@@ -24,6 +27,12 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     images: bool = False
     reasoning: bool = False
     known: bool = True
+    free: bool = False
+
+    @property
+    def has_price(self) -> bool:
+        """Return whether the cost of a call can be calculated."""
+        return self.free or bool(self.input_price or self.output_price)
 
     def cost_of(self, usage: Usage) -> int:
         """Return the cost of a call in millionths of a dollar, rounded up; cached tokens are part of the input."""

@@ -84,7 +84,7 @@ class SetupProbes(Protocol):
     """Probes for the setup; the settings are read again for each call."""
 
     def discover(self) -> Discovery:
-        """Find keys, local servers and the embedded model, within a third of a second."""
+        """Find keys, local servers and the embedded model; two seconds at most for a server that doesn't answer."""
 
     def providers(self) -> tuple[ProviderOffer, ...]:
         """Known and custom providers, without the embedded model."""

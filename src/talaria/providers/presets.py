@@ -7,7 +7,7 @@ from msgspec import Struct
 from talaria.core.errors import NotFound
 from talaria.providers.settings import AnthropicQuirks, ChatQuirks, ResponsesQuirks
 
-AccessKind = Literal["key", "aws", "entra", "google"]
+AccessKind = Literal["key", "aws", "entra", "google", "login"]
 ProtocolName = Literal["openai_chat", "openai_responses", "anthropic"]
 Quirks = ChatQuirks | ResponsesQuirks | AnthropicQuirks
 
@@ -18,7 +18,9 @@ class Preset(Struct, frozen=True, kw_only=True):
     ``other_key_names`` are further conventional names of the key, ``url_variables`` environment variables with the URL.
     ``base_url`` may name variables in braces, with alternatives after ``|``. ``access`` is what may stand in for a key.
     ``lists_models`` is false for a server without a list of the models that can be used. A provider that is not
-    ``automatic`` is used only if the settings name it: its key is often set for other programs.
+    ``automatic`` is used only if the settings name it: its key is often set for other programs. ``login`` is the
+    sign-in that may stand in for a key; with ``per_model`` protocols, each model has its own. Calls of a ``free`` one
+    cost nothing: it runs models itself on this machine, or a subscription covers them.
     """
 
     name: str
@@ -30,6 +32,9 @@ class Preset(Struct, frozen=True, kw_only=True):
     url_variables: tuple[str, ...] = ()
     automatic: bool = True
     access: AccessKind = "key"
+    login: str = ""
+    per_model: bool = False
+    free: bool = False
     lists_models: bool = True
     models_url: str = ""
     port: int | None = None
@@ -37,10 +42,16 @@ class Preset(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
 
 
-def _local(name: str, title: str, port: int, *url_variables: str) -> Preset:
-    quirks = ChatQuirks(alternating_roles=True, effort="unsupported")
-    url = f"http://127.0.0.1:{port}/v1"
-    return Preset(name=name, title=title, base_url=url, port=port, quirks=quirks, url_variables=url_variables)
+def _local(name: str, title: str, port: int, *url_variables: str, free: bool = True) -> Preset:
+    return Preset(
+        name=name,
+        title=title,
+        base_url=f"http://127.0.0.1:{port}/v1",
+        port=port,
+        quirks=ChatQuirks(alternating_roles=True, effort="unsupported"),
+        url_variables=url_variables,
+        free=free,
+    )
 
 
 def _hosted(
@@ -100,6 +111,7 @@ PRESETS: tuple[Preset, ...] = (
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         key_name="GEMINI_API_KEY",
         other_key_names=("GOOGLE_API_KEY",),
+        login="google",
     ),
     Preset(
         name="groq",
@@ -165,6 +177,28 @@ PRESETS: tuple[Preset, ...] = (
         models_url="https://models.github.ai/catalog/models",
     ),
     Preset(
+        name="chatgpt",
+        title="ChatGPT",
+        base_url="https://chatgpt.com/backend-api/codex",
+        protocol="openai_responses",
+        access="login",
+        login="openai",
+        free=True,
+        models_url="https://chatgpt.com/backend-api/codex/models?client_version=1.0.0",
+        quirks=ResponsesQuirks(always_streamed=True, limits=False, instructions="You are a helpful assistant."),
+        headers={"originator": "talaria", "OpenAI-Beta": "responses=experimental"},
+    ),
+    Preset(
+        name="github-copilot",
+        title="GitHub Copilot",
+        base_url="https://api.githubcopilot.com",
+        access="login",
+        login="github-copilot",
+        free=True,
+        per_model=True,
+        headers={"Copilot-Integration-Id": "vscode-chat", "Editor-Version": "Talaria/1.0"},
+    ),
+    Preset(
         name="azure",
         title="Azure OpenAI",
         base_url="{AZURE_OPENAI_ENDPOINT}/openai/v1",
@@ -198,7 +232,7 @@ PRESETS: tuple[Preset, ...] = (
     _local("llamacpp", "llama.cpp", 8080),
     _local("vllm", "vLLM", 8000),
     _local("sglang", "SGLang", 30000),
-    _local("litellm", "LiteLLM", 4000),
+    _local("litellm", "LiteLLM", 4000, free=False),  # a proxy, mostly to models that cost money
 )
 
 

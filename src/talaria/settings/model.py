@@ -20,7 +20,13 @@ from talaria.settings.sections.checks import (
     mask_password,
 )
 from talaria.settings.sections.media import MediaSettings, VoiceSettings
-from talaria.settings.sections.providers import EmbeddedSettings, ModelFacts, ModelSettings, ProviderAccount
+from talaria.settings.sections.providers import (
+    EmbeddedSettings,
+    LoginSettings,
+    ModelFacts,
+    ModelSettings,
+    ProviderAccount,
+)
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
 _SOME_TOOLSETS = {
@@ -330,6 +336,7 @@ class Settings(Section, frozen=True):
     model: ModelSettings = ModelSettings()
     providers: dict[str, ProviderAccount] = {}
     models: dict[str, ModelFacts] = {}
+    logins: dict[str, LoginSettings] = {}
     embedded: EmbeddedSettings = EmbeddedSettings()
     agent: AgentSettings = AgentSettings()
     goals: GoalSettings = GoalSettings()

@@ -61,6 +61,9 @@ SUBCOMMANDS = (
         "Setup", "setup", "Set up a model, chat networks and tools step by step", "talaria.cli.commands.setup.command"
     ),
     Subcommand("Setup", "import", "Import from Hermes, OpenClaw, Claude Code or Codex", "talaria.cli.commands.imports"),
+    Subcommand("Setup", "login", "Sign in with a subscription instead of an API key", "talaria.cli.commands.login"),
+    Subcommand("Setup", "logout", "Sign out and delete the stored tokens", "talaria.cli.commands.logout"),
+    Subcommand("Setup", "auth", "Show which subscriptions you are signed in with", "talaria.cli.commands.auth"),
     Subcommand("Setup", "model", "Show and check the configured model, or choose one", "talaria.cli.commands.model"),
     Subcommand("Setup", "models", "List the available models", "talaria.cli.commands.models"),
     Subcommand("Setup", "tools", "List the agent's tools and switch them on and off", "talaria.cli.commands.tools"),

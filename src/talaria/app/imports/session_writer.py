@@ -167,7 +167,8 @@ class SessionWriter:
         if own := transcript.messages[shared:]:
             tx.messages.append(one.id, own)
         if session.usage != type(session.usage)() or session.turns:
-            tx.usage.add(one.id, session.usage, turns=session.turns, at=session.updated_at)
+            has_price = bool(session.usage.cost_microdollars)
+            tx.usage.add(one.id, session.usage, turns=session.turns, has_price=has_price, at=session.updated_at)
         self._write_summary(tx, one)
         if session.folder and Path(session.folder).is_dir():
             WORKSPACE.write(tx, one.id, LocalWorkspace(Path(session.folder), {}).snapshot())

@@ -46,7 +46,7 @@ from talaria.settings.secrets import Secrets, read_secrets
 from talaria.settings.sections.providers import ProviderAccount
 
 TRY_SECONDS = 8.0
-DISCOVERY_SECONDS = 0.28
+DISCOVERY_SECONDS = 2.0
 
 _PRESETS = {preset.name for preset in PRESETS}
 
@@ -62,7 +62,10 @@ class ProfileSetup:
         self._environment = environment
 
     def discover(self) -> Discovery:
-        """Look for keys, local servers and the embedded model, for at most ``DISCOVERY_SECONDS``."""
+        """Look for keys, local servers and the embedded model, for at most ``DISCOVERY_SECONDS``.
+
+        It takes that long only if a server accepts connections without answering.
+        """
         settings, secrets = self._load()
         with ThreadPoolExecutor(1) as thread:  # the caller may have a running event loop
             return thread.submit(asyncio.run, self._discover(settings, secrets)).result()

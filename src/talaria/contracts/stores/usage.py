@@ -28,11 +28,19 @@ class UsageLog(Protocol):
     """Usage of all sessions; days stay when their sessions are deleted."""
 
     def add(
-        self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0, at: datetime | None = None
+        self,
+        session_id: SessionId,
+        usage: Usage,
+        *,
+        model: str = "",
+        turns: int = 0,
+        has_price: bool = True,
+        at: datetime | None = None,
     ) -> None:
         """Add to the counters of a session, and to those of the day under its source and owner.
 
-        Without a ``model`` it is that of the session; without a time the day is today.
+        Without a ``model`` it is that of the session; without a time the day is today. Calls without a price are counted
+        as such.
         """
 
     def by_day(self, group: UsageGroup, first: date, last: date, *, owner: str | None = None) -> list[DailyUsage]:

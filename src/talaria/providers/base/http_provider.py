@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -165,8 +166,7 @@ class ProviderOverHttp:
         underway, meter = self._wire.begin_reply(self.name, request.model), ReplyMeter()
         endpoint = self._endpoint
         try:
-            headers = self._headers if endpoint.authorizer is None else await self._authorized("POST", body)
-            async with self._http.post(endpoint.calls_url, body, headers, endpoint.timeouts) as answer:
+            async with self._send("POST", endpoint.calls_url, body) as answer:
                 await self._check(answer)
                 if answer.content_type == JSON:
                     for event in underway.take_whole(await answer.body()):
@@ -191,19 +191,34 @@ class ProviderOverHttp:
         """Return the names of the models available to this account."""
         endpoint = self._endpoint
         try:
-            headers = self._headers if endpoint.authorizer is None else await self._authorized("GET", b"")
-            async with self._http.get(endpoint.models_url, headers, endpoint.timeouts) as answer:
+            async with self._send("GET", endpoint.models_url, None) as answer:
                 await self._check(answer)
                 return read_models(await answer.body())
         except ProviderError as error:
             error.attribute_to(endpoint.source)
             raise
 
-    async def _authorized(self, method: str, body: bytes) -> Mapping[str, str]:
+    def _send(self, method: str, url: str, body: bytes | None) -> AbstractAsyncContextManager[Answer]:
         endpoint = self._endpoint
-        assert endpoint.authorizer is not None
-        url = endpoint.calls_url if method == "POST" else endpoint.models_url
-        return {**self._headers, **await endpoint.authorizer.headers(method, url, body)}
+        if endpoint.authorizer is None:
+            return self._http.request(method, url, body, self._headers, endpoint.timeouts)
+        return self._send_authorized(method, url, body, endpoint.authorizer)
+
+    @asynccontextmanager
+    async def _send_authorized(
+        self, method: str, url: str, body: bytes | None, authorizer: RequestAuthorizer
+    ) -> AsyncGenerator[Answer, None]:
+        """Send a request, and once more if the server rejects its headers and they can be renewed."""
+        timeouts = self._endpoint.timeouts
+        proof = await authorizer.headers(method, url, body or b"")
+        async with self._http.request(method, url, body, {**self._headers, **proof}, timeouts) as answer:
+            if answer.status != 401 or not await authorizer.renew(proof):
+                yield answer
+                return
+            await answer.drain()
+        proof = await authorizer.headers(method, url, body or b"")
+        async with self._http.request(method, url, body, {**self._headers, **proof}, timeouts) as answer:
+            yield answer
 
     async def close(self) -> None:
         """Do nothing: connections belong to the pool."""
@@ -249,17 +264,29 @@ def _take_joined(underway: Underway, received: Sequence[bytes]) -> Iterator[Mode
 
 
 def read_models(body: bytes) -> list[str]:
-    """Return the names in a list of models; GitHub and Together send it without an envelope."""
+    """Return the names in a list of models; some servers send it without an envelope."""
     try:
         found = msgspec.json.decode(body, type=_Models | list[_Model])
-        return [model.id for model in (found if isinstance(found, list) else found.data)]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedReply(f"not a list of models: {error}") from error
+    listed = found if isinstance(found, list) else found.models if found.data is None else found.data
+    if listed is None:
+        raise MalformedReply("not a list of models: it has neither data nor models")
+    return [name for model in listed if model.is_shown and (name := model.id or model.slug)]
 
 
 class _Model(Struct):
-    id: str
+    id: str = ""
+    slug: str = ""
+    visibility: str = "list"
+    model_picker_enabled: bool = True
+
+    @property
+    def is_shown(self) -> bool:
+        """Return whether ChatGPT and Copilot show it to people."""
+        return self.visibility == "list" and self.model_picker_enabled
 
 
 class _Models(Struct):
-    data: list[_Model]
+    data: list[_Model] | None = None
+    models: list[_Model] | None = None

@@ -108,6 +108,35 @@ class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 60.0
 
 
+class LoginSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes to a sign-in with a subscription, for a proxy or an OAuth client of your own."""
+
+    issuer: Annotated[
+        str,
+        Meta(
+            description="Authorization server, which publishes its endpoints (OpenID Connect Discovery).",
+            extra={
+                "live": True,
+                "check": is_web_address,
+                "expected": "empty or an address that starts with https:// or http://",
+            },
+        ),
+    ] = ""
+    client_id: Annotated[str, Meta(description="Client to sign in with; empty means the known one.", extra=_LIVE)] = ""
+    scope: Annotated[str, Meta(description="Scopes to ask for; empty means the known ones.", extra=_LIVE)] = ""
+    exchange_url: Annotated[
+        str,
+        Meta(
+            description="Where a GitHub token is exchanged for one of Copilot; empty means the known address.",
+            extra={
+                "live": True,
+                "check": is_web_address,
+                "expected": "empty or an address that starts with https:// or http://",
+            },
+        ),
+    ] = ""
+
+
 class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Properties of a model that the catalogue does not know or has wrong."""
 

@@ -426,13 +426,20 @@ class UsageTable:
         self._sql = sql
 
     def add(
-        self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0, at: datetime | None = None
+        self,
+        session_id: SessionId,
+        usage: Usage,
+        *,
+        model: str = "",
+        turns: int = 0,
+        has_price: bool = True,
+        at: datetime | None = None,
     ) -> None:
         """Add to the counters of a session and of the day, today's without a time."""
         counts = structs.astuple(usage)
         sums = ", ".join(f"{name} = {name} + ?" for name in _COUNTERS)
         self._sql.run(f"UPDATE sessions SET {sums} WHERE id = ?", (*counts, session_id))
-        unpriced = 0 if usage.cost_microdollars else usage.calls
+        unpriced = 0 if has_price else usage.calls
         day = (self._sql.now if at is None else to_stamp(at)) // _DAY
         self._sql.run(_ADD, (day, model, model, turns, unpriced, *counts, session_id))
 

@@ -20,7 +20,7 @@ from talaria.cli.chat.tui.approval import TRUST
 from talaria.cli.chat.tui.completion import CommandEntry
 from talaria.cli.chat.tui.input_line import TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
-from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, has_price, read_status, status_line
+from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, read_status, status_line
 from talaria.cli.chat.tui.surface import TuiScreen
 from talaria.cli.first_run import describe_first_run
 from talaria.cli.markdown.code import preload_highlighting
@@ -315,7 +315,7 @@ class LiveChat:
         before = self._status
         known = await active_session.store.read(lambda tx: read_status(tx, session_id, before))
         self._status = msgspec.structs.replace(
-            known, model=chat.model, context_limit=chat.info.context_limit, priced=has_price(chat.info, chat.provider)
+            known, model=chat.model, context_limit=chat.info.context_limit, priced=chat.info.has_price
         )
         self._prompt.folder = chat.workspace.folder
         self._draw_status()
