@@ -39,8 +39,7 @@ class UsageLog(Protocol):
     ) -> None:
         """Add to the counters of a session, and to those of the day under its source and owner.
 
-        Without a ``model`` it is that of the session; without a time the day is today. Calls without a price are counted
-        as such.
+        Without a ``model`` it is that of the session; without a time the day is today. Unpriced calls count as such.
         """
 
     def by_day(self, group: UsageGroup, first: date, last: date, *, owner: str | None = None) -> list[DailyUsage]:
