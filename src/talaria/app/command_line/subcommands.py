@@ -81,6 +81,13 @@ SUBCOMMANDS = (
     ),
     Subcommand("Maintenance", "backup", "Back up a profile to a single file", "talaria.cli.commands.backup"),
     Subcommand("Maintenance", "restore", "Restore a profile from a backup", "talaria.cli.commands.restore"),
+    Subcommand(
+        "Maintenance",
+        "update",
+        "Install another version, or return to the one before",
+        "talaria.cli.commands.update.command",
+    ),
+    Subcommand("Maintenance", "uninstall", "Remove Talaria from this computer", "talaria.cli.commands.uninstall"),
 )
 
 

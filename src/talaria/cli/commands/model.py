@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Show, choose or install a model and return the exit code."""
     if arguments.name == INSTALL_EMBEDDED:
-        services.terminal.line(services.models().install_embedded())
+        services.terminal.line(services.models().install_embedded(services.terminal.note))
         return 0
     model_service = services.models()
     chosen = model_service.find(arguments.name) if arguments.name else model_service.chosen()

@@ -137,6 +137,15 @@ class LiveChat:
             self._on_event(event)
         self._redraw_needed.set()
         self._controller.active_session.start_background_task(self._controller.ask_for_trust(self._confirm_trust))
+        if self._services.settings().update.check:
+            self._jobs.create_task(self._report_new_version())
+
+    async def _report_new_version(self) -> None:
+        from talaria.cli.commands.update.check import describe_new_version  # noqa: PLC0415 (loaded if the user wants it)
+
+        if text := await asyncio.to_thread(describe_new_version, self._services):
+            self._activity.add_dim(text)
+            self._redraw_needed.set()
 
     async def _confirm_trust(self, question: str) -> bool:
         return await self._prompt.approval.ask(question, confirmation_of, TRUST) == "yes"
