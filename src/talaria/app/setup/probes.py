@@ -170,7 +170,7 @@ async def _probe(account: ModelAccount, key: str) -> ProbeResult:
         async with asyncio.timeout(seconds):
             if key and preset.name in _KEY_CHECK_PATHS:
                 await _check_key(account, key, http)
-            names = await open_provider(preset, http, key, account.timeouts).models()
+            names = [one.name for one in await open_provider(preset, http, key, account.timeouts).models()]
     except TimeoutError:
         return ProbeResult("late", f"{preset.title} didn't answer within {seconds:g} s. Try again in a moment.")
     except ProviderError as error:
