@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import msgspec
 
@@ -10,6 +12,7 @@ from talaria.app.cloud_accounts import missing_variables
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.app.models import DEFAULT_MODELS, Models
+from talaria.contracts.imports import Importer
 from talaria.contracts.setup import (
     Discovery,
     EmbeddedState,
@@ -105,6 +108,12 @@ class ProfileSetup:
 
         return asyncio.run(check_token(network, token, base_url=base_url))
 
+    def open_importer(self, agent: str, path: Path | None) -> AbstractContextManager[Importer]:
+        """Return the import of another agent's home as a context manager that removes temporary copies."""
+        from talaria.app.imports.importer import open_importer  # noqa: PLC0415 (loaded when something is imported)
+
+        return open_importer(agent, path, self._profile, self._environment)
+
     def _load(self) -> tuple[Settings, Secrets]:
         settings = load_settings(self._profile, self._environment)
         return settings, read_secrets(self._profile, self._environment)
@@ -161,7 +170,7 @@ async def _probe(account: ModelAccount, key: str) -> ProbeResult:
         async with asyncio.timeout(seconds):
             if key and preset.name in _KEY_CHECK_PATHS:
                 await _check_key(account, key, http)
-            names = await open_provider(preset, http, key, account.timeouts).models()
+            names = [one.name for one in await open_provider(preset, http, key, account.timeouts).models()]
     except TimeoutError:
         return ProbeResult("late", f"{preset.title} didn't answer within {seconds:g} s. Try again in a moment.")
     except ProviderError as error:
