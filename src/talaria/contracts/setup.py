@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:  # used only in annotations
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from talaria.contracts.imports import Importer
     from talaria.contracts.provider import ChosenModel
 
 NetworkName = Literal["telegram", "discord", "slack", "slack_app", "matrix"]
@@ -97,3 +101,6 @@ class SetupProbes(Protocol):
 
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Query a chat network, or the server at ``base_url``, for the account of a token."""
+
+    def open_importer(self, agent: str, path: "Path | None") -> "AbstractContextManager[Importer]":
+        """The import of another agent's home into this profile; without a path, of its usual home."""

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import msgspec
 
@@ -10,6 +12,7 @@ from talaria.app.cloud_accounts import missing_variables
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.app.models import DEFAULT_MODELS, Models
+from talaria.contracts.imports import Importer
 from talaria.contracts.setup import (
     Discovery,
     EmbeddedState,
@@ -114,6 +117,12 @@ class ProfileSetup:
         from talaria.app.setup.token_checks import check_token  # noqa: PLC0415 (loaded when a token is checked)
 
         return asyncio.run(check_token(network, token, base_url=base_url))
+
+    def open_importer(self, agent: str, path: Path | None) -> AbstractContextManager[Importer]:
+        """Return the import of another agent's home as a context manager that removes temporary copies."""
+        from talaria.app.imports.importer import open_importer  # noqa: PLC0415 (loaded when something is imported)
+
+        return open_importer(agent, path, self._profile, self._environment)
 
     def _load(self) -> tuple[Settings, Secrets]:
         settings = load_settings(self._profile, self._environment)
