@@ -81,3 +81,9 @@ def test_days_stay_when_their_session_is_deleted(mine: Transaction, clock: Setta
     mine.usage.add(gone, CALL, model="small")
     day = today(clock)
     assert [row.usage for row in mine.usage.by_day("model", day, day)] == [CALL]
+
+
+def test_usage_of_another_day_counts_on_that_day(mine: Transaction, clock: SettableClock) -> None:
+    day = date(2025, 3, 4)
+    mine.usage.add(session(mine), CALL, model="small", at=datetime(2025, 3, 4, 12, tzinfo=UTC))
+    assert [row.day for row in mine.usage.by_day("model", day, today(clock))] == [day]

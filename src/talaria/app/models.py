@@ -10,9 +10,10 @@ import msgspec
 
 from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
+from talaria.app.listed_models import ListedModels, apply_listed
 from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model, request_short_reply
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing, Provider, UsableModel
+from talaria.contracts.provider import ChosenModel, ListedModel, ModelInfo, ModelListing, Provider, UsableModel
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.http_client.client import HttpPool
 from talaria.providers.catalogue.lookup import Catalogue
@@ -94,8 +95,10 @@ class Models:
         self._http = HttpPool()
         self._providers: dict[str, Provider] = {}
         self._retired: list[Provider] = []
-        self._infos: dict[tuple[str, str, ModelFacts | None, int | None], ModelInfo] = {}
+        self._infos: dict[tuple[str, str, ModelFacts | None, int | None, ListedModel | None], ModelInfo] = {}
         self._context_lengths: dict[str, tuple[datetime, int | None]] = {}
+        self._listed = ListedModels(cache)
+        self._prices_asked_at: dict[str, datetime] = {}
         self._local: list[LocalServer] | None = None
         self._recent: tuple[datetime, ModelListing] | None = None
         self.health = ModelHealth()
@@ -159,6 +162,7 @@ class Models:
         account = self._configured.get(provider)
         name = model or DEFAULT_MODELS.get(provider) or await self._first_model(account)
         await self._fetch_context_length(account.preset, name)
+        await self._fetch_price(account, name)
         return self._make_chosen(provider, name, why)
 
     def access(self, provider: str) -> tuple[str, str, str]:
@@ -180,10 +184,11 @@ class Models:
             await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
 
     async def find(self, query: str) -> ChosenModel:
-        """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.
+        """Return the model for an alias, ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.
 
         Asks the providers whether they have it. Raises `NotFound`, `Ambiguous` or `Refused`.
         """
+        query = self._settings.model.aliases.get(query, query)
         provider, _, model = query.partition(":")
         if not self.is_provider(provider):
             return await self._find_by_name(query)
@@ -244,17 +249,20 @@ class Models:
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return the facts about a model: local models cost nothing, and the settings override the rest."""
         facts = self._settings.models.get(model)
-        key = model, provider, facts, self._get_context_length(model) if provider == _OLLAMA else None
+        listed = self._listed.get(provider, model) if provider else None
+        key = model, provider, facts, self._get_context_length(model) if provider == _OLLAMA else None, listed
         if key not in self._infos:
-            self._infos[key] = self._build_info(model, provider, facts)
+            self._infos[key] = self._build_info(model, provider, facts, listed)
         return self._infos[key]
 
-    def _build_info(self, model: str, provider: str, facts: ModelFacts | None) -> ModelInfo:
+    def _build_info(self, model: str, provider: str, facts: ModelFacts | None, listed: ListedModel | None) -> ModelInfo:
         info = self._catalogue.find(model)
         if provider == embedded.PROVIDER or self._configured.is_free(provider):
             info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0), free=True)
         if provider == _OLLAMA and (length := self._get_context_length(model)):
             info = msgspec.structs.replace(info, context_limit=length)
+        if listed is not None and not (info.known and info.has_price):
+            info = apply_listed(info, listed)
         return _apply_facts(info, facts) if facts else info
 
     async def _fetch_context_length(self, preset: Preset, model: str) -> None:
@@ -267,6 +275,15 @@ class Models:
                 now,
                 await ollama_context(self._http, preset.base_url, model, self._probe_limit),
             )
+
+    async def _fetch_price(self, account: ConfiguredProvider, model: str) -> None:
+        """Ask a provider that lists prices for them, once a day, if the price of a model isn't known."""
+        name, now = account.preset.name, SystemClock().now()
+        if not account.preset.lists_prices or self.info(model, name).has_price or self._listed.is_current(name, now):
+            return
+        if name not in self._prices_asked_at or now - self._prices_asked_at[name] > _LISTING_MAX_AGE:
+            self._prices_asked_at[name] = now
+            await self._list_models(account)
 
     def _get_context_length(self, model: str) -> int | None:
         return self._context_lengths[model][1] if model in self._context_lengths else None
@@ -342,7 +359,9 @@ class Models:
         Raises `ProviderError` if it does not answer, and `NotFound` if it lists none.
         """
         lists = account.preset.lists_models
-        names = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
+        models = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
+        self._listed.put(account.preset.name, models, SystemClock().now())
+        names = [one.name for one in models]
         if not names:
             where = f"{account.preset.title} lists no models at {account.preset.base_url}"
             raise NotFound(f"{where}. Choose one with `talaria model {account.preset.name}:NAME`.")
@@ -352,11 +371,13 @@ class Models:
         """Return the models of a provider, or an empty list and the reason."""
         try:
             async with asyncio.timeout(_LIST_SECONDS):
-                return await self.provider(account.preset.name).models(), ""
+                models = await self.provider(account.preset.name).models()
         except TimeoutError:
             return [], f"{account.preset.title} didn't answer within {_LIST_SECONDS:.0f} s."
         except (ProviderError, Refused) as error:
             return [], error.for_owner
+        self._listed.put(account.preset.name, models, SystemClock().now())
+        return [one.name for one in models], ""
 
     def _make_chosen(self, provider: str, model: str, why: str) -> ChosenModel:
         limits = embedded.LIMITS if provider == embedded.PROVIDER else ""

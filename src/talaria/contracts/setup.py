@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:  # used only in annotations
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from talaria.contracts.imports import Importer
     from talaria.contracts.provider import ChosenModel
 
 NetworkName = Literal["telegram", "discord", "slack", "slack_app", "matrix"]
@@ -30,7 +34,10 @@ class ProbeResult(Struct, frozen=True):
 
 
 class ProviderOffer(Struct, frozen=True):
-    """Provider to choose; ``key_name`` is empty if it needs no key, ``own`` is true if added by hand."""
+    """Provider to choose; ``key_name`` is empty if it needs no key, ``own`` is true if added by hand.
+
+    ``login`` is the sign-in that it needs instead of a key.
+    """
 
     name: str
     title: str
@@ -38,6 +45,7 @@ class ProviderOffer(Struct, frozen=True):
     key_name: str = ""
     local: bool = False
     own: bool = False
+    login: str = ""
 
 
 class TrialAccount(Struct, frozen=True):
@@ -88,5 +96,11 @@ class SetupProbes(Protocol):
     def try_account(self, account: TrialAccount) -> ProbeResult:
         """Query a provider for its models with this key; writes nothing."""
 
+    def try_login(self, provider: str) -> ProbeResult:
+        """Query a provider for its models with the stored sign-in."""
+
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Query a chat network, or the server at ``base_url``, for the account of a token."""
+
+    def open_importer(self, agent: str, path: "Path | None") -> "AbstractContextManager[Importer]":
+        """The import of another agent's home into this profile; without a path, of its usual home."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 
-from talaria.contracts.provider import ModelEvent, ModelRequest, Provider
+from talaria.contracts.provider import ListedModel, ModelEvent, ModelRequest, Provider
 from talaria.core.errors import ProviderError, WrongProtocol
 from talaria.providers.presets import ProtocolName
 
@@ -79,8 +79,8 @@ class DetectingProvider:
         assert first_error is not None
         raise first_error
 
-    async def models(self) -> list[str]:
-        """Return the names of the models available to this account."""
+    async def models(self) -> list[ListedModel]:
+        """Return the models available to this account."""
         detected = self._find_detected(self._base_url)
         return await self._open(next(iter(self._choices)) if detected is None else detected).models()
 

@@ -44,7 +44,7 @@ async def _probe(preset: Preset, http: HttpPool, limit: timedelta) -> LocalServe
             models = await open_provider(preset, http, timeouts=_timeouts(limit)).models()
     except (ProviderError, TimeoutError):
         return None
-    return LocalServer(preset, models) if models else None
+    return LocalServer(preset, [one.name for one in models]) if models else None
 
 
 async def ollama_context(http: HttpPool, base_url: str, model: str, limit: timedelta = PROBE_LIMIT) -> int | None:

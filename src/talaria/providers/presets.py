@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from talaria.core.errors import NotFound
@@ -17,7 +18,8 @@ class Preset(Struct, frozen=True, kw_only=True):
 
     ``other_key_names`` are further conventional names of the key, ``url_variables`` environment variables with the URL.
     ``base_url`` may name variables in braces, with alternatives after ``|``. ``access`` is what may stand in for a key.
-    ``lists_models`` is false for a server without a list of the models that can be used. A provider that is not
+    ``lists_models`` is false for a server without a list of the models that can be used, ``lists_prices`` true if that
+    list has prices. A provider that is not
     ``automatic`` is used only if the settings name it: its key is often set for other programs. ``login`` is the
     sign-in that may stand in for a key; with ``per_model`` protocols, each model has its own. Calls of a ``free`` one
     cost nothing: it runs models itself on this machine, or a subscription covers them.
@@ -36,6 +38,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     per_model: bool = False
     free: bool = False
     lists_models: bool = True
+    lists_prices: bool = False
     models_url: str = ""
     port: int | None = None
     quirks: Quirks | None = None
@@ -78,6 +81,11 @@ def _hosted(
     )
 
 
+def _with_prices(preset: Preset) -> Preset:
+    """Return a provider whose list of models has prices."""
+    return msgspec.structs.replace(preset, lists_prices=True)
+
+
 _NO_IMAGES = ChatQuirks(effort="unsupported", images=False)
 
 
@@ -103,6 +111,7 @@ PRESETS: tuple[Preset, ...] = (
         title="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
         key_name="OPENROUTER_API_KEY",
+        lists_prices=True,
         quirks=ChatQuirks(effort="reasoning", reasoning_back="reasoning", documents=True),
     ),
     Preset(
@@ -141,7 +150,7 @@ PRESETS: tuple[Preset, ...] = (
         key_name="XAI_API_KEY",
         quirks=ChatQuirks(max_tokens_field="max_completion_tokens"),
     ),
-    _hosted("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    _with_prices(_hosted("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY")),
     _hosted("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
     _hosted("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", quirks=_NO_IMAGES),
     _hosted(
@@ -159,7 +168,7 @@ PRESETS: tuple[Preset, ...] = (
     _hosted("minimax", "MiniMax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
     _hosted("qwen", "Qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
     _hosted("sambanova", "SambaNova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
-    _hosted("nous", "Nous Research", "https://inference-api.nousresearch.com/v1", "NOUS_API_KEY"),
+    _with_prices(_hosted("nous", "Nous Research", "https://inference-api.nousresearch.com/v1", "NOUS_API_KEY")),
     _hosted(
         "huggingface",
         "Hugging Face",

@@ -60,6 +60,7 @@ SUBCOMMANDS = (
     Subcommand(
         "Setup", "setup", "Set up a model, chat networks and tools step by step", "talaria.cli.commands.setup.command"
     ),
+    Subcommand("Setup", "import", "Import from Hermes, OpenClaw, Claude Code or Codex", "talaria.cli.commands.imports"),
     Subcommand("Setup", "login", "Sign in with a subscription instead of an API key", "talaria.cli.commands.login"),
     Subcommand("Setup", "logout", "Sign out and delete the stored tokens", "talaria.cli.commands.logout"),
     Subcommand("Setup", "auth", "Show which subscriptions you are signed in with", "talaria.cli.commands.auth"),

@@ -145,7 +145,7 @@ async def agent_spec(application: "TalariaApplication", request: OpenRequest) ->
 
 def apply_preferences(settings: Settings, kept: Preferences, wanted: str) -> Settings:
     """Return the settings with the preferences of a session; ``wanted`` is a model for this opening only."""
-    provider, colon, name = (wanted or kept.model).partition(":")
+    provider, colon, name = settings.model.aliases.get(wanted, wanted or kept.model).partition(":")
     if not colon:
         provider, name = settings.model.provider, provider or settings.model.name
     effort = cast("Effort", kept.effort) or settings.model.effort

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import msgspec
 
@@ -10,6 +12,7 @@ from talaria.app.cloud_accounts import missing_variables
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.app.models import DEFAULT_MODELS, Models
+from talaria.contracts.imports import Importer
 from talaria.contracts.setup import (
     Discovery,
     EmbeddedState,
@@ -77,6 +80,7 @@ class ProfileSetup:
                 key_name=next(iter(account.key_names), ""),
                 local=account.local,
                 own=account.preset.name not in _PRESETS,
+                login=account.preset.login if account.preset.access == "login" else "",
             )
             for account in ConfiguredProviders(*self._load()).all()
             if not missing_variables(account.preset.base_url)
@@ -99,11 +103,26 @@ class ProfileSetup:
             return ProbeResult("odd", str(error))
         return asyncio.run(_probe(usable, account.key))
 
+    def try_login(self, provider: str) -> ProbeResult:
+        """Request a provider's models with the stored sign-in."""
+        configured = ConfiguredProviders(*self._load(), self._profile.folder)
+        try:
+            account = configured.get(provider)
+        except TalariaError as error:
+            return ProbeResult("odd", str(error))
+        return asyncio.run(_probe(account, "", configured))
+
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Ask a chat network, or the server at ``base_url``, for the owner of a token."""
         from talaria.app.setup.token_checks import check_token  # noqa: PLC0415 (loaded when a token is checked)
 
         return asyncio.run(check_token(network, token, base_url=base_url))
+
+    def open_importer(self, agent: str, path: Path | None) -> AbstractContextManager[Importer]:
+        """Return the import of another agent's home as a context manager that removes temporary copies."""
+        from talaria.app.imports.importer import open_importer  # noqa: PLC0415 (loaded when something is imported)
+
+        return open_importer(agent, path, self._profile, self._environment)
 
     def _load(self) -> tuple[Settings, Secrets]:
         settings = load_settings(self._profile, self._environment)
@@ -152,8 +171,8 @@ def _get_embedded_state(settings: Settings) -> EmbeddedState:
     return "installed" if is_installed() else "missing"
 
 
-async def _probe(account: ModelAccount, key: str) -> ProbeResult:
-    """Request the list of models, which almost always needs the key and is free."""
+async def _probe(account: ModelAccount, key: str, signed_in: ConfiguredProviders | None = None) -> ProbeResult:
+    """Request the list of models, which almost always needs the key or sign-in and is free."""
     preset = account.preset
     seconds = min(TRY_SECONDS, account.timeouts.first_byte.total_seconds())
     http = HttpPool()
@@ -161,7 +180,10 @@ async def _probe(account: ModelAccount, key: str) -> ProbeResult:
         async with asyncio.timeout(seconds):
             if key and preset.name in _KEY_CHECK_PATHS:
                 await _check_key(account, key, http)
-            names = await open_provider(preset, http, key, account.timeouts).models()
+            provider = (
+                signed_in.open(account, http) if signed_in else open_provider(preset, http, key, account.timeouts)
+            )
+            names = [one.name for one in await provider.models()]
     except TimeoutError:
         return ProbeResult("late", f"{preset.title} didn't answer within {seconds:g} s. Try again in a moment.")
     except ProviderError as error:

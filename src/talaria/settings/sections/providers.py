@@ -22,6 +22,17 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(description="Model, as its provider calls it; empty means a good default.", extra=_LIVE),
     ] = ""
+    aliases: Annotated[
+        dict[str, str],
+        Meta(
+            description="Short names for models, for `/model` and `-m`, each for PROVIDER:MODEL.",
+            extra={
+                "live": True,
+                "check": lambda names: are_model_names(tuple(names.values())),
+                "expected": "short names, each with PROVIDER:MODEL",
+            },
+        ),
+    ] = {}
     fallbacks: Annotated[
         tuple[str, ...],
         Meta(
