@@ -34,6 +34,7 @@ from talaria.http.server import ConnectionLimits, ServedApplication, serve_appli
 from talaria.runtime.web_servers import announced_server
 from talaria.settings.profiles import FolderTrust
 from talaria.tools.web.client import WebClient
+from talaria.web.front_door import describe_web
 
 _MEGABYTE = 1_000_000
 _POLL_INTERVAL = 30.0
@@ -249,6 +250,11 @@ class _ApiBuilder:
             *SessionRoutes(self._application.store, pools, self._list_networks, self._files.delete).routes(),
         )
         about = MetaRoutes(
-            self._application.identity.version, self._metrics, lambda: self._limits.running, pools, self.notices
+            self._application.identity.version,
+            self._metrics,
+            lambda: self._limits.running,
+            pools,
+            self.notices,
+            () if self._web_app is None else (describe_web(self._web_app.router.routes),),
         )
         return (*routes, *about.routes(routes))

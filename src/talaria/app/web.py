@@ -86,6 +86,7 @@ class WebApp:
         self._handoffs = HandoffWorker(
             app.store, WebHandoffTarget(self._conversations, jobs, self._session_list.check_soon)
         )
+        self.router = Router(self._routes())
 
     def _open_push(self) -> "PushSender | None":
         try:
@@ -99,7 +100,7 @@ class WebApp:
         """Return the application that answers requests to the web app and to the API."""
         settings = self._app.settings.api
         web = HttpApplication(
-            Router(self._routes()),
+            self.router,
             self._front_door,
             IdempotencyStore(self._app.store, new_worker_id()),
             OriginPolicy(host, frozenset(map(str.lower, settings.hosts))),

@@ -67,7 +67,8 @@ class ChatRoutes:
         one = "/web/sessions/{session_id}"
         return (
             Route(method="POST", path="/web/sessions", handler=self._begin, summary="Begin a conversation",
-                  scope=USER, takes=BeginRequest, reply_type=BegunSession, lasting=True, repeatable=True, tag=_TAG),
+                  scope=USER, takes=BeginRequest, reply_type=BegunSession, status=201, lasting=True, repeatable=True,
+                  tag=_TAG),
             Route(method="POST", path=f"{one}/messages", handler=self._say, summary="Say something",
                   scope=USER, takes=SayRequest, reply_type=Done, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop the running turn",
