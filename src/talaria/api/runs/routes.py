@@ -27,6 +27,7 @@ from talaria.contracts.stores.responses import ApiRun
 from talaria.core.ids import SessionId, new_session_id
 from talaria.http.errors import Problem, make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
+from talaria.runtime.questions import format_refusal
 
 _TAG = "runs"
 _STOP_TIMEOUT = 5.0
@@ -170,9 +171,7 @@ def _format_answer(asked: Question, decision: RunDecision) -> str:
     if isinstance(asked, ApprovalRequested):
         if decision.decision is None:
             raise Problem("An approval needs a `decision`.", param="decision", code="missing_required_parameter")
-        # A reason that reads like "yes" must not become one.
-        refusal = f"“{decision.reason}”" if decision.reason in _ANSWERS.values() else decision.reason
-        return _ANSWERS.get(decision.decision, refusal or "no")
+        return _ANSWERS.get(decision.decision) or format_refusal(decision.reason)
     if decision.answer is None:
         raise Problem("A question needs an `answer`.", param="answer", code="missing_required_parameter")
     return decision.answer
