@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from talaria.app.application import TalariaApplication
 from talaria.app.gateway.media import MediaModels
+from talaria.app.session.build import monthly_caps
 from talaria.app.web_management import build_management_routes
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
@@ -183,7 +184,7 @@ class WebApp:
             *FileRoutes(store, self._web_files, limit, self._transcribe).routes(),
             *PushRoutes(store, self._push).routes(),
             *HomeRoutes(store, lambda: self._app.schedules).routes(),
-            *UsageRoutes(store).routes(),
+            *UsageRoutes(store, lambda person: monthly_caps(self._app.settings.budget, person)).routes(),
             *BackgroundRoutes(store).routes(),
             *GatewayRoutes(store).routes(),
             *InsideRoutes(self._app.identity.log_file, self._examine).routes(),

@@ -56,7 +56,7 @@ from talaria.runtime.turn_environment import StoredBudget, TurnEvents
 from talaria.sessions.branches import session_account
 from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import BudgetSettings, Settings
 from talaria.settings.profiles import FolderTrust, find_home
 from talaria.tools.workspace import LocalWorkspace
 
@@ -361,11 +361,17 @@ def _read_limits(live: LiveSettings, delegated_scope: DelegatedScope | None) -> 
 
 def build_caps(settings: Settings, session: Session) -> list[Cap]:
     """Return the spending caps: this month's total, this month's for the person, and the session's."""
-    month, budget = f"{datetime.now(UTC):%Y-%m}", settings.budget
-    caps = [(f"all:{month}", budget.total), (f"person:{session.owner}:{month}", budget.person)]
-    if budget.session:
-        caps.append((session_account(session.id), budget.session))
-    return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
+    own = Cap(session_account(session.id), round(settings.budget.session * _MICRODOLLARS))
+    return [cap for cap in (*monthly_caps(settings.budget, session.owner), own) if cap.limit]
+
+
+def monthly_caps(budget: BudgetSettings, person: str) -> tuple[Cap, Cap]:
+    """Return the caps of this month: in total, and for a person; a limit of 0 means none."""
+    month = f"{datetime.now(UTC):%Y-%m}"
+    return (
+        Cap(f"all:{month}", round(budget.total * _MICRODOLLARS)),
+        Cap(f"person:{person}:{month}", round(budget.person * _MICRODOLLARS)),
+    )
 
 
 def _build_budget(live: LiveSettings, store: Store, session: Session, request: OpenRequest) -> Budget:
