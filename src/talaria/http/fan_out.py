@@ -34,6 +34,11 @@ class Follower(Generic[ItemT]):
         return bool(self._queue)
 
     @property
+    def queued(self) -> int:
+        """Return how many bytes are queued."""
+        return self._size
+
+    @property
     def is_slow(self) -> bool:
         """Return whether too much is queued."""
         return self._size > MAX_QUEUED
