@@ -22,7 +22,7 @@ from talaria.core.aio import StopSignal
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Text
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import OpenRequest, OpenSession, SurfaceInfo
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -92,7 +92,7 @@ class _CommandLoop:
         if number < len(self._chats):
             chat = self._chats[number]
         else:
-            request = OpenRequest(source="bench", folder=Path.cwd(), lasting=True)
+            request = OpenRequest(surface=SurfaceInfo(source="bench", folder=Path.cwd(), lasting=True))
             chat = await self._application.open_session(request, self._stack, self._jobs)
             self._chats.append(chat)
         message = Message(role="user", parts=(Text("hi"),), at=datetime.now(UTC))

@@ -16,7 +16,7 @@ from talaria.core.events import TextAdded, TurnEvent
 from talaria.core.messages import Text
 from talaria.handoff.service import request_handoff_to
 from talaria.runtime.active_session import ActiveSession
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import OpenRequest, SurfaceInfo
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -73,7 +73,7 @@ async def _moved(home: Path, environment: dict[str, str], network: LoopbackNetwo
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         settings, secrets = load_settings(profile, environment), read_secrets(profile, environment)
         application = open_application(settings, profile, secrets, environment, stack)
-        request = OpenRequest(source="cli", folder=home, titled=False, lasting=True)
+        request = OpenRequest(surface=SurfaceInfo(source="cli", folder=home, lasting=True), titled=False)
         active_session = ActiveSession(application, request, emit, jobs)
         stack.push_async_callback(active_session.close)
         await active_session.open()

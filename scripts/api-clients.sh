@@ -1,7 +1,19 @@
 #!/bin/sh
-# Install third-party API clients for the test suite: OpenAI's JavaScript client from npm, and the command `llm` in its own
-# environment. Continue without a client that can't be installed.
+# Install third-party programs for the test suite: an authorization server and OpenAI's JavaScript client from npm, and the
+# command `llm` in its own environment. Continue without one that can't be installed.
 set -eu
+oidc=.oidc-provider
+oidc_lock=requirements/oidc-provider
+if [ ! -e "$oidc/installed.stamp" ] || [ "$oidc_lock/package-lock.json" -nt "$oidc/installed.stamp" ]; then
+    echo "== authorization server for the test suite: 10 MB, once"
+    mkdir -p "$oidc"
+    cp "$oidc_lock/package.json" "$oidc_lock/package-lock.json" "$oidc/"
+    if command -v npm >/dev/null && npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$oidc"; then
+        touch "$oidc/installed.stamp"
+    else
+        echo "oidc-provider couldn't be installed: the sign-in tests are skipped. The next run tries again."
+    fi
+fi
 lock=requirements/clients.lock
 home=.api-clients
 script=openai

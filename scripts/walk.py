@@ -148,7 +148,7 @@ from talaria.commands.registry import REGISTRY  # noqa: E402
 from talaria.core.aio import StopSignal, SupervisedTaskGroup  # noqa: E402
 from talaria.core.messages import Text  # noqa: E402
 from talaria.runtime.active_session import ActiveSession  # noqa: E402
-from talaria.runtime.open_session import OpenRequest  # noqa: E402
+from talaria.runtime.open_session import OpenRequest, SurfaceInfo  # noqa: E402
 from talaria.settings.load import load_settings  # noqa: E402
 from talaria.settings.profiles import Profiles  # noqa: E402
 from talaria.settings.secrets import read_secrets  # noqa: E402
@@ -354,7 +354,7 @@ async def handoff_to_telegram(stage: Stage) -> set[Function]:
     await stage.chat.says(stage.owner, "/sethome")
     await asyncio.sleep(1.0)
     async with SupervisedTaskGroup() as jobs:
-        request = OpenRequest(source="cli", folder=stage.home, lasting=True)
+        request = OpenRequest(surface=SurfaceInfo(source="cli", folder=stage.home, lasting=True))
         session = ActiveSession(stage.application, request, lambda _: None, jobs)
         await session.open()
         await session.put(Text("a message in the terminal"))

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import BRIEF, heard, pool
+from tests.providers.scripted_providers import heard, pool
 
 from talaria.agent.key_pool import LONG_REST, KeyPool, PooledProvider
-from talaria.contracts.provider import Provider
+from talaria.contracts.provider import ListedModel, Provider
 from talaria.core.errors import BadKey, NoCredit, ProviderBusy, ProviderUnreachable
 from talaria.http_client.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
@@ -30,9 +30,7 @@ async def http() -> AsyncIterator[HttpPool]:
 
 
 def pooled(server: ModelServer, http: HttpPool, clock: SettableClock, *keys: str) -> Provider:
-    settings = [
-        OpenAIChatSettings(name="test", base_url=f"{server.url}/v1", api_key=key, timeouts=BRIEF) for key in keys
-    ]
+    settings = [OpenAIChatSettings(name="test", base_url=f"{server.url}/v1", api_key=key) for key in keys]
     return PooledProvider([OpenAIChat(one, http) for one in settings], clock)
 
 
@@ -65,7 +63,7 @@ async def test_a_bad_key_is_left_alone_for_long(server: ModelServer, http: HttpP
     for _ in range(2):
         await heard(provider, request())
     assert keys_used(server) == ["bad", "good", "good"]
-    assert await provider.models() == ["test-model"]
+    assert await provider.models() == [ListedModel("test-model")]
 
 
 async def test_when_no_key_will_do_its_reason_is_reported(

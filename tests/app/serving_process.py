@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from msgspec import structs
+from tests.open_requests import change_request
 
 from talaria.app.application import TalariaApplication, open_application
 from talaria.app.settings_reload import follow_settings
 from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Text
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import OpenRequest, OpenSession, SurfaceInfo
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -39,7 +39,7 @@ class Process:
     events: list[TurnEvent] = field(default_factory=list)
 
     async def open(self, **request: Any) -> OpenSession:
-        self.request = structs.replace(self.request, **request)
+        self.request = change_request(self.request, **request)
         chat = await self.application.open_session(self.request, self.stack, self.jobs)
         chat.events.subscribe(self.events.append)
         return chat
@@ -62,7 +62,7 @@ class Process:
 
     async def signature(self, chat: OpenSession) -> str:
         """Return what the agent of an open conversation would be made of at the next message."""
-        request = structs.replace(self.request, resume=chat.conversation.session_id)
+        request = change_request(self.request, resume=chat.conversation.session_id)
         return (await self.application.agent_spec(request)).signature
 
 
@@ -84,7 +84,7 @@ async def process(home: Path, settings: str = _NO_CHATS, **variables: str) -> As
             server,
             stack,
             jobs,
-            OpenRequest(source="cli", folder=home, model="mine:scripted", titled=False),
+            OpenRequest(surface=SurfaceInfo(source="cli", folder=home), model="mine:scripted", titled=False),
         )
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import structs
 from tests.app.serving_process import Process, process, said
 from tests.app.test_live_chat_settings import SHOWN_IN_CHATS
 from tests.app.test_live_work_settings import SHOWN_AT_WORK
+from tests.open_requests import change_request
 
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.errors import Refused
@@ -57,9 +57,7 @@ async def _signature(here: Process, chat: OpenSession) -> object:
 
 
 async def _effort(here: Process, chat: OpenSession) -> object:
-    return (
-        await here.application.agent_spec(structs.replace(here.request, resume=chat.conversation.session_id))
-    ).effort
+    return (await here.application.agent_spec(change_request(here.request, resume=chat.conversation.session_id))).effort
 
 
 async def _chosen(here: Process, chat: OpenSession) -> object:

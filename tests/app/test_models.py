@@ -9,7 +9,7 @@ from tests.providers.ollama_server import LOADED, serving
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.provider import ModelReply, ModelRequest
+from talaria.contracts.provider import ListedModel, ModelReply, ModelRequest
 from talaria.core.errors import Ambiguous, ModelUnknown, NotFound, ProviderUnreachable, Refused
 from talaria.core.messages import Message, Text, Usage
 from talaria.providers.catalogue.lookup import Catalogue
@@ -140,7 +140,7 @@ async def test_several_keys_of_one_provider_stand_in_for_each_other(open_models:
     async with ModelServer(keys=["second"]) as server:
         here = ProviderAccount(base_url=f"{server.url}/v1", key="ONE", keys=("TWO",))
         models = open_models(providers={"mine": here}, keys={"ONE": "first", "TWO": "second"})
-        assert await models.provider("mine").models() == ["test-model"]
+        assert await models.provider("mine").models() == [ListedModel("test-model")]
 
 
 async def test_the_auxiliary_model_is_the_main_one_unless_another_is_set(open_models: Open) -> None:

@@ -43,8 +43,8 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def result_of(here: Process, command: str, source: str) -> str:
     """Return what the model reads of a command that it runs in a turn of ``source``."""
-    (here.request.folder / "work").mkdir(exist_ok=True)
-    chat = await here.open(source=source, folder=here.request.folder / "work")
+    (here.request.surface.folder / "work").mkdir(exist_ok=True)
+    chat = await here.open(source=source, folder=here.request.surface.folder / "work")
     here.server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("done"))
     await said(chat, "go")
     return str(here.server.received[-1].json["messages"][-1]["content"])

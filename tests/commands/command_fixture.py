@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from tests.open_requests import change_request
 
 from talaria.app.application import TalariaApplication, open_application
 from talaria.commands.command import Author, Command, CommandContext, Display, run_command
@@ -17,7 +18,7 @@ from talaria.core.errors import NotFound
 from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.messages import Image, Part, Text
 from talaria.runtime.active_session import ActiveSession
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import OpenRequest, SurfaceInfo
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -172,7 +173,7 @@ async def open_desk(
     """Sit down at a desk; opened again in the same folder it is the same profile, as after a new start.
 
     ``settings`` are lines for config.toml, ``chat`` makes it a chat at that address, bound by ``key``; ``wishes``
-    are values for the `OpenRequest`. Conversations are opened without titles of their own unless ``titled`` is wished.
+    are changes of the `OpenRequest`. Conversations are opened without titles of their own unless ``titled`` is wished.
     """
     profile = Profiles(home / "home").active()
     _write_profile(profile.folder, server, settings, secrets)
@@ -180,7 +181,8 @@ async def open_desk(
     folder = home / "work"
     folder.mkdir(exist_ok=True)
     name = chat.platform if chat else "cli"
-    request = OpenRequest(**{"source": name, "folder": folder, "titled": False, "lasting": True, **wishes})
+    request = OpenRequest(surface=SurfaceInfo(source=name, folder=folder, lasting=True), titled=False)
+    request = change_request(request, **wishes)
     place = RecordingPlace(name, chat)
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)

@@ -10,6 +10,7 @@ from tests.commands.command_fixture import Desk, open_desk
 from talaria.commands.command import Author
 from talaria.core.addresses import Address
 from talaria.core.events import ApprovalAsked, Noticed
+from talaria.runtime.open_session import LatestSession
 from talaria.testing.model_server import Answer, Ask, ModelServer, Received, Say
 from talaria.testing.wait import until
 
@@ -167,7 +168,7 @@ async def test_a_goal_continues_in_the_next_program(tmp_path: Path, server: Mode
         await desk.use("/goal Win the game")
         await until(lambda: bool(server.received))
     models.hold.set()
-    async with open_desk(tmp_path, server, latest=True) as desk:
+    async with open_desk(tmp_path, server, session=LatestSession()) as desk:
         await noticed(desk, "Goal reached")
         assert [text for role, text in await desk.transcript() if role == "user"] == ["Win the game"]
 

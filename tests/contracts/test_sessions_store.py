@@ -343,3 +343,11 @@ def test_the_titles_that_match_follow_a_change(mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli", title="Old", id=new_session_id())).id
     mine.sessions.update(session, SessionChanges(title="NEU"))
     assert (found(mine, "old"), found(mine, "neu")) == ([], ["NEU"])
+
+
+def test_an_imported_session_keeps_its_times(mine: Transaction) -> None:
+    begun, used = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2025, 2, 3, 4, 5, 6, tzinfo=UTC)
+    session = mine.sessions.create(NewSession(source="cli", created_at=begun))
+    assert (session.created_at, session.updated_at) == (begun, begun)
+    changed = mine.sessions.update(session.id, SessionChanges(updated_at=used))
+    assert (changed.created_at, changed.updated_at) == (begun, used)

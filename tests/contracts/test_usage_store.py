@@ -60,10 +60,12 @@ def test_days_are_listed_oldest_first_and_end_at_midnight_utc(mine: Transaction,
 
 
 def test_calls_without_a_price_are_counted(mine: Transaction, clock: SettableClock) -> None:
-    mine.usage.add(session(mine), CALL, model="local")
-    mine.usage.add(session(mine), Usage(2, 10, 10), model="local")
+    mine.usage.add(session(mine), CALL, model="hosted")
+    mine.usage.add(session(mine), Usage(2, 10, 10), model="hosted", has_price=False)
+    mine.usage.add(session(mine), Usage(4, 10, 10), model="local")
     day = today(clock)
-    assert [(row.unpriced_calls, row.usage.calls) for row in mine.usage.by_day("model", day, day)] == [(2, 3)]
+    found = [(row.unpriced_calls, row.usage.calls) for row in mine.usage.by_day("model", day, day)]
+    assert found == [(2, 3), (0, 4)]
 
 
 def test_a_turn_without_a_call_counts_for_the_model_of_its_session(mine: Transaction, clock: SettableClock) -> None:
@@ -79,3 +81,9 @@ def test_days_stay_when_their_session_is_deleted(mine: Transaction, clock: Setta
     mine.usage.add(gone, CALL, model="small")
     day = today(clock)
     assert [row.usage for row in mine.usage.by_day("model", day, day)] == [CALL]
+
+
+def test_usage_of_another_day_counts_on_that_day(mine: Transaction, clock: SettableClock) -> None:
+    day = date(2025, 3, 4)
+    mine.usage.add(session(mine), CALL, model="small", at=datetime(2025, 3, 4, 12, tzinfo=UTC))
+    assert [row.day for row in mine.usage.by_day("model", day, today(clock))] == [day]

@@ -29,7 +29,8 @@ from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.receiver import Receiver
 from talaria.runtime.agent_cache import AgentSpec
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
+from talaria.runtime.turns import TurnOptions
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -130,7 +131,7 @@ class _Maker:
     async def agent_spec(self, address: Address, session_id: SessionId) -> AgentSpec:
         self.spec_checks.append(session_id)
         return await self._network.application.agent_spec(
-            structs.replace(self._make_request(address.platform), resume=session_id)
+            structs.replace(self._make_request(address.platform), session=ResumeSession(session_id))
         )
 
     def __call__(self, key: str, address: Address) -> Chat:
@@ -141,11 +142,9 @@ class _Maker:
     def _make_request(self, platform: str) -> OpenRequest:
         follow_ups = self._more
         return OpenRequest(
-            source=platform,
-            folder=self._folder,
+            surface=SurfaceInfo(
+                source=platform, folder=self._folder, lasting=True, file_limit=self._network.abilities.file_limit
+            ),
             titled=False,
-            lasting=True,
-            follow_ups=follow_ups,
-            unpack=self._unpack,
-            file_limit=self._network.abilities.file_limit,
+            turns=TurnOptions(follow_ups=follow_ups, unpack=self._unpack),
         )

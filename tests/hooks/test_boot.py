@@ -24,7 +24,7 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
 
 
 def boot(desk: Desk) -> Boot:
-    return Boot(desk.application, desk.active_session.request.folder, NETWORKS, desk.active_session.jobs)
+    return Boot(desk.application, desk.active_session.request.surface.folder, NETWORKS, desk.active_session.jobs)
 
 
 async def queued(desk: Desk) -> list[tuple[str, str]]:

@@ -45,6 +45,7 @@ NAMED_VALUES = {
     "display": "Display",
     "gateway_worker": "WorkerStatus",
     "home_chat": "HomeChat",
+    "imported": "ImportRecord",
     "job_run": "PendingRun",
     "known_chat": "KnownChannel",
     "last_heartbeat": "_LastBeat",

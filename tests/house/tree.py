@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDERS = ("src", "tests", "bench", "scripts", "docs", "requirements", ".ci")
+FOLDERS = ("src", "tests", "bench", "scripts", "docs", "deploy", "requirements", ".ci")
 
 
 def files(*folders: str, suffix: str = "") -> Iterator[Path]:

@@ -20,8 +20,8 @@ from talaria.providers.settings import (
 
 Connect = Callable[[str, HttpPool, Timeouts], Provider]
 BRIEF = Timeouts(
-    connect=timedelta(milliseconds=200), first_byte=timedelta(milliseconds=200), silence=timedelta(milliseconds=100)
-)
+    first_byte=timedelta(milliseconds=200), silence=timedelta(milliseconds=100)
+)  # for an answer that never comes
 PATIENT = Timeouts()
 
 

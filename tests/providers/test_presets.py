@@ -6,11 +6,14 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import get_args
 
+import msgspec
 import pytest
 from tests.providers.random_histories import request
 from tests.providers.scripted_providers import heard, listening, pool
 
-from talaria.core.errors import NotFound
+from talaria.contracts.provider import ListedModel
+from talaria.core.errors import MalformedReply, NotFound
+from talaria.providers.base.http_provider import read_models
 from talaria.providers.factory import open_provider
 from talaria.providers.local_servers import LocalServer, probe_local
 from talaria.providers.presets import PRESETS, Preset, ProtocolName, find_preset, preset_for_url
@@ -23,7 +26,7 @@ def local(name: str, port: int | str) -> Preset:
 
 
 def test_names_and_ports_are_unique() -> None:
-    assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 31
+    assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 33
     ports = sorted(preset.port for preset in PRESETS if preset.port is not None)
     assert all(one != other for one, other in pairwise(ports))
 
@@ -31,7 +34,7 @@ def test_names_and_ports_are_unique() -> None:
 def test_every_preset_has_a_key_that_settings_know_or_a_port() -> None:
     known = {secret.name for secret in KNOWN_SECRETS}
     for preset in PRESETS:
-        assert (preset.key_name in known or preset.access == "google") != (preset.port is not None)
+        assert (preset.key_name in known or preset.access in {"google", "login"}) != (preset.port is not None)
         assert {*preset.other_key_names} <= known
         assert preset.base_url.startswith("http://127.0.0.1:" if preset.port else ("https://", "{AZURE"))
 
@@ -75,7 +78,7 @@ async def test_any_other_server_is_reached_by_its_address() -> None:
     async with ModelServer() as server, pool() as http:
         for protocol in ("openai_chat", "openai_responses", "anthropic"):
             provider = open_provider(preset_for_url(f"{server.url}/v1/", protocol), http, "k")
-            assert await provider.models() == ["test-model"]
+            assert await provider.models() == [ListedModel("test-model")]
 
 
 async def test_local_servers_are_found_among_the_dead_and_the_silent() -> None:
@@ -90,3 +93,33 @@ async def test_what_is_no_model_server_is_not_found() -> None:
     async with ModelServer(models=[]) as empty, pool() as http:
         empty.otherwise(WrongType())
         assert await probe_local(http, (local("empty", empty.url.rpartition(":")[2]),)) == []
+
+
+def test_lists_of_chatgpt_and_copilot_leave_out_what_they_hide() -> None:
+    theirs = {"models": [{"slug": "gpt-6"}, {"slug": "internal", "visibility": "hide"}]}
+    copilot = {"data": [{"id": "gpt-6", "model_picker_enabled": True}, {"id": "old", "model_picker_enabled": False}]}
+    for listed in (theirs, copilot):
+        assert read_models(msgspec.json.encode(listed)) == [ListedModel("gpt-6")]
+    with pytest.raises(MalformedReply):
+        read_models(b'{"object": "list"}')
+
+
+def test_prices_and_sizes_are_read_from_lists_that_have_them() -> None:
+    openrouter = {
+        "id": "maker/new",
+        "context_length": 131_072,
+        "pricing": {"prompt": "0.0000005", "completion": "0.0000015", "input_cache_read": "0.00000005"},
+    }
+    free = {"id": "maker/new:free", "pricing": {"prompt": "0", "completion": "0"}}
+    routed = {"id": "openrouter/auto", "pricing": {"prompt": "-1", "completion": "-1"}}
+    odd = {"id": "odd", "pricing": {"prompt": "nan", "completion": []}, "context_length": "long", "capabilities": 3}
+    assert read_models(msgspec.json.encode({"data": [openrouter, free, routed, odd]})) == [
+        ListedModel("maker/new", 131_072, 500_000, 1_500_000, 50_000),
+        ListedModel("maker/new:free", None, 0, 0),
+        ListedModel("openrouter/auto"),
+        ListedModel("odd"),
+    ]
+    together = [{"id": "maker/new", "context_length": 8192, "pricing": {"input": 0.88, "output": 1.1, "hourly": 0}}]
+    assert read_models(msgspec.json.encode(together)) == [ListedModel("maker/new", 8192, 880_000, 1_100_000)]
+    copilot = {"id": "gpt-6", "capabilities": {"limits": {"max_context_window_tokens": 200_000}}}
+    assert read_models(msgspec.json.encode({"data": [copilot]})) == [ListedModel("gpt-6", 200_000)]

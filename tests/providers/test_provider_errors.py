@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import BRIEF, SPEAKERS, Connect, heard, listening, pool
+from tests.providers.scripted_providers import BRIEF, PATIENT, SPEAKERS, Connect, heard, listening, pool
 
 from talaria.contracts.provider import ModelEvent, Provider
 from talaria.core.errors import (
@@ -45,7 +45,7 @@ streamed_and_whole = pytest.mark.parametrize("stream", [True, False], ids=["stre
 @pytest.fixture
 async def provider(connect: Connect, server: ModelServer) -> AsyncIterator[Provider]:
     async with pool() as http:
-        yield connect(server.url, http, BRIEF)
+        yield connect(server.url, http, PATIENT)
 
 
 @streamed_and_whole
@@ -70,11 +70,13 @@ async def provider(connect: Connect, server: ModelServer) -> AsyncIterator[Provi
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 async def test_each_fault_has_its_error(
-    provider: Provider, server: ModelServer, answer: Answer, expected: type[ProviderError], stream: bool
+    connect: Connect, server: ModelServer, answer: Answer, expected: type[ProviderError], stream: bool
 ) -> None:
     server.script(answer)
-    with pytest.raises(expected) as raised:
-        await heard(provider, request(stream=stream))
+    async with pool() as http:
+        provider = connect(server.url, http, BRIEF if isinstance(answer, Silence) else PATIENT)
+        with pytest.raises(expected) as raised:
+            await heard(provider, request(stream=stream))
     assert type(raised.value) is expected
 
 
@@ -99,7 +101,7 @@ async def test_what_came_before_a_fault_is_passed_on(provider: Provider, server:
 async def test_nobody_there_is_unreachable(connect: Connect) -> None:
     async with pool() as http:
         with pytest.raises(ProviderUnreachable):
-            await heard(connect("http://127.0.0.1:9", http, BRIEF), request())
+            await heard(connect("http://127.0.0.1:9", http, PATIENT), request())
 
 
 async def test_who_never_shakes_hands_is_unreachable(connect: Connect) -> None:
@@ -112,7 +114,7 @@ async def test_who_never_shakes_hands_is_unreachable(connect: Connect) -> None:
 async def test_a_list_of_models_may_fail_too(connect: Connect) -> None:
     async with ModelServer(keys=["another"]) as server, pool() as http:
         with pytest.raises(BadKey):
-            await connect(server.url, http, BRIEF).models()
+            await connect(server.url, http, PATIENT).models()
 
 
 async def _collect(provider: Provider, events: list[ModelEvent]) -> None:

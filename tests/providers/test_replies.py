@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 from tests.providers.random_histories import TOOL, asked, request, said
-from tests.providers.scripted_providers import BRIEF, PATIENT, SPEAKERS, Connect, heard, listening, pool
+from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard, listening, pool
 
-from talaria.contracts.provider import ModelReasoning, ModelText, Provider, StopReason
+from talaria.contracts.provider import ListedModel, ModelReasoning, ModelText, Provider, StopReason
 from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolResult, Usage
 from talaria.http_client.client import HttpPool
 from talaria.http_client.timeouts import Timeouts
@@ -131,7 +131,7 @@ async def test_connections_are_used_again(connect: Connect, server: ModelServer)
         provider = connect(f"http://127.0.0.1:{port}", http, PATIENT)
         for stream in (True, True, False):
             await heard(provider, request(stream=stream))
-        assert await provider.models() == ["test-model"]
+        assert await provider.models() == [ListedModel("test-model")]
         assert len(came) == 1
 
 
@@ -156,7 +156,7 @@ async def test_cancelling_closes_the_connection(provider: Provider, server: Mode
 async def test_words_that_come_together_are_one_event(connect: Connect, server: ModelServer, http: HttpPool) -> None:
     text = "word " * 50
     server.otherwise(Instant(text, chunks=50))
-    events, reply = await heard(connect(server.url, http, BRIEF), request())
+    events, reply = await heard(connect(server.url, http, PATIENT), request())
     assert events == [ModelText(text)]
     assert reply.message.text == text
 

@@ -12,7 +12,7 @@ from talaria.agent.environment import TurnControl, TurnEnvironment, Verdict
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
-from talaria.contracts.provider import ModelEvent, ModelInfo, ModelRequest
+from talaria.contracts.provider import ListedModel, ModelEvent, ModelInfo, ModelRequest
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
@@ -40,7 +40,7 @@ class NoModel:
     def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         raise AssertionError("there is no model")
 
-    async def models(self) -> list[str]:
+    async def models(self) -> list[ListedModel]:
         return []
 
     async def close(self) -> None:

@@ -6,12 +6,14 @@ import random
 import pytest
 from tests.storage.engines import Place
 
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
-from talaria.core.errors import OverBudget
+from talaria.core.errors import OverBudget, PriceUnknown
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import SettableClock
 
+PRICED = ModelInfo(name="large", input_price=1, output_price=1)
 ALL, ANN = Cap("all", 1_000), Cap("person:ann", 400)
 
 
@@ -21,42 +23,42 @@ async def spent(store: Store, account: str) -> int:
 
 async def test_what_is_set_aside_is_not_there_for_others_until_it_is_settled(store: Store) -> None:
     budget = StoredBudget(store, [ANN])
-    hold = await budget.reserve(300)
+    hold = await budget.reserve(300, PRICED)
     with pytest.raises(OverBudget):
-        await budget.reserve(200)
+        await budget.reserve(200, PRICED)
     await budget.settle(hold, 50)
-    assert await budget.reserve(350)
+    assert await budget.reserve(350, PRICED)
     assert await spent(store, "person:ann") == 50
 
 
 async def test_every_cap_of_the_tree_counts_and_the_one_that_holds_is_named(store: Store) -> None:
     ann, everybody = StoredBudget(store, [ALL, ANN]), StoredBudget(store, [ALL])
-    await everybody.reserve(700)
+    await everybody.reserve(700, PRICED)
     with pytest.raises(OverBudget) as over:
-        await ann.reserve(350)
+        await ann.reserve(350, PRICED)
     assert over.value.account == "all"
-    await ann.reserve(300)
+    await ann.reserve(300, PRICED)
     with pytest.raises(OverBudget):
-        await everybody.reserve(1)
+        await everybody.reserve(1, PRICED)
 
 
 async def test_what_was_refused_takes_nothing_from_any_account(store: Store) -> None:
     with pytest.raises(OverBudget):
-        await StoredBudget(store, [ALL, ANN]).reserve(401)
-    assert await StoredBudget(store, [ALL]).reserve(1_000)
+        await StoredBudget(store, [ALL, ANN]).reserve(401, PRICED)
+    assert await StoredBudget(store, [ALL]).reserve(1_000, PRICED)
 
 
 async def test_caps_that_come_and_go_are_looked_at_before_each_call(store: Store) -> None:
     caps: list[Cap] = []
     budget = StoredBudget(store, lambda tx: caps)
-    assert await budget.reserve(10_000) is None
+    assert await budget.reserve(10_000, PRICED) is None
     caps.append(ANN)
     with pytest.raises(OverBudget):
-        await budget.reserve(401)
-    hold = await budget.reserve(400)
+        await budget.reserve(401, PRICED)
+    hold = await budget.reserve(400, PRICED)
     caps.clear()
     await budget.settle(hold, 300)
-    assert await budget.reserve(10_000) is None
+    assert await budget.reserve(10_000, PRICED) is None
     assert await spent(store, "person:ann") == 300
 
 
@@ -73,7 +75,7 @@ async def test_64_turns_at_once_in_two_processes_never_pass_a_cap(
         for _ in range(5):
             amount = chance.randint(1, 60)
             try:
-                hold = await budget.reserve(amount)
+                hold = await budget.reserve(amount, PRICED)
             except OverBudget:
                 refused += 1
                 continue
@@ -94,3 +96,15 @@ async def test_64_turns_at_once_in_two_processes_never_pass_a_cap(
     each = await store.read(accounts)
     assert max(each) <= 90
     assert await spent(store, "all") == sum(each) == settled <= 1_000
+
+
+async def test_a_cap_refuses_a_model_without_a_price_and_says_how_to_set_one(store: Store) -> None:
+    with pytest.raises(PriceUnknown) as unknown:
+        await StoredBudget(store, [ALL]).reserve(1, ModelInfo(name="own/new-model"))
+    assert "talaria config set models.'\"own/new-model\"'.input_price PRICE" in unknown.value.for_owner
+    assert "own/new-model" not in unknown.value.public
+    assert await StoredBudget(store, []).reserve(1, ModelInfo(name="own/new-model")) is None
+
+
+async def test_a_free_model_is_allowed_under_a_cap(store: Store) -> None:
+    assert await StoredBudget(store, [ALL]).reserve(1, ModelInfo(name="local", free=True)) is not None

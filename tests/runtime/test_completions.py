@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from tests.commands.command_fixture import open_desk
 from tests.contracts.sample_messages import said
+from tests.open_requests import change_request
 from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.contracts.store import Store, Transaction
@@ -168,7 +168,7 @@ async def test_pending_completions_are_reported_when_a_session_is_opened(tmp_pat
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.answering(answer)
         here = desk.active_session.session_id
-        desk.active_session.request = structs.replace(desk.active_session.request, lasting=True)
+        desk.active_session.request = change_request(desk.active_session.request, lasting=True)
         await desk.application.store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
         await desk.active_session.renew()
         await desk.active_session.chat.conversation.settled()

@@ -89,7 +89,7 @@ async def test_folder_variables_and_processes_survive_eviction_and_are_found_aga
         server.script(Say(calls=[Ask("terminal", {"command": 'echo "$PWD $MY_TOKEN"'})]), Say("there"))
         await desk.say("where are you?")
         answers = [text for role, text in await desk.transcript() if role == "tool"]
-        assert answers[-1].startswith(f"{desk.active_session.request.folder}/sub hush\n")
+        assert answers[-1].startswith(f"{desk.active_session.request.surface.folder}/sub hush\n")
         prompts = [request.json["messages"][0] for request in server.received]
         assert all(one == other for one, other in pairwise(prompts))
         cache.end("k:7")

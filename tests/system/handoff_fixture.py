@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from tests.app.program import Program
-from tests.cli.chat.chat_screen import say
+from tests.cli.chat.chat_screen import say_until
 from tests.storage.engines import Place
 from tests.system.gateway_workers import LEASE, workplace
 
@@ -132,27 +131,11 @@ async def scene(
             await opened.close()
 
 
-async def say_until(screen: Screen, text: str, holds: Callable[[], bool]) -> None:
-    """Say something, again as long as it is refused because a turn has not quite ended, until something holds."""
-    while not holds():
-        answered = partial(_answered, screen, holds, _refusals(screen))
-        await say(screen, text)
-        await screen.wait_until(answered, seconds=_SECONDS, wanted=text)
-
-
 async def leave_for(screen: Screen, platform: str) -> None:
     """Hand the conversation over, and wait for the end of the program."""
     await say_until(screen, f"/handoff {platform}", lambda: screen.process.exit_code is not None)
     assert screen.process.exit_code == 0
     assert "Resume this conversation with" not in screen.text
-
-
-def _answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:
-    return holds() or _refusals(screen) > refusals
-
-
-def _refusals(screen: Screen) -> int:
-    return sum("A turn is running" in line for line in screen.scrollback)
 
 
 def begun(tx: Transaction, title: str = "The boat") -> SessionId:

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.cli.chat.chat_screen import opened, ready, say
+from tests.cli.chat.chat_screen import opened, ready, say, say_until
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, Scene, asked, leave_for, say_until, scene
+from tests.system.handoff_fixture import GREETING, Scene, asked, leave_for, scene
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import opened, ready
-from tests.system.handoff_fixture import OWNED, THREADS, TOLD, leave_for, say_until
+from tests.cli.chat.chat_screen import opened, ready, say_until
+from tests.system.handoff_fixture import OWNED, THREADS, TOLD, leave_for
 from tests.system.test_gateway_process import running
 
 from talaria.contracts.store import Transaction
@@ -112,9 +112,14 @@ class There:
 
     async def sees(self, shown: str) -> None:
         place = self._place
-        await self._network.until(
-            lambda: any(re.search(shown, text) for text in self._network.shown(place.chat_id, place.thread_id)),
-        )
+
+        def texts() -> list[str]:
+            return self._network.shown(place.chat_id, place.thread_id)
+
+        try:
+            await self._network.until(lambda: any(re.search(shown, text) for text in texts()))
+        except TimeoutError:
+            raise AssertionError(f"{shown!r} is in none of {texts()}") from None
 
 
 async def test_the_name(program: Program, network: LoopbackNetwork) -> None:
@@ -140,6 +145,7 @@ async def test_the_folder(program: Program, network: LoopbackNetwork) -> None:
 async def test_the_goal(program: Program, network: LoopbackNetwork) -> None:
     packed = [("Begin.", "step here"), ("/goal Build a boat that floats", "The glue dries")]
     async with moved(program, network, packed) as there:
+        await there.sees("waiting for 1 h")  # the turn of the arrival was judged too; a goal that waits can be resumed
         await there.hears("/goal status", "Build a boat that floats")
         await there.hears("/goal resume", "step there")
         assert await judged(program) == "done"

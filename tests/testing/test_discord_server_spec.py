@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.platforms.discord.far_side import settings_for
-from tests.platforms.discord.test_sending import opus
+from tests.platforms.discord.test_sender import opus
 from tests.testing.discord_spec import misfits, require_spec
 
 from talaria.contracts.platform import Button, Content, MessageRef

@@ -21,6 +21,7 @@ from talaria.testing.loopback_platform import (
     LoopbackPlatform,
     LoopbackSettings,
 )
+from talaria.testing.wait import LIMIT
 
 HERE = Address("loopback", "1")
 
@@ -118,7 +119,7 @@ async def test_a_key_posts_once_where_the_network_is_idempotent(idempotent: bool
 async def test_what_goes_wrong_is_an_error_of_its_type_and_once(
     network: LoopbackNetwork, trouble: str, error: type[PlatformError]
 ) -> None:
-    platform = network.platform(patience=0.2)
+    platform = network.platform(patience=1.0 if trouble == "hang" else LIMIT)
     network.disrupt(Fault("post", trouble, seconds=7))  # type: ignore[arg-type]
     with pytest.raises(error) as raised:
         await platform.send(HERE, Content(text="a"), "k")

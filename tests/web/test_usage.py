@@ -17,7 +17,7 @@ from talaria.testing.wait import until
 
 def _spend(tx: Transaction, owner: str, model: str, usage: Usage) -> None:
     session = tx.sessions.create(NewSession(source="telegram", owner=owner))
-    tx.usage.add(session.id, usage, model=model, turns=1)
+    tx.usage.add(session.id, usage, model=model, turns=1, has_price=bool(usage.cost_microdollars))
 
 
 async def test_usage_is_shown_by_model_with_the_dearest_first(host: Hosted, owner: httpx.AsyncClient) -> None:

@@ -69,11 +69,13 @@ class Auxiliary:
         """Return the answer to a question and its usage; raises `OverBudget` if that may not be spent."""
         request = _request(instructions, text, max_tokens)
         info = self._calls.first.info or _UNKNOWN
-        hold = await self._budget.reserve(estimate_max_cost(request, info, estimate_tokens(request.messages)))
+        most = estimate_max_cost(request, info, estimate_tokens(request.messages))
+        hold = await self._budget.reserve(most, info)
         usage = Usage()
         try:
             answered = await self._request_answer(request)
-            prices = answered.choice.info or info
+            answering = answered.choice.info or info
+            prices = answering if answering.has_price else info
             usage = structs.replace(
                 answered.reply.usage, calls=1, cost_microdollars=prices.cost_of(answered.reply.usage)
             )

@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.stores.ledger import Hold
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Effect, ProposedAction, Questioner, Workspace
@@ -16,8 +17,11 @@ from talaria.core.session_context import SessionContext
 class Budget(Protocol):
     """The caps on a turn: in total, per person, session, goal or job."""
 
-    async def reserve(self, amount: int) -> Hold | None:
-        """Reserve an amount, in millionths of a dollar, or raise `OverBudget`."""
+    async def reserve(self, amount: int, model: ModelInfo) -> Hold | None:
+        """Reserve an amount, in millionths of a dollar, for a call of a model, or raise `OverBudget`.
+
+        Raises `PriceUnknown` if there is a cap and the model has no price.
+        """
 
     async def settle(self, hold: Hold | None, spent: int) -> None:
         """Replace a hold by the amount actually spent."""
@@ -26,7 +30,7 @@ class Budget(Protocol):
 class UnlimitedBudget:
     """Implementation of `Budget` without caps."""
 
-    async def reserve(self, amount: int) -> Hold | None:
+    async def reserve(self, amount: int, model: ModelInfo) -> Hold | None:
         """Reserve nothing."""
         return None
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock
-from talaria.contracts.provider import ModelEvent, ModelRequest, Provider
+from talaria.contracts.provider import ListedModel, ModelEvent, ModelRequest, Provider
 from talaria.core.errors import BadKey, NoCredit, ProviderBusy, ProviderError
 
 MIN_REST = timedelta(seconds=1)
@@ -93,7 +93,7 @@ class PooledProvider:
                 if has_begun:
                     raise
 
-    async def models(self) -> list[str]:
+    async def models(self) -> list[ListedModel]:
         """Return the names of the models available to these keys."""
         while True:
             index = self._keys.pick()

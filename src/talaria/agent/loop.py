@@ -19,7 +19,7 @@ from talaria.agent.toolbox import Toolbox
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import Effort, ModelInfo, ModelReasoning, ModelRequest, ModelText
 from talaria.contracts.turn_log import ModelStep, TurnLog
-from talaria.core.errors import ContextTooLong, MalformedReply, OverBudget, StoreError, TalariaError
+from talaria.core.errors import ContextTooLong, MalformedReply, OverBudget, PriceUnknown, StoreError, TalariaError
 from talaria.core.events import (
     ModelCalled,
     Noticed,
@@ -99,6 +99,9 @@ class AgentLoop:
         except StoreError as error:  # not even its end could be stored: it is resumed when the store is back
             log.warning("turn interrupted in session %s: %s", turn.session_id, error)
             raise
+        except PriceUnknown as error:
+            log.warning("session %s: %s", turn.session_id, error)
+            end = await work.interrupt(TurnFailed(error.public, details=error.for_owner))
         except OverBudget as error:
             log.info("session %s: %s", turn.session_id, error)
             end = await work.interrupt(TurnOutOfBudget("money", error.public))
@@ -184,7 +187,9 @@ class _Turn:
     async def _call_model(self) -> tuple[ModelAnswer, ModelStep]:
         request, info = self._build_request(), self._agent.info
         shown = self._get_view().tokens
-        hold = await self._environment.budget.reserve(estimate_max_cost(request, info, shown))
+        if self._limits.cost_microdollars and not info.has_price:
+            raise PriceUnknown(info.name)
+        hold = await self._environment.budget.reserve(estimate_max_cost(request, info, shown), info)
         try:
             answered, step = await self._stream_reply(request)
         except BaseException:
@@ -223,13 +228,20 @@ class _Turn:
 
     def _record_usage(self, answered: ModelAnswer, seconds: float, first: float | None) -> ModelStep:
         info = answered.choice.info or self._agent.info
+        if not info.has_price:  # a fallback: as expensive as the first model, as far as caps know
+            info = self._agent.info
         usage = structs.replace(answered.reply.usage, calls=1, cost_microdollars=info.cost_of(answered.reply.usage))
         context = usage.input_tokens + usage.output_tokens
         self._tokens += context
         self._cost += usage.cost_microdollars
         self._agent.window.measured(context)
         return ModelStep(
-            model=answered.choice.model, usage=usage, seconds=seconds, first_text_seconds=first, context=context
+            model=answered.choice.model,
+            usage=usage,
+            seconds=seconds,
+            first_text_seconds=first,
+            context=context,
+            has_price=info.has_price,
         )
 
     async def _run_calls(self, *, resumed: bool = False) -> ToolDispatcher:

@@ -165,10 +165,11 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
         if has_hooks and (subscriber := self.hooks.turn_subscriber()) is not None:
             chat.events.subscribe(subscriber)
         index_questions(self.store, chat.conversation.session_id, chat.questions, chat.events.subscribe, jobs)
-        if request.watchable:
-            self.watched_turns().add_session(chat, after_close, jobs, request.moved)
-        if has_hooks and not request.resume and not request.latest:
-            started = structs.replace(request.context, source=request.source, session_id=chat.conversation.session_id)
+        if request.surface.watchable:
+            self.watched_turns().add_session(chat, after_close, jobs, request.surface.on_moved)
+        if has_hooks and request.session is None:
+            surface, session_id = request.surface, chat.conversation.session_id
+            started = structs.replace(surface.context, source=surface.source, session_id=session_id)
             self.hooks.fire(SESSION_START, session_facts(started))
         return chat
 
@@ -194,7 +195,7 @@ def open_application(
         log.warning("%s", note)
     stack.push_async_callback(store.close)
     admin = ProfileSettings(settings, profile, environment)
-    models = Models(settings, secrets, profile.folder, lambda: admin.current)
+    models = Models(settings, secrets, profile.folder, lambda: admin.current, on_secrets=mask.add)
     stack.push_async_callback(models.close)
     shell = LocalShell()
     stack.callback(shell.close)

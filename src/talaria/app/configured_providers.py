@@ -1,5 +1,6 @@
 """Providers as configured: presets with the changes of settings and environment, and the keys that are set."""
 
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,16 @@ from talaria.http_client.timeouts import Timeouts
 from talaria.providers.detection import DetectedProtocols, DetectingProvider
 from talaria.providers.factory import open_provider
 from talaria.providers.presets import PRESETS, Preset, ProtocolName
+from talaria.providers.settings import RequestAuthorizer
 from talaria.settings.errors import build_unknown_fault
+from talaria.settings.logins import LoginStore
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
 from talaria.settings.sections.providers import ProviderAccount
 
 _NO_OVERRIDES = ProviderAccount()
+_PROTOCOLS_FILE = "provider-protocols.json"
+_CLOUDS = frozenset({"aws", "entra", "google"})
 _OPENAI_PROTOCOLS: tuple[ProtocolName, ...] = ("openai_chat", "openai_responses")
 
 
@@ -31,12 +36,14 @@ class ConfiguredProvider(Struct, frozen=True):
     """Provider with the names of the secrets that hold its keys.
 
     ``protocols`` are those that its server may speak, in the order in which they are tried; empty if it is known.
+    ``has_own_url`` is true if settings or environment name another address than the preset.
     """
 
     preset: Preset
     key_names: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
     protocols: tuple[ProtocolName, ...] = ()
+    has_own_url: bool = False
 
     @property
     def local(self) -> bool:
@@ -61,11 +68,23 @@ class ConfiguredProvider(Struct, frozen=True):
 
 
 class ConfiguredProviders:
-    """Registry of all providers, presets first, in the order in which they are tried."""
+    """Registry of all providers, presets first, in the order in which they are tried.
 
-    def __init__(self, settings: Settings, secrets: Secrets, protocols_file: Path | None = None) -> None:
+    ``folder`` is that of the profile, with its sign-ins and detected protocols. ``on_secrets`` is called with tokens
+    that must be masked.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        secrets: Secrets,
+        folder: Path | None = None,
+        on_secrets: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
         self._secrets = secrets
-        self._detected = DetectedProtocols(protocols_file) if protocols_file else None
+        self._detected = DetectedProtocols(folder / _PROTOCOLS_FILE) if folder else None
+        self._logins = LoginStore(folder) if folder else None
+        self._on_secrets = on_secrets
         configured = settings.providers
         known = {
             preset.name: _configure_provider(preset, configured.get(preset.name, _NO_OVERRIDES), secrets)
@@ -96,12 +115,32 @@ class ConfiguredProviders:
         if not account.preset.base_url:
             raise Refused(f"The provider `{name}` has no address. Set providers.{name}.base_url.")
         preset = account.preset
+        if self.is_signed_in(account):
+            return account
+        if preset.access == "login":
+            raise Refused(f"{preset.title} needs a sign-in: `talaria login {preset.login}`.")
         if preset.access != "key":
             if not (account.keys(self._secrets) or has_access(preset, self._secrets)):
                 raise Refused(f"{preset.title} needs {NEEDED[preset.access]}.")
         elif account.lacks_key(self._secrets):
             raise Refused(f"{account.preset.title} needs a key: {_explain_key(account.key_names[0])}")
         return account
+
+    def is_signed_in(self, account: ConfiguredProvider) -> bool:
+        """Return whether a sign-in gives access to a provider, and no key does."""
+        login = account.preset.login
+        if not login or self._logins is None or account.keys(self._secrets):
+            return False
+        return self._logins.exists(login)
+
+    def is_free(self, name: str) -> bool:
+        """Return whether calls cost nothing: a model server on this machine, or one covered by a subscription."""
+        account = self._all.get(name)
+        return account is not None and account.preset.free
+
+    def signed_in(self) -> tuple[ConfiguredProvider, ...]:
+        """Return the providers that a sign-in gives access to."""
+        return tuple(account for account in self._all.values() if self.is_signed_in(account))
 
     def is_local(self, name: str) -> bool:
         """Return whether this is a server on this machine."""
@@ -119,7 +158,7 @@ class ConfiguredProviders:
     def keyless(self) -> tuple[ConfiguredProvider, ...]:
         """Return the providers with an address that need no key, except local servers."""
         others = (account for account in self._all.values() if not account.local and not account.key_names)
-        return tuple(account for account in others if account.preset.base_url)
+        return tuple(account for account in others if account.preset.base_url and account.preset.access == "key")
 
     def open(self, account: ConfiguredProvider, http: HttpPool, timeouts: Timeouts | None = None) -> Provider:
         """Return the provider, with all its keys pooled; ``timeouts`` override those of the account."""
@@ -128,25 +167,40 @@ class ConfiguredProviders:
         opened = [self._open_key(account, http, key, name, effective_timeouts) for name, key in keys.items()]
         return opened[0] if len(opened) == 1 else PooledProvider(opened, SystemClock())
 
+    def _read_login_url(self, login: str) -> str:
+        """Return the address that the server named for this account; an unreadable sign-in is reported by its use."""
+        assert self._logins is not None
+        try:
+            found = self._logins.get(login)
+        except Refused:
+            return ""
+        return found.base_url if found else ""
+
     def _open_key(
         self, account: ConfiguredProvider, http: HttpPool, key: str, secret: str, timeouts: Timeouts
     ) -> Provider:
-        def open_with(protocol: ProtocolName) -> Provider:
-            preset = msgspec.structs.replace(account.preset, protocol=protocol)
-            return open_provider(preset, http, key, timeouts, secret=secret)
+        login = account.preset.login if not key and self.is_signed_in(account) else ""
+        authorizer: RequestAuthorizer | None = None
+        base_url = account.preset.base_url
+        if login and self._logins is not None:
+            from talaria.app.logins import LoginAuthorizer  # noqa: PLC0415 (loaded for a sign-in)
 
-        if not key and account.preset.access != "key":
+            authorizer = LoginAuthorizer(login, self._logins, http, self._on_secrets)
+            if not account.has_own_url:
+                base_url = self._read_login_url(login) or base_url
+
+        def open_with(protocol: ProtocolName) -> Provider:
+            preset = msgspec.structs.replace(account.preset, protocol=protocol, base_url=base_url)
+            return open_provider(preset, http, key, timeouts, secret=secret, authorizer=authorizer, login=login)
+
+        if not key and account.preset.access in _CLOUDS:
             authorizer = make_authorizer(account.preset, self._secrets, http)
             return open_provider(account.preset, http, timeouts=timeouts, authorizer=authorizer)
         if not account.protocols or self._detected is None:
-            return open_provider(account.preset, http, key, timeouts, secret=secret)
-        url, detected = account.preset.base_url, self._detected
-        known = detected.get(url)
-        for protocol in account.protocols:
-            if protocol == known:
-                return open_with(protocol)
+            return open_with(account.preset.protocol)
         choices = {protocol: partial(open_with, protocol) for protocol in account.protocols}
-        return DetectingProvider(choices, partial(detected.remember, url))
+        url = account.preset.base_url
+        return DetectingProvider(choices, self._detected, url, per_model=account.preset.per_model)
 
 
 def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Secrets) -> ConfiguredProvider:
@@ -159,7 +213,9 @@ def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Sec
         headers={**preset.headers, **overrides.headers},
     )
     names = (overrides.key,) if overrides.key else (preset.key_name, *preset.other_key_names)
-    is_unknown_server = bool(other_url) and preset.protocol == "openai_responses" and not overrides.protocol
+    is_unknown_server = (
+        bool(other_url) and preset.protocol == "openai_responses" and preset.access == "key" and not overrides.protocol
+    )
     return ConfiguredProvider(
         preset=changed,
         key_names=tuple(dict.fromkeys(name for name in (*names, *overrides.keys) if name)),
@@ -168,7 +224,8 @@ def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Sec
             first_byte=timedelta(seconds=overrides.first_timeout_seconds),
             silence=timedelta(seconds=overrides.silence_timeout_seconds),
         ),
-        protocols=_OPENAI_PROTOCOLS if is_unknown_server else (),
+        protocols=_OPENAI_PROTOCOLS if is_unknown_server or (preset.per_model and not overrides.protocol) else (),
+        has_own_url=bool(other_url),
     )
 
 

@@ -14,7 +14,7 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Text
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import OpenRequest, OpenSession, SurfaceInfo
 from talaria.settings.environment import process_environment
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles, find_home
@@ -45,13 +45,11 @@ class Agent:
     ) -> None:
         as_tools = None if tools is None else tuple(map(_as_tool, tools))
         self._request = OpenRequest(
-            source=SOURCE,
-            folder=Path.cwd(),
+            surface=SurfaceInfo(source=SOURCE, folder=Path.cwd(), attended=False),
             model=model,
             identity=instructions,
             tools=as_tools,
             titled=False,
-            attended=False,
         )
         self._profile = profile
         self._on_event = on_event

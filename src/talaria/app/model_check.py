@@ -23,7 +23,7 @@ async def check_model(provider: Provider, model: str) -> None:
     is asked for a few tokens.
     """
     try:
-        offered = await provider.models()
+        offered = [one.name for one in await provider.models()]
     except (ModelUnknown, MalformedReply):  # not every server has a list
         offered = []
     needs_key_for_list = is_preset(provider.name) and provider.name not in _PUBLIC_LISTS

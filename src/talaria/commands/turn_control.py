@@ -94,7 +94,7 @@ async def run_steer(context: CommandContext) -> None:
             active_session.store,
             active_session.session_id,
             message,
-            source=active_session.request.source,
+            source=active_session.request.surface.source,
             sender=sender,
             steering=True,
         )

@@ -11,7 +11,10 @@ _MILLION = 1_000_000
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
-    """A model; prices are in millionths of a dollar per million tokens, so that sums are whole numbers."""
+    """A model; prices are in millionths of a dollar per million tokens, so that sums are whole numbers.
+
+    Without a price, the price is unknown; a model that costs nothing is ``free``.
+    """
 
     name: str
     context_limit: int = 32_768
@@ -24,6 +27,20 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     images: bool = False
     reasoning: bool = False
     known: bool = True
+    free: bool = False
+
+    @property
+    def has_price(self) -> bool:
+        """Return whether the cost of a call can be calculated."""
+        return self.free or bool(self.input_price or self.output_price)
+
+    def describe_price(self) -> str:
+        """Return the price of a million tokens, for people."""
+        if self.free:
+            return "free"
+        if not self.has_price:
+            return "price unknown"
+        return f"${self.input_price / _MILLION:g} in, ${self.output_price / _MILLION:g} out"
 
     def cost_of(self, usage: Usage) -> int:
         """Return the cost of a call in millionths of a dollar, rounded up; cached tokens are part of the input."""
@@ -37,6 +54,22 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
             + usage.output_tokens * self.output_price
         )
         return -(-total // _MILLION)
+
+
+class ListedModel(Struct, frozen=True, omit_defaults=True):
+    """A model as its provider lists it; prices as in `ModelInfo`, ``None`` where the list says nothing."""
+
+    name: str
+    context_limit: int | None = None
+    input_price: int | None = None
+    output_price: int | None = None
+    cache_read_price: int | None = None
+    cache_write_price: int | None = None
+
+    @property
+    def has_facts(self) -> bool:
+        """Return whether the list says more than the name."""
+        return self.context_limit is not None or self.input_price is not None
 
 
 class ChosenModel(Struct, frozen=True):
@@ -162,8 +195,8 @@ class Provider(Protocol):
         connection.
         """
 
-    async def models(self) -> list[str]:
-        """Return the names of the models available to this account."""
+    async def models(self) -> list[ListedModel]:
+        """Return the models available to this account."""
 
     async def close(self) -> None:
         """Close the connections."""

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:  # used only in annotations
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from talaria.contracts.imports import Importer
     from talaria.contracts.provider import ChosenModel
 
 NetworkName = Literal["telegram", "discord", "slack", "slack_app", "matrix"]
@@ -80,7 +84,7 @@ class SetupProbes(Protocol):
     """Probes for the setup; the settings are read again for each call."""
 
     def discover(self) -> Discovery:
-        """Find keys, local servers and the embedded model, within a third of a second."""
+        """Find keys, local servers and the embedded model; two seconds at most for a server that doesn't answer."""
 
     def providers(self) -> tuple[ProviderOffer, ...]:
         """Known and custom providers, without the embedded model."""
@@ -90,3 +94,6 @@ class SetupProbes(Protocol):
 
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Query a chat network, or the server at ``base_url``, for the account of a token."""
+
+    def open_importer(self, agent: str, path: "Path | None") -> "AbstractContextManager[Importer]":
+        """The import of another agent's home into this profile; without a path, of its usual home."""

@@ -23,13 +23,14 @@ class StartedCall(Struct, frozen=True):
 
 
 class ModelStep(Struct, frozen=True, kw_only=True):
-    """The stored record of a model call."""
+    """The stored record of a model call; the cost of one without a price is unknown."""
 
     model: str
     usage: Usage
     seconds: float
     first_text_seconds: float | None = None
     context: int = 0
+    has_price: bool = True
 
 
 class TurnLog(Protocol):

@@ -90,7 +90,10 @@ class LeaseLost(StoreError):
 
 
 class ModelSource(Struct, frozen=True, kw_only=True):
-    """The provider account that an error came from; ``secret`` names its API key, empty if none was sent."""
+    """The provider account that an error came from; ``secret`` names its API key, empty if none was sent.
+
+    ``login`` is the name of the sign-in that was used in place of a key.
+    """
 
     provider: str
     title: str
@@ -99,6 +102,7 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     is_local: bool = False
     is_custom: bool = False
     model: str = ""
+    login: str = ""
 
 
 class ProviderError(TalariaError):
@@ -215,11 +219,23 @@ class BadKey(ProviderError):
     public = "The model provider rejected my API key. My owner needs to fix that."
 
     def _explain(self, source: ModelSource) -> str:
+        if source.login:
+            fix = f"Sign in again with `talaria login {source.login}`."
+            return f"{source.title} at {source.base_url} rejected the sign-in{self._http}. {fix}"
         if source.secret:
             fix = f"Set a new one: `talaria config set {source.secret} -`."
             return f"{source.title} rejected the API key ({source.secret}). {fix}"
         fix = f"Name the secret that holds it: `talaria config set providers.{source.provider}.key NAME`."
         return f"{source.title} at {source.base_url} requires an API key{self._http}. {fix}"
+
+
+class SignInNeeded(BadKey):
+    """The sign-in that stands in for a key is missing, has expired or was revoked; the owner signs in again."""
+
+    public = "My sign-in with the model provider has expired. My owner needs to fix that."
+
+    def _explain(self, source: ModelSource) -> str:
+        return str(self)
 
 
 class NoCredit(ProviderError):
@@ -247,6 +263,10 @@ class ModelUnknown(ProviderError):
         if not source.model:
             return f"{where} doesn't list its models{self._http}."
         return f"{where} has no model named `{source.model}`. `talaria models` lists the available ones."
+
+
+class WrongProtocol(ModelUnknown):
+    """The provider has this model, but only over another protocol."""
 
 
 class ModelRefused(ProviderError):
@@ -301,6 +321,31 @@ class OverBudget(TalariaError):
     def __init__(self, message: str, *, account: str) -> None:
         super().__init__(message)
         self.account = account
+
+
+class PriceUnknown(OverBudget):
+    """A cap on spending is set, and the price of the model isn't known, so the cap can't be kept."""
+
+    public = "I have a spending limit, and the price of my model isn't known. My owner needs to set it."
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"the price of {model} is unknown", account="")
+        self.model = model
+
+    @property
+    def for_owner(self) -> str:
+        """Return how to set the price."""
+        key = f"models.{_quote_key(self.model)}"
+        return (
+            f"A spending limit is set, but the price of `{self.model}` is unknown, so it can't be kept. Set the price"
+            f" in dollars per million tokens: `talaria config set {key}.input_price PRICE` and"
+            f" `talaria config set {key}.output_price PRICE` (0 if it is free)."
+        )
+
+
+def _quote_key(name: str) -> str:
+    """Return a name as part of a settings key, for a shell."""
+    return name if name.replace("-", "").replace("_", "").isalnum() else f"'\"{name}\"'"
 
 
 class ToolFailed(TalariaError):

@@ -21,6 +21,11 @@ def new_id() -> str:
     return _base32(time.time_ns() // 1_000_000, 9) + _base32(int.from_bytes(os.urandom(5)), 7)
 
 
+def derive_id(seconds: float, seed: bytes) -> str:
+    """Return an id for something made at this time, in seconds since 1970; the same seed gives the same id."""
+    return _base32(int(seconds * 1000), 9) + _base32(int.from_bytes(seed[:5]), 7)
+
+
 def is_id(text: str) -> bool:
     """Return whether a text has the form of an id from `new_id`, and is therefore safe in a path."""
     return len(text) == _LENGTH and set(text) <= _CHARACTERS

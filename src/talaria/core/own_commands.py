@@ -14,6 +14,7 @@ _READS: dict[str, tuple[str, ...]] = {
     "api-keys": ("list",),
     "web": ("browsers",),
     "approvals": ("list",),
+    "auth": ("status",),
     "trust": ("list",),
     "channels": ("list",),
     "webhook": ("list", "test"),
@@ -21,10 +22,26 @@ _READS: dict[str, tuple[str, ...]] = {
     "ps": ("log",),
 }
 _READS_WITHOUT_ACTION = frozenset(
-    {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help"}
+    {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help", "auth"}
 )
 _REFUSED = frozenset(
-    {"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools", "trust", "web"}
+    {
+        "setup",
+        "login",
+        "logout",
+        "restore",
+        "hooks",
+        "config",
+        "profile",
+        "pairing",
+        "api-keys",
+        "approvals",
+        "tools",
+        "trust",
+        "uninstall",
+        "update",
+        "web",
+    }
 )
 _REFUSED_ACTIONS = {"gateway": ("stop", "restart", "install", "uninstall")}
 _WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})

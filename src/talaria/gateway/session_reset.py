@@ -19,7 +19,7 @@ from talaria.core.formatting import pluralize
 from talaria.core.ids import WorkerId
 from talaria.core.messages import PROGRAM, Message, Text
 from talaria.runtime.active_session import SessionOpener
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
 from talaria.runtime.workers import claim_chat
 from talaria.sessions.keys import build_key_prefix
 from talaria.settings.sections.chats import ChatNetworkSettings
@@ -202,10 +202,8 @@ class MemoryFlusher:
     async def _flush(self, binding: Binding) -> None:
         """Run one more turn in a session without showing it in the chat."""
         request = OpenRequest(
-            source=binding.address.platform,
-            folder=self._folder,
-            resume=binding.session_id,
-            attended=False,
+            surface=SurfaceInfo(source=binding.address.platform, folder=self._folder, attended=False),
+            session=ResumeSession(binding.session_id),
             titled=False,
         )
         message = Message(role="user", parts=(Text(FLUSH_PROMPT),), at=datetime.now(UTC), author=PROGRAM)

@@ -12,6 +12,7 @@ from talaria.core.ids import SessionId, new_id, new_turn_id
 from talaria.core.messages import UNKNOWN
 from talaria.goals.follower import Judge
 from talaria.goals.goal import Allowance, GoalState, JudgedTurn, Verdict, resolve_process
+from talaria.goals.goal_parser import parse_goal
 from talaria.goals.goal_store import (
     add_usage,
     get_usage,
@@ -23,7 +24,6 @@ from talaria.goals.goal_store import (
     withdraw_steps,
     write_goal,
 )
-from talaria.goals.parsing import parse_goal
 from talaria.goals.stored_goal import StoredGoal, read_goal
 from talaria.goals.transitions import NextStep, build_continuation, format_goal_status, turn_judged
 

@@ -16,7 +16,7 @@ from talaria.core.messages import Message, Text
 from talaria.hooks.discovery import BOOT, BOOT_FILE
 from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.cross_posts import CrossPost, send_cross_post
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import OpenRequest, SurfaceInfo
 from talaria.runtime.runner import SessionRunner
 from talaria.sessions.chat_directory import read_home
 
@@ -72,7 +72,9 @@ class Boot:
         return await self._report(session_id, end.text)
 
     async def _run_turn(self, text: str) -> tuple[SessionId, TurnEnd | None]:
-        request = OpenRequest(source=SOURCE, folder=self._folder, surface=_SURFACE, titled=False, attended=False)
+        request = OpenRequest(
+            surface=SurfaceInfo(source=SOURCE, folder=self._folder, instructions=_SURFACE, attended=False), titled=False
+        )
         async with AsyncExitStack() as stack:
             chat = await self._opener.open_session(request, stack, self._jobs)
             message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))

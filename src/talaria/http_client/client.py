@@ -45,6 +45,9 @@ class SilenceWatch:
         if self._is_news:
             self._until = self._loop.time() + self._limit
             self._is_news = False
+            if self._until < self._timer.when():  # it was set for the first byte, which may come much later
+                self._timer.cancel()
+                self._timer = self._loop.call_at(self._until, self._look)
         reader = self._reader = asyncio.current_task()
         assert reader is not None
         cancelled_before = reader.cancelling()

@@ -78,6 +78,10 @@ class AwsSigner:
             "Authorization": f"AWS4-HMAC-SHA256 {proof}",
         }
 
+    async def renew(self, headers: Mapping[str, str]) -> bool:
+        """Return false: a signature is made for each request."""
+        return False
+
     def _key(self, now: datetime) -> bytes:
         key = f"AWS4{self._credentials.secret_key}".encode()
         for part in (f"{now:%Y%m%d}", self._region, self._service, "aws4_request"):
@@ -219,6 +223,13 @@ class BearerToken:
             if self._expires_at is None or self._clock.now() >= self._expires_at - _RENEW_BEFORE:
                 await self._renew()
         return {"Authorization": f"Bearer {self._token}"}
+
+    async def renew(self, headers: Mapping[str, str]) -> bool:
+        """Forget a rejected token, unless that has happened since; return true."""
+        async with self._lock:
+            if headers.get("Authorization") == f"Bearer {self._token}":
+                self._expires_at = None
+        return True
 
     async def _renew(self) -> None:
         now = self._clock.now()

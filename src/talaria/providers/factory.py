@@ -41,10 +41,11 @@ def open_provider(
     *,
     secret: str = "",
     authorizer: RequestAuthorizer | None = None,
+    login: str = "",
 ) -> Provider:
     """Return the provider described by a preset, for one key; ``secret`` is the name of that key, for errors.
 
-    ``authorizer`` proves who sends a request, in place of a key.
+    ``authorizer`` proves who sends a request, in place of a key; ``login`` is the name of its sign-in, for errors.
     """
     make_settings, quirks = _SETTINGS[preset.protocol]
     settings = make_settings(
@@ -54,14 +55,14 @@ def open_provider(
         api_key=api_key,
         headers=preset.headers,
         timeouts=timeouts or Timeouts(),
-        source=_source(preset, secret if api_key else ""),
+        source=_source(preset, secret if api_key else "", login),
         authorizer=authorizer,
         quirks=preset.quirks if isinstance(preset.quirks, quirks) else quirks(),
     )
     return _load_adapter(preset.protocol)(settings, http)
 
 
-def _source(preset: Preset, secret: str) -> ModelSource:
+def _source(preset: Preset, secret: str, login: str) -> ModelSource:
     return ModelSource(
         provider=preset.name,
         title=preset.title,
@@ -69,6 +70,7 @@ def _source(preset: Preset, secret: str) -> ModelSource:
         secret=secret,
         is_local=urlsplit(preset.base_url).hostname in LOOPBACK,
         is_custom=not is_preset(preset.name),
+        login=login,
     )
 
 

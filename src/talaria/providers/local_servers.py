@@ -12,7 +12,8 @@ from talaria.http_client.timeouts import Timeouts
 from talaria.providers.factory import open_provider
 from talaria.providers.presets import PRESETS, Preset
 
-PROBE_LIMIT = timedelta(milliseconds=250)
+PROBE_LIMIT = timedelta(milliseconds=1500)
+_CONNECT_LIMIT = timedelta(milliseconds=250)  # nothing listens there otherwise
 OLLAMA_CONTEXT = 4096  # Ollama's default context on a small machine
 _MOST_BYTES = 4_000_000
 _JSON = {"Content-Type": "application/json"}
@@ -28,7 +29,10 @@ class LocalServer(Struct, frozen=True):
 async def probe_local(
     http: HttpPool, presets: tuple[Preset, ...] = PRESETS, limit: timedelta = PROBE_LIMIT
 ) -> list[LocalServer]:
-    """Return the local servers that list a model within ``limit``, probed in parallel; never raises."""
+    """Return the local servers that list a model within ``limit``, probed in parallel; never raises.
+
+    It takes that long only if a server accepts a connection and doesn't answer, as on a very busy machine.
+    """
     local = [preset for preset in presets if preset.port is not None]
     found = await asyncio.gather(*(_probe(preset, http, limit) for preset in local))
     return [server for server in found if server is not None]
@@ -40,7 +44,7 @@ async def _probe(preset: Preset, http: HttpPool, limit: timedelta) -> LocalServe
             models = await open_provider(preset, http, timeouts=_timeouts(limit)).models()
     except (ProviderError, TimeoutError):
         return None
-    return LocalServer(preset, models) if models else None
+    return LocalServer(preset, [one.name for one in models]) if models else None
 
 
 async def ollama_context(http: HttpPool, base_url: str, model: str, limit: timedelta = PROBE_LIMIT) -> int | None:
@@ -67,7 +71,7 @@ async def ollama_context(http: HttpPool, base_url: str, model: str, limit: timed
 
 
 def _timeouts(limit: timedelta) -> Timeouts:
-    return Timeouts(connect=limit, first_byte=limit, silence=limit)
+    return Timeouts(connect=min(limit, _CONNECT_LIMIT), first_byte=limit, silence=limit)
 
 
 class _LoadedModel(Struct):

@@ -2,12 +2,13 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from talaria.core.errors import NotFound
 from talaria.providers.settings import AnthropicQuirks, ChatQuirks, ResponsesQuirks
 
-AccessKind = Literal["key", "aws", "entra", "google"]
+AccessKind = Literal["key", "aws", "entra", "google", "login"]
 ProtocolName = Literal["openai_chat", "openai_responses", "anthropic"]
 Quirks = ChatQuirks | ResponsesQuirks | AnthropicQuirks
 
@@ -17,8 +18,11 @@ class Preset(Struct, frozen=True, kw_only=True):
 
     ``other_key_names`` are further conventional names of the key, ``url_variables`` environment variables with the URL.
     ``base_url`` may name variables in braces, with alternatives after ``|``. ``access`` is what may stand in for a key.
-    ``lists_models`` is false for a server without a list of the models that can be used. A provider that is not
-    ``automatic`` is used only if the settings name it: its key is often set for other programs.
+    ``lists_models`` is false for a server without a list of the models that can be used, ``lists_prices`` true if that
+    list has prices. A provider that is not
+    ``automatic`` is used only if the settings name it: its key is often set for other programs. ``login`` is the
+    sign-in that may stand in for a key; with ``per_model`` protocols, each model has its own. Calls of a ``free`` one
+    cost nothing: it runs models itself on this machine, or a subscription covers them.
     """
 
     name: str
@@ -30,17 +34,27 @@ class Preset(Struct, frozen=True, kw_only=True):
     url_variables: tuple[str, ...] = ()
     automatic: bool = True
     access: AccessKind = "key"
+    login: str = ""
+    per_model: bool = False
+    free: bool = False
     lists_models: bool = True
+    lists_prices: bool = False
     models_url: str = ""
     port: int | None = None
     quirks: Quirks | None = None
     headers: dict[str, str] = {}
 
 
-def _local(name: str, title: str, port: int, *url_variables: str) -> Preset:
-    quirks = ChatQuirks(alternating_roles=True, effort="unsupported")
-    url = f"http://127.0.0.1:{port}/v1"
-    return Preset(name=name, title=title, base_url=url, port=port, quirks=quirks, url_variables=url_variables)
+def _local(name: str, title: str, port: int, *url_variables: str, free: bool = True) -> Preset:
+    return Preset(
+        name=name,
+        title=title,
+        base_url=f"http://127.0.0.1:{port}/v1",
+        port=port,
+        quirks=ChatQuirks(alternating_roles=True, effort="unsupported"),
+        url_variables=url_variables,
+        free=free,
+    )
 
 
 def _hosted(
@@ -65,6 +79,11 @@ def _hosted(
         models_url=models_url,
         lists_models=lists_models,
     )
+
+
+def _with_prices(preset: Preset) -> Preset:
+    """Return a provider whose list of models has prices."""
+    return msgspec.structs.replace(preset, lists_prices=True)
 
 
 _NO_IMAGES = ChatQuirks(effort="unsupported", images=False)
@@ -92,6 +111,7 @@ PRESETS: tuple[Preset, ...] = (
         title="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
         key_name="OPENROUTER_API_KEY",
+        lists_prices=True,
         quirks=ChatQuirks(effort="reasoning", reasoning_back="reasoning", documents=True),
     ),
     Preset(
@@ -100,6 +120,7 @@ PRESETS: tuple[Preset, ...] = (
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         key_name="GEMINI_API_KEY",
         other_key_names=("GOOGLE_API_KEY",),
+        login="google",
     ),
     Preset(
         name="groq",
@@ -129,7 +150,7 @@ PRESETS: tuple[Preset, ...] = (
         key_name="XAI_API_KEY",
         quirks=ChatQuirks(max_tokens_field="max_completion_tokens"),
     ),
-    _hosted("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    _with_prices(_hosted("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY")),
     _hosted("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
     _hosted("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", quirks=_NO_IMAGES),
     _hosted(
@@ -147,7 +168,7 @@ PRESETS: tuple[Preset, ...] = (
     _hosted("minimax", "MiniMax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
     _hosted("qwen", "Qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
     _hosted("sambanova", "SambaNova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
-    _hosted("nous", "Nous Research", "https://inference-api.nousresearch.com/v1", "NOUS_API_KEY"),
+    _with_prices(_hosted("nous", "Nous Research", "https://inference-api.nousresearch.com/v1", "NOUS_API_KEY")),
     _hosted(
         "huggingface",
         "Hugging Face",
@@ -163,6 +184,28 @@ PRESETS: tuple[Preset, ...] = (
         "GITHUB_TOKEN",
         automatic=False,
         models_url="https://models.github.ai/catalog/models",
+    ),
+    Preset(
+        name="chatgpt",
+        title="ChatGPT",
+        base_url="https://chatgpt.com/backend-api/codex",
+        protocol="openai_responses",
+        access="login",
+        login="openai",
+        free=True,
+        models_url="https://chatgpt.com/backend-api/codex/models?client_version=1.0.0",
+        quirks=ResponsesQuirks(always_streamed=True, limits=False, instructions="You are a helpful assistant."),
+        headers={"originator": "talaria", "OpenAI-Beta": "responses=experimental"},
+    ),
+    Preset(
+        name="github-copilot",
+        title="GitHub Copilot",
+        base_url="https://api.githubcopilot.com",
+        access="login",
+        login="github-copilot",
+        free=True,
+        per_model=True,
+        headers={"Copilot-Integration-Id": "vscode-chat", "Editor-Version": "Talaria/1.0"},
     ),
     Preset(
         name="azure",
@@ -198,7 +241,7 @@ PRESETS: tuple[Preset, ...] = (
     _local("llamacpp", "llama.cpp", 8080),
     _local("vllm", "vLLM", 8000),
     _local("sglang", "SGLang", 30000),
-    _local("litellm", "LiteLLM", 4000),
+    _local("litellm", "LiteLLM", 4000, free=False),  # a proxy, mostly to models that cost money
 )
 
 

@@ -15,6 +15,9 @@ class RequestAuthorizer(Protocol):
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
         """Return the headers for one request."""
 
+    async def renew(self, headers: Mapping[str, str]) -> bool:
+        """Replace what the server has rejected with 401, and return whether another attempt makes sense."""
+
 
 class AccountSettings(Struct, frozen=True, kw_only=True):
     """One account; ``base_url`` is the part of a URL before the paths of its protocol.
@@ -53,9 +56,15 @@ class OpenAIChatSettings(AccountSettings, frozen=True, kw_only=True):
 
 
 class ResponsesQuirks(Struct, frozen=True, kw_only=True):
-    """Differences of Responses servers; OpenAI gives reasoning summaries only to verified organisations."""
+    """Differences of Responses servers; OpenAI gives reasoning summaries only to verified organisations.
+
+    ChatGPT's server is ``always_streamed``, knows no limits of a reply, and requires ``instructions``.
+    """
 
     summary: Literal["auto", "unsupported"] = "auto"
+    always_streamed: bool = False
+    limits: bool = True
+    instructions: str = ""
     images: bool = True
     documents: bool = True
 

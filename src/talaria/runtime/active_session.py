@@ -24,7 +24,7 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import UNKNOWN, Message, Part
 from talaria.runtime.agent_cache import AgentSpec
 from talaria.runtime.completions import BATCH_WINDOW, WAKE, has_reports, queue_pending_reports
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import OpenRequest, OpenSession, ResumeSession
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.questions import OpenQuestions
 from talaria.runtime.runner import SessionRunner
@@ -212,7 +212,7 @@ class ActiveSession:
         With ``behind``, the id of a session that was moved away, that session is left unchanged. It is replaced only if
         it is still the one open here and no other session has been bound to this key since.
         """
-        request = structs.replace(self.request, resume="", latest=False)
+        request = structs.replace(self.request, session=None)
         if behind is not None:
             return await self._replace_moved_session(behind, request)
         left = self._chat
@@ -223,14 +223,14 @@ class ActiveSession:
 
     async def move_to(self, session_id: SessionId) -> OpenSession:
         """Leave the session and switch to another, which is then bound to this chat only."""
-        return await self._switch_to(structs.replace(self.request, resume=session_id, latest=False))
+        return await self._switch_to(structs.replace(self.request, session=ResumeSession(session_id)))
 
     async def renew(self) -> OpenSession:
         """Reopen the same session if its model or tools have changed.
 
         If the signature is unchanged, only the effort is updated. If the session cannot be opened, nothing changes.
         """
-        request = structs.replace(self.request, resume=self.session_id, latest=False)
+        request = structs.replace(self.request, session=ResumeSession(self.session_id))
         agent_spec = await self.opener.agent_spec(request)
         if agent_spec.signature == self.chat.signature:
             self.chat.conversation.set_effort(agent_spec.effort)
@@ -252,7 +252,7 @@ class ActiveSession:
         conversation = self.chat.conversation
         steering = steering and conversation.busy
         await conversation.put(
-            message, source=self.request.source, external_id=new_id(), sender=sender, steering=steering
+            message, source=self.request.surface.source, external_id=new_id(), sender=sender, steering=steering
         )
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> None:
@@ -277,14 +277,15 @@ class ActiveSession:
         """Close the session but keep its workspace and processes; `open` finds them again."""
         if self._chat is None:
             return
-        self.request = structs.replace(self.request, resume=self.session_id, latest=False)
+        self.request = structs.replace(self.request, session=ResumeSession(self.session_id))
         self._chat.keep_workspace()
         await self._close()
 
     async def _open_session(self, request: OpenRequest, stack: AsyncExitStack) -> OpenSession:
         if self._closed:
             raise Refused("This chat is closed.")
-        request = structs.replace(request, context=surface_context(request.context, self.key, self._address))
+        context = surface_context(request.surface.context, self.key, self._address)
+        request = structs.replace(request, surface=structs.replace(request.surface, context=context))
         chat = await self.opener.open_session(request, stack, self.jobs)
         chat.events.subscribe(self._on_event)
         return chat
@@ -327,7 +328,7 @@ class ActiveSession:
         if self._is_terminal:
             set_current_session_id(session_id)
         self.departure.apply(chat.conversation)
-        reported = self.request.lasting and await queue_pending_reports(self.store, session_id, self.key)
+        reported = self.request.surface.lasting and await queue_pending_reports(self.store, session_id, self.key)
         if unfinished is None:
             unfinished, abandoned = await self.store.read(
                 lambda tx: (has_unfinished_work(tx, session_id), self._is_abandoned(tx, session_id))

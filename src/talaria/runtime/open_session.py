@@ -10,7 +10,6 @@ from talaria.contracts.provider import ModelInfo
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.tool import Tool, Workspace
-from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
 from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 from talaria.core.messages import is_same_sender
@@ -18,7 +17,7 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.questions import Questions
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_environment import TurnEvents
-from talaria.runtime.turns import FetchAttachments, skip_attachments
+from talaria.runtime.turns import TurnOptions
 
 WORKSPACE = SessionValue("workspace", str)  # folder and variables after the last turn, as JSON
 
@@ -47,43 +46,59 @@ class DelegatedScope(Struct, frozen=True, kw_only=True):
         return self.ancestors[-1]
 
 
-class OpenRequest(Struct, frozen=True, kw_only=True):
-    """Options for opening a session: by default a new one with the configured model.
+class SurfaceInfo(Struct, frozen=True, kw_only=True):
+    """The place where a session is opened, and what is possible there.
 
-    ``resume`` is an id, a title or a part of one; ``latest`` continues the last session of this source. ``begins`` is a
-    session that the caller stores together with its first turn. Unless ``attended``, questions are answered with no at
-    once. ``lasting`` says that the surface stays open after the reply, so that a goal may continue there. ``owner`` and
-    ``audience`` are those of a new session. ``unpack`` fetches the files of messages; ``file_limit`` is the largest
-    file in bytes that can be sent here, ``None`` if this is no chat. With ``waits_for_store``, turns wait while the
-    store cannot be written; without it they fail. With ``queues_replies``, a follow-up queues the replies. ``context``
-    describes the surface. Unless ``watchable``, no other process can follow the turns; ``moved`` is called if a turn
-    was moved to another chat. ``caps`` are budgets in addition to those of every session; ``delegated_scope`` is set if
-    it works for another one.
+    ``instructions`` describe it to the model, ``context`` to tools and hooks. Unless ``attended``, questions are
+    answered with no at once. ``lasting`` means that it stays open after the reply, so that a goal may continue there.
+    Unless ``watchable``, no other process can follow the turns; ``on_moved`` is called if a turn was moved to another
+    chat. ``file_limit`` is the largest file in bytes that can be sent here, ``None`` if this is no chat.
     """
 
     source: str
     folder: Path
-    resume: str = ""
-    latest: bool = False
-    begins: Session | None = None
-    model: str = ""
-    surface: str = ""
-    identity: str = ""
-    titled: bool = True
+    instructions: str = ""
+    context: SessionContext = SessionContext()
     attended: bool = True
     lasting: bool = False
+    watchable: bool = True
+    on_moved: Callable[[], None] | None = None
+    file_limit: int | None = None
+
+
+class ResumeSession(Struct, frozen=True):
+    """A stored session, by its id, its title or a part of one."""
+
+    name: str
+
+
+class LatestSession(Struct, frozen=True):
+    """The last session of the same source."""
+
+
+class UnsavedSession(Struct, frozen=True):
+    """A session that the caller stores together with its first turn."""
+
+    session: Session
+
+
+class OpenRequest(Struct, frozen=True, kw_only=True):
+    """Options for opening a session: by default a new one with the configured model.
+
+    ``identity`` replaces the instructions of the profile, ``tools`` replace the configured ones. ``owner`` and
+    ``audience`` are those of a new session. ``caps`` are budgets in addition to those of every session;
+    ``delegated_scope`` is set if it works for another one.
+    """
+
+    surface: SurfaceInfo
+    session: ResumeSession | LatestSession | UnsavedSession | None = None
+    model: str = ""
+    identity: str = ""
+    titled: bool = True
     tools: tuple[Tool, ...] | None = None
     owner: str = ""
     audience: str = ""
-    follow_ups: tuple[TurnFollowUp, ...] = ()
-    listeners: tuple[TurnListener, ...] = ()
-    unpack: FetchAttachments = skip_attachments
-    file_limit: int | None = None
-    waits_for_store: bool = False
-    queues_replies: bool = False
-    watchable: bool = True
-    moved: Callable[[], None] | None = None
-    context: SessionContext = SessionContext()
+    turns: TurnOptions = TurnOptions()
     caps: tuple[Cap, ...] = ()
     delegated_scope: DelegatedScope | None = None
 

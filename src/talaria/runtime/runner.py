@@ -18,7 +18,6 @@ from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.leases import Lease
-from talaria.contracts.turn_listener import TurnFollowUp, TurnListener
 from talaria.core.aio import retry_write, run_with, running_with, shield_until_done
 from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
@@ -30,9 +29,9 @@ from talaria.runtime.turn_log import STEERING, TurnRecorder
 from talaria.runtime.turns import (
     LEASE,
     ClaimedSession,
-    FetchAttachments,
     NextWork,
     PendingAttachments,
+    TurnOptions,
     TurnStart,
     TurnWork,
     add_to_inbox,
@@ -40,7 +39,6 @@ from talaria.runtime.turns import (
     claim_and_begin,
     end_turn,
     make_arrival,
-    skip_attachments,
     turn_context,
     without_files,
 )
@@ -91,25 +89,17 @@ class _Stopped(Exception):
     """A person stopped what the runner was doing."""
 
 
-class RunnerOptions(Struct, frozen=True, kw_only=True):
+class RunnerOptions(TurnOptions, frozen=True, kw_only=True):
     """Options for starting and ending the turns of a session.
 
-    ``unpack`` fetches the files of a message before its turn. ``before_first_turn`` runs in the transaction that begins
-    the first turn, or the first with another effort. ``listeners`` and ``follow_ups`` are called for each turn that
-    ends. ``context`` describes the surface. With ``waits_for_store``, turns wait while the store cannot be written, and
-    `StoreBlocked` is published; without it they fail. With ``queues_replies``, a listener queues the replies.
-    ``is_same_person`` compares two senders: text joins a running turn only if its sender is that of the turn. A session
-    without a title gets one if ``titled``.
+    ``before_first_turn`` runs in the transaction that begins the first turn, or the first with another effort.
+    ``context`` describes the surface. ``is_same_person`` compares two senders: text joins a running turn only if its
+    sender is that of the turn. A session without a title gets one if ``titled``.
     """
 
-    unpack: FetchAttachments = skip_attachments
     before_first_turn: Callable[[Transaction, Effort], None] | None = None
-    listeners: tuple[TurnListener, ...] = ()
-    follow_ups: tuple[TurnFollowUp, ...] = ()
     context: SessionContext = SessionContext()
     lease: timedelta = LEASE
-    waits_for_store: bool = False
-    queues_replies: bool = False
     is_same_person: Callable[[str, str], bool] = is_same_sender
     titled: bool = True
 

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap, Hold
+from talaria.core.errors import PriceUnknown
 from talaria.core.events import ToolProgressed, TurnBegan, TurnEnd, TurnEvent
 
 _HOLD_LIFETIME = timedelta(minutes=30)
@@ -19,10 +21,12 @@ class StoredBudget:
         self._store = store
         self._caps: CapSource = caps if callable(caps) else lambda tx: caps
 
-    async def reserve(self, amount: int) -> Hold | None:
-        """Reserve an amount on every account, or raise `OverBudget`; without caps, write nothing."""
+    async def reserve(self, amount: int, model: ModelInfo) -> Hold | None:
+        """Reserve an amount on every account, or raise `OverBudget` or `PriceUnknown`; without caps, write nothing."""
         if not await self._store.read(self._caps):
             return None
+        if not model.has_price:
+            raise PriceUnknown(model.name)
         return await self._store.write(lambda tx: self._reserve(tx, amount))
 
     async def settle(self, hold: Hold | None, spent: int) -> None:

@@ -207,7 +207,8 @@ class TurnRecorder:
             tx.messages.append(self.session_id, messages)
         if step is not None or turns:
             usage, model = (step.usage, step.model) if step is not None else (Usage(), "")
-            tx.usage.add(self.session_id, usage, model=model, turns=turns)
+            has_price = step is None or step.has_price
+            tx.usage.add(self.session_id, usage, model=model, turns=turns, has_price=has_price)
         if step is None:
             return 0
         return tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}", result=_encode(step).decode())

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
-from talaria.contracts.turn_listener import AfterCommit, TurnListener, TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import ReplyRoute
 from talaria.core.errors import Busy, LeaseLost
@@ -87,6 +87,21 @@ def attachment_label(attachment: Attachment) -> str:
 async def skip_attachments(pending: PendingAttachments) -> Message:
     """Return the message without its files: there is no network to fetch them from."""
     return without_files(pending.message, "can't be downloaded here")
+
+
+class TurnOptions(Struct, frozen=True, kw_only=True):
+    """Options that a surface sets for its turns.
+
+    ``unpack`` fetches the files of a message before its turn. ``listeners`` and ``follow_ups`` are called for each turn
+    that ends. With ``waits_for_store``, turns wait while the store cannot be written, and `StoreBlocked` is published;
+    without it they fail. With ``queues_replies``, a listener queues the replies.
+    """
+
+    unpack: FetchAttachments = skip_attachments
+    listeners: tuple[TurnListener, ...] = ()
+    follow_ups: tuple[TurnFollowUp, ...] = ()
+    waits_for_store: bool = False
+    queues_replies: bool = False
 
 
 LEASE = timedelta(seconds=15)

@@ -24,8 +24,8 @@ from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudg
 from talaria.core.messages import Message, Text
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.active_session import SessionOpener
-from talaria.runtime.open_session import OpenRequest
-from talaria.runtime.turns import make_arrival
+from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
+from talaria.runtime.turns import TurnOptions, make_arrival
 from talaria.runtime.workers import renew_lease, take
 from talaria.schedule.job import PENDING_RUN, PendingRun
 from talaria.schedule.job_store import note_change
@@ -235,17 +235,19 @@ class _RunExecution:
         """Run the turn; a listener records and reports its end, in the transaction that ends it."""
         run = self._run
         request = OpenRequest(
-            source=CRON,
-            folder=self._folder,
-            resume=run.session_id,
+            surface=SurfaceInfo(
+                source=CRON,
+                folder=self._folder,
+                instructions=build_surface(run, [f"{one.platform}:{one.chat_id}" for one in there]),
+                context=context,
+                attended=False,
+            ),
+            session=ResumeSession(run.session_id),
             model=run.plan.model,
-            surface=build_surface(run, [f"{one.platform}:{one.chat_id}" for one in there]),
             titled=False,
-            attended=False,
             owner=run.owner,
             audience=run.plan.audience,
-            listeners=(RunListener(run, self._dependencies),),
-            context=context,
+            turns=TurnOptions(listeners=(RunListener(run, self._dependencies),)),
             caps=self._dependencies.caps(run),
         )
         async with AsyncExitStack() as stack:

@@ -20,7 +20,13 @@ from talaria.settings.sections.checks import (
     mask_password,
 )
 from talaria.settings.sections.media import MediaSettings, VoiceSettings
-from talaria.settings.sections.providers import EmbeddedSettings, ModelFacts, ModelSettings, ProviderAccount
+from talaria.settings.sections.providers import (
+    EmbeddedSettings,
+    LoginSettings,
+    ModelFacts,
+    ModelSettings,
+    ProviderAccount,
+)
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
 _SOME_TOOLSETS = {
@@ -135,6 +141,18 @@ class DoctorSettings(Section, frozen=True):
         int,
         Meta(ge=0, description="Minimum free disk space in megabytes; `talaria doctor` warns below it.", extra=_LIVE),
     ] = 500
+
+
+class UpdateSettings(Section, frozen=True):
+    """New versions of Talaria."""
+
+    check: Annotated[
+        bool,
+        Meta(
+            description="Whether the chat looks for a newer version in the package index, at most once a day.",
+            extra=_LIVE,
+        ),
+    ] = False
 
 
 class LogSettings(Section, frozen=True):
@@ -327,10 +345,12 @@ class Settings(Section, frozen=True):
     cli: CliSettings = CliSettings()
     sessions: SessionSettings = SessionSettings()
     doctor: DoctorSettings = DoctorSettings()
+    update: UpdateSettings = UpdateSettings()
     log: LogSettings = LogSettings()
     model: ModelSettings = ModelSettings()
     providers: dict[str, ProviderAccount] = {}
     models: dict[str, ModelFacts] = {}
+    logins: dict[str, LoginSettings] = {}
     embedded: EmbeddedSettings = EmbeddedSettings()
     agent: AgentSettings = AgentSettings()
     goals: GoalSettings = GoalSettings()

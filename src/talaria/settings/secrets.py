@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.core.env_file import parse_assignment, split_env_lines
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, lock_folder, read_file, write_file
 from talaria.settings.config_file import build_encoding_fault, build_unreadable_fault
@@ -16,11 +17,6 @@ from talaria.settings.schema import VARIABLE_PREFIX
 _SHOWN_TAIL = 4
 _LONG_ENOUGH_TO_SHOW_A_TAIL = 16
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_ASSIGNMENT = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(.*)"
-_DOUBLE_QUOTED = r'"((?:\\.|[^"\\])*)"\s*(?:#.*)?'
-_SINGLE_QUOTED = r"'([^']*)'\s*(?:#.*)?"
-_COMMENT = r"(?:^|(?<!\s)\s+)#.*"
-_ESCAPE = r"\\(.)"
 _NEEDS_NO_QUOTES = r"[A-Za-z0-9_./:@%+=,~^-]+"
 
 
@@ -143,11 +139,11 @@ def parse_secrets(path: Path, text: str) -> tuple[dict[str, StoredSecret], list[
     """Return the assignments in the text of a ``.env``, and the faults of other lines."""
     stored: dict[str, StoredSecret] = {}
     faults: list[Fault] = []
-    for number, line in enumerate(_split_lines(text), start=1):
+    for number, line in enumerate(split_env_lines(text), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         place = SourceLocation(str(path), number)
-        name, value = _parse_assignment(line)
+        name, value = parse_assignment(line)
         problem = _find_problem(name, value, stored)
         if problem:
             faults.append(Fault(problem=problem, file=place.file, line=number, key=name))
@@ -183,10 +179,10 @@ def _rewrite(profile: Profile, name: str, assignment: str | None) -> None:
     path = profile.secrets_file
     with lock_folder(profile.folder):
         try:
-            lines = _split_lines((read_file(path) or b"").decode("utf-8-sig"))
+            lines = split_env_lines((read_file(path) or b"").decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise SettingsInvalid([build_encoding_fault(path, error)]) from error
-        others = [line for line in lines if _parse_assignment(line)[0] != name]
+        others = [line for line in lines if parse_assignment(line)[0] != name]
         if assignment is not None:
             others.insert(_find_position(lines, name), assignment)
         elif others == lines:
@@ -194,28 +190,9 @@ def _rewrite(profile: Profile, name: str, assignment: str | None) -> None:
         write_file(path, "".join(line + "\n" for line in others))
 
 
-def _split_lines(text: str) -> list[str]:
-    return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
-
-
 def _find_position(lines: list[str], name: str) -> int:
     """Return the position of the assignment of ``name``, or the end."""
-    return next((number for number, line in enumerate(lines) if _parse_assignment(line)[0] == name), len(lines))
-
-
-def _parse_assignment(line: str) -> tuple[str, str | None]:
-    """Return name and value of a line; no value if its quotes do not match, no name without assignment."""
-    found = re.fullmatch(_ASSIGNMENT, line)
-    if found is None:
-        return "", None
-    name, text = found.groups()
-    if text.startswith('"'):
-        double = re.fullmatch(_DOUBLE_QUOTED, text)
-        return name, _unescape(double[1]) if double else None
-    if text.startswith("'"):
-        single = re.fullmatch(_SINGLE_QUOTED, text)
-        return name, single[1] if single else None
-    return name, re.sub(_COMMENT, "", text).strip()
+    return next((number for number, line in enumerate(lines) if parse_assignment(line)[0] == name), len(lines))
 
 
 def _find_problem(name: str, value: str | None, stored: Mapping[str, StoredSecret]) -> str:
@@ -248,8 +225,3 @@ def _quote(value: str) -> str:
         return f"'{value}'"
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
-
-
-def _unescape(text: str) -> str:
-    letters = {"n": "\n", "r": "\r", "t": "\t"}
-    return re.sub(_ESCAPE, lambda found: letters.get(found[1], found[1]), text)

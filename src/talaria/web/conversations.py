@@ -20,9 +20,10 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.live.location import locate_session
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import OpenRequest, OpenSession, ResumeSession, SurfaceInfo
 from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.runner import RunnerState
+from talaria.runtime.turns import TurnOptions
 from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import answers_elsewhere, find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
@@ -40,7 +41,8 @@ class WebSession(ActiveSession):
     def __init__(
         self, conversations: "WebConversations", request: OpenRequest, caller: WebCaller, address: Address | None
     ) -> None:
-        key = build_session_key(address) if address is not None else f"{SOURCE}:{request.resume}"
+        name = request.session.name if isinstance(request.session, ResumeSession) else ""
+        key = build_session_key(address) if address is not None else f"{SOURCE}:{name}"
         super().__init__(
             conversations.application, request, self._publish, conversations.jobs, key=key, address=address
         )
@@ -248,15 +250,17 @@ class WebConversations:
 
     def _make_request(self, caller: WebCaller, session_id: str = "") -> OpenRequest:
         return OpenRequest(
-            source=SOURCE,
-            folder=self._folder,
-            resume=session_id,
-            surface=_SURFACE,
-            lasting=True,
-            file_limit=FILE_LIMIT,
-            listeners=(WebReplyListener(),),
+            surface=SurfaceInfo(
+                source=SOURCE,
+                folder=self._folder,
+                instructions=_SURFACE,
+                context=SessionContext(source=SOURCE, user_name=caller.person),
+                lasting=True,
+                file_limit=FILE_LIMIT,
+            ),
+            session=ResumeSession(session_id) if session_id else None,
+            turns=TurnOptions(listeners=(WebReplyListener(),)),
             owner=caller.person,
-            context=SessionContext(source=SOURCE, user_name=caller.person),
         )
 
 

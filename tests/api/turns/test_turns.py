@@ -64,10 +64,11 @@ async def test_a_conversation_whose_client_left_continues_when_it_comes_back(hos
 
 
 async def test_a_conversation_that_is_over_leaves_no_garbage_to_look_for(host: Hosted) -> None:
-    def is_left() -> bool:
-        return any(type(one) is SessionRunner for one in gc.get_objects())
-
     named = (await host.http.post(CHAT, json=HI)).headers[SESSION]
+
+    def is_left() -> bool:
+        return any(type(one) is SessionRunner and one.session_id == named for one in gc.get_objects())
+
     gc.collect()
     gc.disable()
     try:

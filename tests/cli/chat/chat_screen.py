@@ -1,8 +1,9 @@
 """The chat on a terminal, as tests drive it: keys in, a screen out."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from tests.app import warm_program
 from tests.app.program import TALARIA, Program
@@ -30,6 +31,30 @@ def opened(
 async def say(screen: Screen, text: str) -> None:
     await screen.type(text)
     await screen.press("enter")
+
+
+async def say_until(screen: Screen, text: str, holds: Callable[[], bool]) -> None:
+    """Say something, again as long as it is refused because a turn has not quite ended, until something holds.
+
+    A reply is on the screen a moment before its turn has ended.
+    """
+    while not holds():
+        answered = partial(_answered, screen, holds, _refusals(screen))
+        await say(screen, text)
+        await screen.wait_until(answered, wanted=text)
+
+
+def typed_line(screen: Screen) -> str:
+    """Return the line that is being typed, with its prompt."""
+    return next((line for line in reversed(screen.lines) if line.startswith("❯")), "")
+
+
+def _answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:
+    return holds() or _refusals(screen) > refusals
+
+
+def _refusals(screen: Screen) -> int:
+    return sum("A turn is running" in line for line in screen.scrollback)
 
 
 async def ready(screen: Screen) -> None:

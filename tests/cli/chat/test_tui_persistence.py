@@ -8,7 +8,7 @@ import pytest
 from tests.app.named_pipes import open_gate
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import READY, opened, ready, say
+from tests.cli.chat.chat_screen import READY, opened, ready, say, say_until, typed_line
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 
@@ -132,10 +132,7 @@ async def test_undo_gives_the_words_back_and_what_was_removed_is_found_again(
         await screen.wait_for("The first answer.")
         await say(screen, "about storks")
         await screen.wait_for("The second answer.")
-        await say(screen, "/undo")
-        await screen.wait_until(
-            lambda: [line for line in screen.lines if line.startswith("❯")][-1:] == ["❯ about storks"]
-        )
+        await say_until(screen, "/undo", lambda: typed_line(screen) == "❯ about storks")
         await screen.press("c-c")
         await say(screen, "/resume")
         await screen.wait_for("before undo")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.cli.chat.chat_screen import READY, opened, ready, say
+from tests.cli.chat.chat_screen import READY, opened, ready, say, say_until, typed_line
 
 from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
 
@@ -64,8 +64,7 @@ async def test_the_status_line_tells_what_is_known(program: Program, server: Mod
         await screen.wait_for("20 % of 10k · cost unknown")
         await say(screen, "second")
         await screen.wait_for("30 % of 10k")
-        await say(screen, "/undo")
-        await screen.wait_for("❯ second")
+        await say_until(screen, "/undo", lambda: typed_line(screen) == "❯ second")
         await screen.wait_until(lambda: "30 % of 10k" not in screen.text)
         await screen.press("c-c")
         await say(screen, "/status")

@@ -124,9 +124,11 @@ def test_a_backup_is_consistent_while_others_write(program: Program, tmp_path: P
 
     writer = threading.Thread(target=write_on)
     writer.start()
-    codes = {program.run("backup", str(file), "--force").code for _ in range(3)}
-    done.set()
-    writer.join()
+    try:
+        codes = {program.run("backup", str(file), "--force").code for _ in range(3)}
+    finally:
+        done.set()
+        writer.join()
     rows = _rows(file)
     (columns, session), messages = rows["store/sessions.jsonl"], rows["store/messages.jsonl"][1:]
     assert codes == {0}

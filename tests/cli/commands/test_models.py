@@ -31,7 +31,7 @@ def test_without_keys_the_embedded_model_is_in_use_and_says_what_it_cannot_do(pr
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith(f"embedded:{MODEL}\nChosen because no API key or local server was found.\n")
     assert "no tools" in shown.out
-    assert program.run("models", env=ELSEWHERE).out == f"*\tembedded\t{MODEL}\t4,096\t\t\t\n"
+    assert program.run("models", env=ELSEWHERE).out == f"*\tembedded\t{MODEL}\t4,096\tfree\t\t\n"
 
 
 def test_with_a_key_the_choice_and_its_reason_are_shown(program: Program) -> None:

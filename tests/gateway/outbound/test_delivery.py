@@ -23,7 +23,7 @@ from talaria.gateway.outbound.delivery import Delivery
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork, LoopbackPlatform, LoopbackSettings
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 
 @pytest.fixture
@@ -102,9 +102,10 @@ async def test_what_a_network_did_not_take_is_tried_again_until_it_does(
     office = PostOffice(store)
     await office.reply("t1", "hello")
     network.disrupt(Fault("post", trouble, times=2))  # type: ignore[arg-type]
-    async with delivering(store, network.platform(patience=0.1)) as delivery:
+    async with delivering(store, network.platform(patience=0.1 if trouble == "hang" else LIMIT)) as delivery:
         await office.emptied()
-        assert delivery.status.retried == 2
+        assert delivery.status.retried >= 2  # on a busy machine, more answers than these come too late
+    assert network.faults == []
     assert network.shown("1") == ["hello"]
 
 
@@ -115,7 +116,8 @@ async def test_a_call_that_never_ends_is_ended(store: Store, network: LoopbackNe
     pace = structs.replace(QUICK, call=timedelta(milliseconds=100))
     async with delivering(store, network.platform(patience=60), pace) as delivery:
         await office.emptied()
-        assert delivery.status.retried == 1
+        assert delivery.status.retried >= 1
+    assert network.faults == []
 
 
 async def test_pause_for_one_chat_holds_up_no_other(store: Store, network: LoopbackNetwork) -> None:
@@ -133,19 +135,20 @@ async def test_pause_for_one_chat_holds_up_no_other(store: Store, network: Loopb
 
 async def test_pauses_for_two_chats_hold_up_the_network(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
-    faults = [Fault("post", "slow_down", seconds=0.5, chat_id=chat) for chat in ("1", "2")]
+    pause = 2.0
+    faults = [Fault("post", "slow_down", seconds=pause, chat_id=chat) for chat in ("1", "2")]
     network.disrupt(*faults)
     for chat in ("1", "2"):
         await office.reply(f"t{chat}", chat, Address("loopback", chat))
     loop = asyncio.get_running_loop()
+    began = loop.time()
     async with delivering(store, network.platform()) as delivery:
-        await office.until(lambda items: len([item for item in items if item.error]) == 2)
-        asked = loop.time()
-        assert delivery.status.state == "held"
+        await until(lambda: delivery.status.state == "held")
         await office.reply("t3", "3", Address("loopback", "3"))
         delivery.wake()
+        await network.posted(1)
+        assert loop.time() - began > pause
         await office.emptied()
-        assert loop.time() - asked > 0.35
     assert sorted(post.text for post in network.posts) == ["1", "2", "3"]
 
 

@@ -51,7 +51,7 @@ async def fill(host: Hosted) -> SessionId:
     def create(tx: Transaction) -> SessionId:
         session = tx.sessions.create(NewSession(source="telegram", title=f"Parser {HARMFUL}"))
         tx.usage.add(session.id, Usage(2, 9_000, 400, 5_000, cost_microdollars=120_000), model="large", turns=1)
-        tx.usage.add(session.id, Usage(1, 900, 40), model=f"local {HARMFUL}", turns=1)
+        tx.usage.add(session.id, Usage(1, 900, 40), model=f"local {HARMFUL}", turns=1, has_price=False)
         return session.id
 
     session = await store.write(create)

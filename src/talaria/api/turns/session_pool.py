@@ -21,8 +21,9 @@ from talaria.core.ids import SessionId, is_id
 from talaria.core.session_context import SessionContext
 from talaria.http.errors import ServerStopping, make_not_found
 from talaria.runtime.agent_cache import CAP, IDLE_LIMIT, AgentCache
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import OpenRequest, OpenSession, ResumeSession, SurfaceInfo, UnsavedSession
 from talaria.runtime.runner import RunnerState
+from talaria.runtime.turns import TurnOptions
 
 SOURCE = "api"
 SESSION_HEADER = "x-talaria-session-id"  # names a session, in requests and in replies
@@ -123,7 +124,7 @@ class PooledSession:
     async def open(cls, application: Application, request: OpenRequest, jobs: asyncio.TaskGroup) -> Self:
         """Open a session; nothing of it is left open where that fails."""
         relay, stack = _TurnRelay(), AsyncExitStack()
-        request = structs.replace(request, listeners=(relay,))
+        request = structs.replace(request, turns=TurnOptions(listeners=(relay,)))
         try:
             chat = await application.open_session(request, stack, jobs)
         except BaseException:
@@ -224,13 +225,14 @@ class SessionPool:
         if begins:
             now = datetime.now(UTC)
             new = Session(id=session_id, source=SOURCE, owner=caller.owner, created_at=now, updated_at=now)
-            request = structs.replace(request, begins=new)
+            request = structs.replace(request, session=UnsavedSession(new))
         signature, found = None, self._cache.find(session_id)
         if found is not None and found.chat.conversation.state is RunnerState.MOVED:
             # It has moved to a chat; a request here is still answered here.
             self._cache.evict(session_id)
         elif found is not None:
-            agent_spec = await self.application.agent_spec(structs.replace(found.request, model=model))
+            stored = structs.replace(found.request, session=ResumeSession(session_id), model=model)
+            agent_spec = await self.application.agent_spec(stored)
             # A running turn keeps its agent; another one is built when the session is idle.
             signature = found.signature if found.is_busy else agent_spec.signature
             if signature == agent_spec.signature:
@@ -242,7 +244,9 @@ class SessionPool:
         """Notify hooks of a new session."""
         hooks, session_id = self.application.hooks, pooled.chat.conversation.session_id
         if not isinstance(hooks, NoHooks):
-            hooks.fire(SESSION_START, session_facts(structs.replace(pooled.request.context, session_id=session_id)))
+            hooks.fire(
+                SESSION_START, session_facts(structs.replace(pooled.request.surface.context, session_id=session_id))
+            )
 
     def check_open(self) -> None:
         """Raise `ServerStopping` after `close`."""
@@ -273,16 +277,18 @@ class SessionPool:
             async_delivery=self.supports_async_delivery,
         )
         return OpenRequest(
-            source=SOURCE,
-            folder=self._folder,
-            resume=session_id,
+            surface=SurfaceInfo(
+                source=SOURCE,
+                folder=self._folder,
+                instructions=f"{origin.instructions}\n\n{self.surface}".strip(),
+                context=context,
+                attended=self.attended,
+                lasting=self.supports_async_delivery,
+                watchable=self.supports_async_delivery,
+            ),
+            session=ResumeSession(session_id),
             model=model,
-            surface=f"{origin.instructions}\n\n{self.surface}".strip(),
             titled=False,
-            attended=self.attended,
-            lasting=self.supports_async_delivery,
-            watchable=self.supports_async_delivery,
-            context=context,
         )
 
     async def _open(self, request: OpenRequest) -> PooledSession:

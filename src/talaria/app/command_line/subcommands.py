@@ -60,6 +60,10 @@ SUBCOMMANDS = (
     Subcommand(
         "Setup", "setup", "Set up a model, chat networks and tools step by step", "talaria.cli.commands.setup.command"
     ),
+    Subcommand("Setup", "import", "Import from Hermes, OpenClaw, Claude Code or Codex", "talaria.cli.commands.imports"),
+    Subcommand("Setup", "login", "Sign in with a subscription instead of an API key", "talaria.cli.commands.login"),
+    Subcommand("Setup", "logout", "Sign out and delete the stored tokens", "talaria.cli.commands.logout"),
+    Subcommand("Setup", "auth", "Show which subscriptions you are signed in with", "talaria.cli.commands.auth"),
     Subcommand("Setup", "model", "Show and check the configured model, or choose one", "talaria.cli.commands.model"),
     Subcommand("Setup", "models", "List the available models", "talaria.cli.commands.models"),
     Subcommand("Setup", "tools", "List the agent's tools and switch them on and off", "talaria.cli.commands.tools"),
@@ -77,6 +81,13 @@ SUBCOMMANDS = (
     ),
     Subcommand("Maintenance", "backup", "Back up a profile to a single file", "talaria.cli.commands.backup"),
     Subcommand("Maintenance", "restore", "Restore a profile from a backup", "talaria.cli.commands.restore"),
+    Subcommand(
+        "Maintenance",
+        "update",
+        "Install another version, or return to the one before",
+        "talaria.cli.commands.update.command",
+    ),
+    Subcommand("Maintenance", "uninstall", "Remove Talaria from this computer", "talaria.cli.commands.uninstall"),
 )
 
 

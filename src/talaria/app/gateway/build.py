@@ -57,7 +57,8 @@ from talaria.observability.shutdown_report import (
     write_report,
 )
 from talaria.runtime.agent_cache import AgentSpec
-from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
+from talaria.runtime.turns import TurnOptions
 from talaria.runtime.workers import NetworkStatus
 from talaria.settings.profiles import FolderTrust
 from talaria.settings.sections.chats import ChatNetworkSettings
@@ -429,16 +430,19 @@ class _Builder:
         prompts = self._application.settings.platforms.get(platform, ChatNetworkSettings()).prompts
         prompt = prompts.get(address.thread_id) or prompts.get(address.chat_id, "")
         return OpenRequest(
-            source=platform,
-            folder=self.folder,
-            surface=f"{_SURFACE.format(platform=platform)} {prompt}".rstrip(),
-            lasting=True,
-            unpack=self._media.attachment_fetcher.unpack,
-            file_limit=self._network_contexts[platform].abilities.file_limit,
+            surface=SurfaceInfo(
+                source=platform,
+                folder=self.folder,
+                instructions=f"{_SURFACE.format(platform=platform)} {prompt}".rstrip(),
+                lasting=True,
+                file_limit=self._network_contexts[platform].abilities.file_limit,
+            ),
+            turns=TurnOptions(unpack=self._media.attachment_fetcher.unpack),
         )
 
     async def _build_spec(self, address: Address, session_id: SessionId) -> AgentSpec:
-        return await self._application.agent_spec(structs.replace(self._build_request(address), resume=session_id))
+        request = structs.replace(self._build_request(address), session=ResumeSession(session_id))
+        return await self._application.agent_spec(request)
 
     def _open_chat(self, key: str, address: Address) -> Chat:
         shared = find_chat_owner(

@@ -20,7 +20,7 @@ from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.file_cache import FileCache
 from talaria.core.ids import SessionId
 from talaria.runtime.agent_cache import AgentSignature, AgentSpec
-from talaria.runtime.open_session import WORKSPACE, OpenRequest
+from talaria.runtime.open_session import WORKSPACE, OpenRequest, ResumeSession, UnsavedSession
 from talaria.sessions.branches import list_ancestors
 from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, save_prefix
 from talaria.sessions.preferences import PREFERENCES, Preferences
@@ -145,7 +145,7 @@ async def agent_spec(application: "TalariaApplication", request: OpenRequest) ->
 
 def apply_preferences(settings: Settings, kept: Preferences, wanted: str) -> Settings:
     """Return the settings with the preferences of a session; ``wanted`` is a model for this opening only."""
-    provider, colon, name = (wanted or kept.model).partition(":")
+    provider, colon, name = settings.model.aliases.get(wanted, wanted or kept.model).partition(":")
     if not colon:
         provider, name = settings.model.provider, provider or settings.model.name
     effort = cast("Effort", kept.effort) or settings.model.effort
@@ -163,9 +163,9 @@ def make_signature(
     """Return a signature of everything that cannot be changed on an existing agent."""
     base_url, api_mode, api_key = application.models.access(chosen.provider)
     fixed = (
-        request.surface,
+        request.surface.instructions,
         request.identity,
-        str(request.folder),
+        str(request.surface.folder),
         kept.personality,
         settings.access.guest_tools,
         structs.replace(settings.model, effort=""),
@@ -222,17 +222,19 @@ def find_session(tx: Transaction, request: OpenRequest) -> tuple[Session | None,
 
     Raises `NotFound` if there is no such session and `Ambiguous` if several have that name.
     """
-    if not request.resume and not request.latest:
-        return None, Preferences()
-    if request.resume and (exact := tx.sessions.get(SessionId(request.resume))):
-        return exact, PREFERENCES.get(tx, exact.id) or Preferences()
-    source = "" if request.resume else request.source
-    wanted = SessionFilter(matching=request.resume, source=source, owner=request.owner, limit=2)
-    found = find_by_name(tx, wanted)
+    name, source = "", request.surface.source
+    match request.session:
+        case None | UnsavedSession():
+            return None, Preferences()
+        case ResumeSession(name):
+            if (exact := tx.sessions.get(SessionId(name))) is not None:
+                return exact, PREFERENCES.get(tx, exact.id) or Preferences()
+            source = ""
+    found = find_by_name(tx, SessionFilter(matching=name, source=source, owner=request.owner, limit=2))
     if not found:
         raise NotFound("There is no such conversation. `talaria sessions list` lists all of them.")
-    if request.resume and len(found) > 1:
-        raise Ambiguous(f"`{request.resume}` matches several conversations. Use an id from `talaria sessions list`.")
+    if name and len(found) > 1:
+        raise Ambiguous(f"`{name}` matches several conversations. Use an id from `talaria sessions list`.")
     return found[0], PREFERENCES.get(tx, found[0].id) or Preferences()
 
 
@@ -281,9 +283,9 @@ def _make_tiers(tool_context: ToolContext, request: OpenRequest, personality: st
     return PromptTiers(
         identity=f"{identity}\n\n{manner}".strip(),
         skills=_list_skills(tool_context) if may_use(tool_context, Skills.name) else "",
-        project=project_context(request.folder),
+        project=project_context(request.surface.folder),
         memory=snapshot(tool_context.memory_folder, tool_context.viewer),
-        surface=f"{request.surface} Your working folder is {request.folder}.".strip(),
+        surface=f"{request.surface.instructions} Your working folder is {request.surface.folder}.".strip(),
     )
 
 

@@ -49,7 +49,7 @@ from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
 from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
-from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession
+from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents
@@ -74,7 +74,8 @@ async def open_session(
     """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it, except for a kept workspace."""
     store = application.store
     read = partial(read_stored_session, request=request)
-    found = StoredSession(request.begins) if request.begins else await store.read(read)
+    unsaved = request.session if isinstance(request.session, UnsavedSession) else None
+    found = StoredSession(unsaved.session) if unsaved is not None else await store.read(read)
     settings = apply_preferences(application.settings, found.preferences, request.model)
     models = await _choose_models(application, settings)
     session = found.session or await _create_session(store, request, models.chosen.model)
@@ -167,7 +168,7 @@ def _note_once(tx: Transaction, provider: str, sentence: str) -> list[str]:
 
 
 async def _create_session(store: Store, request: OpenRequest, model: str) -> Session:
-    new = NewSession(source=request.source, model=model, owner=request.owner, audience=request.audience)
+    new = NewSession(source=request.surface.source, model=model, owner=request.owner, audience=request.audience)
     return await store.write(lambda tx: tx.sessions.create(new))
 
 
@@ -177,33 +178,33 @@ def _complete_request(application: "TalariaApplication", request: OpenRequest, s
     A session on a surface that does not stay open cannot be woken later.
     """
     context = structs.replace(
-        request.context,
-        source=request.source,
+        request.surface.context,
+        source=request.surface.source,
         session_id=session.id,
-        async_delivery=request.lasting and request.context.async_delivery,
+        async_delivery=request.surface.lasting and request.surface.context.async_delivery,
     )
-    return structs.replace(request, folder=make_working_folder(application.profile, request, session), context=context)
+    folder = make_working_folder(application.profile, request, session)
+    return structs.replace(request, surface=structs.replace(request.surface, folder=folder, context=context))
 
 
 def _make_questions(application: "TalariaApplication", request: OpenRequest, events: TurnEvents) -> Questions:
     """Return the questions of the session: its own, or those of the delegating session."""
     if request.delegated_scope is not None and request.delegated_scope.questions is not None:
         return request.delegated_scope.questions
-    return Questions(
-        events.publish, patience=lambda: application.settings.approval.timeout_seconds if request.attended else 0
-    )
+    surface, live = request.surface, application.settings_admin
+    return Questions(events.publish, patience=lambda: live.current.approval.timeout_seconds if surface.attended else 0)
 
 
 def _enter_workspace(
     application: "TalariaApplication", request: OpenRequest, session: Session, stack: AsyncExitStack, stored: str
 ) -> OpenWorkspace:
     """Return the session's workspace: the one open in this process, or as ``stored``."""
-    workspace = LocalWorkspace(request.folder, application.given)
+    workspace = LocalWorkspace(request.surface.folder, application.given)
     if stored:
         workspace.restore(stored)
-    if session.owner and not workspace.folder.is_relative_to(request.folder):
-        workspace.move_to(request.folder)
-    workplace = application.workspaces.enter(session.id, workspace, request.context)
+    if session.owner and not workspace.folder.is_relative_to(request.surface.folder):
+        workspace.move_to(request.surface.folder)
+    workplace = application.workspaces.enter(session.id, workspace, request.surface.context)
     stack.callback(application.workspaces.leave, session.id)
     return workplace
 
@@ -224,8 +225,8 @@ def _build_tool_context(
         profile=application.profile,
         store=application.store,
         session_id=session.id,
-        surface=request.source,
-        folder=request.folder,
+        surface=request.surface.source,
+        folder=request.surface.folder,
         began_in=None if session.owner else workplace.workspace.began_in,
         closing=stack,
         model=models.info,
@@ -235,7 +236,7 @@ def _build_tool_context(
         guest=bool(session.owner),
         networks=tuple(reachable_platforms(application.settings, application.secrets)),
         viewer=resolve_viewer(request, session),
-        file_limit=request.file_limit,
+        file_limit=request.surface.file_limit,
         delegated_scope=request.delegated_scope,
     )
 
@@ -256,9 +257,9 @@ async def _collect_tools(
         return own, ()
     from talaria.app.session.mcp_servers import connect_servers  # noqa: PLC0415 (loaded when MCP servers are configured)
 
-    logs = application.profile.logs_folder
+    logs, variables = application.profile.logs_folder, context_variables(request.surface.context)
     others, notes = await connect_servers(
-        application.settings.mcp, application.secrets, logs, workplace.servers, jobs, context_variables(request.context)
+        application.settings.mcp, application.secrets, logs, workplace.servers, jobs, variables
     )
     wanted = [
         one for one in others if one.name not in application.settings.tools.disabled and may_use(tool_context, one.name)
@@ -400,16 +401,16 @@ async def _build_options(
     """Return the runner's options, with all turn listeners and follow-ups."""
     exports = await _open_exports(application.settings, tool_context, session)
     return RunnerOptions(
-        unpack=request.unpack,
+        unpack=request.turns.unpack,
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
-            *request.follow_ups,
+            *request.turns.follow_ups,
             *_goal_follow_ups(tool_context, request, environment, auxiliary),
         ),
-        context=request.context,
+        context=request.surface.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
-        waits_for_store=request.waits_for_store,
-        queues_replies=request.queues_replies,
+        waits_for_store=request.turns.waits_for_store,
+        queues_replies=request.turns.queues_replies,
         is_same_person=partial(is_same_person, lambda: application.settings),
         titled=request.titled and not session.title,
     )
@@ -419,12 +420,12 @@ def _goal_follow_ups(
     tool_context: ToolContext, request: OpenRequest, environment: TurnEnvironment, auxiliary: Auxiliary
 ) -> Sequence[TurnFollowUp]:
     """Return the follow-up that continues the goal, on a surface that stays open."""
-    if not request.lasting:
+    if not request.surface.lasting:
         return ()
     from talaria.app.session.goals import make_judge  # noqa: PLC0415 (not loaded for a one-shot question)
     from talaria.goals.follower import GoalFollower  # noqa: PLC0415 (not loaded for a one-shot question)
 
-    judge, key = partial(make_judge, tool_context, environment, auxiliary), request.context.session_key
+    judge, key = partial(make_judge, tool_context, environment, auxiliary), request.surface.context.session_key
     session_id, store = tool_context.session_id, tool_context.store
     return (GoalFollower(session_id, store=store, make_judge=judge, emit=environment.publish, key=key),)
 
@@ -438,9 +439,9 @@ def session_listeners(
     told how turns end, and waits for such a surface.
     """
     return (
-        *request.listeners,
+        *request.turns.listeners,
         _ToolListener(workspace, application.end_workspace),
-        CompletionListener(request.context.session_key) if request.lasting else GoalRecorder(),
+        CompletionListener(request.surface.context.session_key) if request.surface.lasting else GoalRecorder(),
         *exports,
     )
 
@@ -488,7 +489,7 @@ async def _open_exports(settings: Settings, tool_context: ToolContext, session: 
 
 def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list[str]:
     """Return a notice if a project has untrusted files, which are ignored; a terminal chat asks instead."""
-    notice = "" if request.lasting else FolderTrust(application.profile.folder).notice(request.folder)
+    notice = "" if request.surface.lasting else FolderTrust(application.profile.folder).notice(request.surface.folder)
     return [notice] if notice else []
 
 

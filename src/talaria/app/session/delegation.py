@@ -31,8 +31,9 @@ from talaria.runtime.delegation.task_store import (
     save_delegation,
     start_in_background,
 )
-from talaria.runtime.open_session import DelegatedScope, OpenRequest
+from talaria.runtime.open_session import DelegatedScope, OpenRequest, ResumeSession, SurfaceInfo
 from talaria.runtime.questions import DelegatedQuestions
+from talaria.runtime.turns import TurnOptions
 from talaria.sessions.branches import session_account
 from talaria.settings.model import Settings
 from talaria.tools.clarify import Clarify
@@ -68,7 +69,7 @@ async def delegate(
         at_once=application.settings.delegation.at_once,
         end=partial(_end_child, application),
         progress=call.step,
-        on_store_wait=partial(parent.publish, StoreBlocked()) if parent.request.waits_for_store else None,
+        on_store_wait=partial(parent.publish, StoreBlocked()) if parent.request.turns.waits_for_store else None,
     )
     children = await runner.run_children(known)
     return DelegationResult(children, note=_FOREGROUND_NOTE if background else "")
@@ -80,10 +81,10 @@ async def run_in_background(parent: LazyDelegator, text: str) -> str:
     Raises `Refused` if reports cannot be delivered later here, or if too many tasks run already.
     """
     store, most = parent.application.store, parent.application.settings.delegation.background
-    if not parent.application.background_role.present or not parent.request.context.async_delivery:
+    if not parent.application.background_role.present or not parent.request.surface.context.async_delivery:
         raise Refused(_NO_BACKGROUND)
     child = ChildTask(DelegatedTask(goal=text, tools=_default_tools(parent)))
-    wanted = structs.replace(_make_delegation(parent, (child,), parent.request.context, new_id()), said=text)
+    wanted = structs.replace(_make_delegation(parent, (child,), parent.request.surface.context, new_id()), said=text)
     return await store.write(lambda tx: _queue_in_background(tx, wanted, most))
 
 
@@ -149,8 +150,8 @@ def _make_delegation(
         key=key,
         session_id=session_id,
         children=children,
-        surface=request.source,
-        folder=str(request.folder),
+        surface=request.surface.source,
+        folder=str(request.surface.folder),
         began=datetime.now(UTC),
         context=context,
         workspace=workspace_entry.workspace.snapshot() if workspace_entry else "",
@@ -183,17 +184,19 @@ def _make_request(
         seconds=settings.delegation.max_seconds or None,
     )
     return OpenRequest(
-        source=one.surface,
-        folder=Path(one.folder),
-        resume=session_id,
+        surface=SurfaceInfo(
+            source=one.surface,
+            folder=Path(one.folder),
+            instructions=_SURFACE,
+            context=structs.replace(one.context, session_key="", message_id="", turn_id="", async_delivery=False),
+            attended=False,
+        ),
+        session=ResumeSession(session_id),
         model=task.model or one.model,
-        surface=_SURFACE,
         titled=False,
-        attended=False,
         owner=one.owner,
         audience=one.audience,
-        context=structs.replace(one.context, session_key="", message_id="", turn_id="", async_delivery=False),
-        waits_for_store=parent is not None and parent.request.waits_for_store,
+        turns=TurnOptions(waits_for_store=parent is not None and parent.request.turns.waits_for_store),
         caps=_build_caps(settings, one, session_id),
         delegated_scope=delegated_scope,
     )

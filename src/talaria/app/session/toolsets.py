@@ -389,7 +389,7 @@ def resolve_viewer(request: OpenRequest, session: Session) -> Viewer:
 def make_working_folder(profile: Profile, request: OpenRequest, session: Session) -> Path:
     """Return the working folder of a session; guests get their own, outside the profile's folders."""
     if not session.owner:
-        return request.folder
+        return request.surface.folder
     folder = folder_of(resolve_viewer(request, session), profile.guests_folder)
     folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
     return folder

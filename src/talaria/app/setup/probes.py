@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import msgspec
 
@@ -10,6 +12,7 @@ from talaria.app.cloud_accounts import missing_variables
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.app.models import DEFAULT_MODELS, Models
+from talaria.contracts.imports import Importer
 from talaria.contracts.setup import (
     Discovery,
     EmbeddedState,
@@ -43,7 +46,7 @@ from talaria.settings.secrets import Secrets, read_secrets
 from talaria.settings.sections.providers import ProviderAccount
 
 TRY_SECONDS = 8.0
-DISCOVERY_SECONDS = 0.28
+DISCOVERY_SECONDS = 2.0
 
 _PRESETS = {preset.name for preset in PRESETS}
 
@@ -59,7 +62,10 @@ class ProfileSetup:
         self._environment = environment
 
     def discover(self) -> Discovery:
-        """Look for keys, local servers and the embedded model, for at most ``DISCOVERY_SECONDS``."""
+        """Look for keys, local servers and the embedded model, for at most ``DISCOVERY_SECONDS``.
+
+        It takes that long only if a server accepts connections without answering.
+        """
         settings, secrets = self._load()
         with ThreadPoolExecutor(1) as thread:  # the caller may have a running event loop
             return thread.submit(asyncio.run, self._discover(settings, secrets)).result()
@@ -101,6 +107,12 @@ class ProfileSetup:
         from talaria.app.setup.token_checks import check_token  # noqa: PLC0415 (loaded when a token is checked)
 
         return asyncio.run(check_token(network, token, base_url=base_url))
+
+    def open_importer(self, agent: str, path: Path | None) -> AbstractContextManager[Importer]:
+        """Return the import of another agent's home as a context manager that removes temporary copies."""
+        from talaria.app.imports.importer import open_importer  # noqa: PLC0415 (loaded when something is imported)
+
+        return open_importer(agent, path, self._profile, self._environment)
 
     def _load(self) -> tuple[Settings, Secrets]:
         settings = load_settings(self._profile, self._environment)
@@ -158,7 +170,7 @@ async def _probe(account: ModelAccount, key: str) -> ProbeResult:
         async with asyncio.timeout(seconds):
             if key and preset.name in _KEY_CHECK_PATHS:
                 await _check_key(account, key, http)
-            names = await open_provider(preset, http, key, account.timeouts).models()
+            names = [one.name for one in await open_provider(preset, http, key, account.timeouts).models()]
     except TimeoutError:
         return ProbeResult("late", f"{preset.title} didn't answer within {seconds:g} s. Try again in a moment.")
     except ProviderError as error:

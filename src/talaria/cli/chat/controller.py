@@ -37,7 +37,7 @@ from talaria.core.messages import OWNER, Image, Text
 from talaria.core.umask import person_umask
 from talaria.handoff.service import cancel_handoff
 from talaria.runtime.active_session import ActiveSession, deliver_completions
-from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.open_session import OpenRequest, OpenSession, SurfaceInfo
 from talaria.settings.profiles import FolderTrust, UnreadableFolder, compute_digest, project_files
 
 WELCOMED = NamedValue("welcomed", bool)
@@ -87,7 +87,7 @@ class ChatController:
         self._commands: tuple[Command, ...] = ()
         self._trust = FolderTrust(application.identity.folder)
         self.active_session = ActiveSession(
-            application, OpenRequest(source=SOURCE, folder=Path.cwd()), self._on_event, jobs
+            application, OpenRequest(surface=SurfaceInfo(source=SOURCE, folder=Path.cwd())), self._on_event, jobs
         )
 
     @property
@@ -97,7 +97,9 @@ class ChatController:
 
     async def open(self, request: OpenRequest) -> tuple[OpenSession, list[str]]:
         """Open the requested session and return it with notices for the user."""
-        self.active_session.request = structs.replace(request, moved=self._on_moved)
+        self.active_session.request = structs.replace(
+            request, surface=structs.replace(request.surface, on_moved=self._on_moved)
+        )
         chat = await self.active_session.open()
         self.active_session.start_background_task(
             self._application.supervise_background(self._jobs, self._get_session_id)

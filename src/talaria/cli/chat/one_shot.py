@@ -66,20 +66,17 @@ def _load_attachments(typed: str, images: Sequence[Path]) -> list[Part]:
 
 
 async def _ask_once(arguments: argparse.Namespace, services: "Services", parts: list[Part]) -> int:
-    request = structs.replace(
-        build_open_request(arguments, _SURFACE),
-        titled=False,
-        lasting=False,
-        watchable=False,
-        attended=services.terminal.interactive,
-    )
+    request = build_open_request(arguments, _SURFACE)
+    attended = services.terminal.interactive
+    surface = structs.replace(request.surface, lasting=False, watchable=False, attended=attended)
+    request = structs.replace(request, surface=surface, titled=False)
     printer: EventPrinter = (
         JsonPrinter(services.terminal) if arguments.json else TextPrinter(services.terminal, commands=False)
     )
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         application = services.load_application()(stack)
         chat = await application.open_session(request, stack, jobs)
-        listener = _Listener(chat, printer, services.terminal if request.attended else None, jobs)
+        listener = _Listener(chat, printer, services.terminal if attended else None, jobs)
         chat.events.subscribe(listener.on_event)
         if tokens := _too_many_tokens(parts, chat):
             await _discard_new(application, chat, arguments)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Write the backup and print its path."""
-    path = arguments.file or new_backup_file(services, "talaria")
+    path = arguments.file or new_backup_file(services.profile.backups_folder, "talaria")
     if path.exists() and not arguments.force:
         raise Refused(f"{path} already exists. Choose another name, or add --force to overwrite it.")
     manifest = make_backup(services, path, with_secrets=arguments.with_secrets)
@@ -79,10 +79,10 @@ def count_messages(tx: Transaction) -> int:
     return sum(session.message_count for session in tx.sessions.find(SessionFilter(archived=None, limit=None)))
 
 
-def new_backup_file(services: Services, name: str) -> Path:
-    """Return an unused file name in the profile's backup folder."""
-    make_folder(services.profile.backups_folder)
-    return services.profile.backups_folder / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.zip"
+def new_backup_file(folder: Path, name: str) -> Path:
+    """Return an unused file name in a backup folder, which is created if needed."""
+    make_folder(folder)
+    return folder / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.zip"
 
 
 def describe_rows(manifest: BackupManifest) -> str:

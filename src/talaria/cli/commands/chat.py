@@ -59,6 +59,10 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         return ask_once(arguments, services, typed, piped)
     if not sys.stdin.isatty():
         raise Refused('No question was given. Ask one, for example `talaria "What is new?"`, or pipe it in.')
+    if not services.profile.exists and services.terminal.interactive:
+        from talaria.cli.first_run import offer_built_in_model  # noqa: PLC0415 (loaded for the first chat)
+
+        offer_built_in_model(services)
     if _is_plain(arguments, services):
         from talaria.cli.chat.plain import open_plain_chat  # noqa: PLC0415 (loaded for a plain chat: needs asyncio)
 

@@ -4,7 +4,8 @@ import argparse
 
 from msgspec import structs
 
-from talaria.cli.commands.models import format_price, list_abilities
+from talaria.cli.commands.models import list_abilities
+from talaria.cli.model_picker import pick_model
 from talaria.cli.reload_note import note_gateway_reload
 from talaria.cli.services import ModelService, Services
 from talaria.contracts.provider import ChosenModel
@@ -13,7 +14,8 @@ from talaria.core.errors import ProviderError
 INSTALL_EMBEDDED = "install-embedded"
 
 _EPILOG = f"""\
-Without a name, it shows the configured model and checks that it answers.
+Without a name, it shows the configured model and checks that it answers; on a
+terminal it then offers the others. NAME may be an alias of `model.aliases`.
 `talaria models` lists the available models. To let Talaria choose again, run
 `talaria config unset model.provider`.
 
@@ -36,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Show, choose or install a model and return the exit code."""
     if arguments.name == INSTALL_EMBEDDED:
-        services.terminal.line(services.models().install_embedded())
+        services.terminal.line(services.models().install_embedded(services.terminal.note))
         return 0
     model_service = services.models()
     chosen = model_service.find(arguments.name) if arguments.name else model_service.chosen()
@@ -53,7 +55,21 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         services.terminal.line(services.terminal.styled(f"It isn't answering. {problem}", "yellow"))
     elif should_check:
         services.terminal.line("It answers.")
+    if services.terminal.interactive and not (arguments.name or arguments.offline):
+        _choose_another(chosen, services)
     return 0
+
+
+def _choose_another(current: ChosenModel, services: Services) -> None:
+    """Offer all usable models, and write the one that is picked."""
+    listing = services.models().listing()
+    for problem in listing.problems:
+        services.terminal.note(problem)
+    picked = pick_model(services.terminal, listing.models, current)
+    if picked is not None:
+        chosen = services.models().find(f"{picked.provider}:{picked.model}")
+        _write(chosen, services)
+        services.terminal.line(f"Talaria now uses {chosen.provider}:{chosen.model}.")
 
 
 def _find_problem(chosen: ChosenModel, model_service: ModelService) -> str:
@@ -81,11 +97,11 @@ def _print(chosen: ChosenModel, services: Services) -> None:
     terminal.line(terminal.styled(f"{chosen.provider}:{chosen.model}", "bold"))
     terminal.line(chosen.why)
     facts = [f"{info.context_limit:,} tokens of context", list_abilities(info) or "chat only"]
-    if info.input_price or info.output_price:
-        facts.append(
-            f"{format_price(info.input_price)} in and {format_price(info.output_price)} out per million tokens"
-        )
-    if not info.known:
+    is_guess = not info.known and not info.has_price
+    facts.append(
+        f"{info.describe_price()} per million tokens" if info.has_price and not info.free else info.describe_price()
+    )
+    if is_guess:
         facts.append("not in the catalogue, so these are cautious guesses")
     terminal.line("; ".join(facts) + ".")
     if chosen.limits:

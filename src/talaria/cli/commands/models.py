@@ -10,6 +10,8 @@ from talaria.contracts.provider import ChosenModel, ModelInfo, UsableModel
 from talaria.core.errors import TalariaError
 from talaria.core.formatting import pluralize
 
+_NO_PRICES = {True: ("free", ""), False: ("", "")}
+
 
 class ModelRow(Struct, frozen=True):
     """Model as displayed; without a provider it cannot be used now."""
@@ -28,8 +30,10 @@ class ModelRow(Struct, frozen=True):
     def cells(self) -> tuple[object, ...]:
         """Columns of the table."""
         info = self.info
-        free = self.local or not info.known
-        prices = ("", "") if free else (format_price(info.input_price), format_price(info.output_price))
+        is_priced = info.has_price and not info.free
+        prices = (
+            (format_price(info.input_price), format_price(info.output_price)) if is_priced else _NO_PRICES[info.free]
+        )
         mark = "*" if self.in_use else ""
         return mark, self.provider or "-", info.name, f"{info.context_limit:,}", *prices, list_abilities(info)
 
@@ -37,9 +41,10 @@ class ModelRow(Struct, frozen=True):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options."""
     parser.epilog = (
-        "Prices are in dollars per million input and output tokens. Only models in the\n"
-        "catalogue are shown; --all shows every model."
+        "Prices are in dollars per million input and output tokens; without one, the price\n"
+        "is unknown. Only models in the catalogue are shown; --all shows every model."
     )
+    parser.add_argument("filter", nargs="?", metavar="TEXT", help="only models whose name contains this, known or not")
     parser.add_argument("--all", action="store_true", help="every model, including those of unconfigured providers")
     parser.add_argument("--local", action="store_true", help="only models on this machine")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -51,10 +56,14 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     in_use, reason = _find_model_in_use(services)
     listing = model_service.listing(local_only=arguments.local)
     rows = [_build_row(one, in_use) for one in listing.models]
-    shown = rows if arguments.all else [row for row in rows if row.local or row.in_use or row.info.known]
+    shows_all = arguments.all or bool(arguments.filter)
+    shown = rows if shows_all else [row for row in rows if row.local or row.in_use or row.info.known]
     if arguments.all and not arguments.local:
         here = {row.info.name for row in rows}
         shown = [*rows, *(ModelRow("", info) for info in model_service.catalogue() if info.name not in here)]
+    if arguments.filter:
+        shown = [row for row in shown if arguments.filter.lower() in f"{row.provider}:{row.info.name}".lower()]
+        rows = shown
     if arguments.json:
         services.terminal.json([row.public() for row in shown])
     elif shown:

@@ -62,7 +62,7 @@ def _restore_store(backup: Backup, arguments: argparse.Namespace, services: Serv
     done = []
     if present:
         _confirm(present, backup, arguments, services)
-        safety_backup = new_backup_file(services, "before-restore")
+        safety_backup = new_backup_file(services.profile.backups_folder, "before-restore")
         make_backup(services, safety_backup, with_secrets=False)
         done.append(f"The previous data is saved in {safety_backup}.")
 

@@ -55,11 +55,17 @@ async def serve_until_stopped(
 ) -> None:
     """Serve the API and the web app until a signal; an empty ``host`` or ``port`` is taken from the settings."""
     stop, signals = StopSignal(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    async with open_server_application(services, stop, {one: one.name for one in signals}) as application:
-        if application is not None:
-            await application.serve_api(
-                stop, host=host, port=port, on_listening=on_listening, tell=services.terminal.note
-            )
+    async with open_server_application(services, stop, {one: one.name for one in signals}) as (application, manager):
+        if application is None:
+            return
+
+        def report_listening(address: str) -> None:
+            on_listening(address)
+            manager.report_ready(f"The API is listening on {address}.")
+
+        await application.serve_api(
+            stop, host=host, port=port, on_listening=report_listening, tell=services.terminal.note
+        )
 
 
 def _announce(arguments: argparse.Namespace, services: Services, address: str, previous_key: str) -> None:

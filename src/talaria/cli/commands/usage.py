@@ -71,7 +71,7 @@ def _format_row(row: UsageRow, by: str) -> tuple[object, ...]:
     name = row.name or ("you" if by == "person" else "unknown")
     cached = f"{100 * usage.cache_read_tokens // usage.input_tokens}%" if usage.input_tokens else ""
     known = format_money(usage.cost_microdollars)
-    cost = " + ".join(filter(None, [known, "unknown" if row.unpriced_calls else ""]))
+    cost = " + ".join(filter(None, [known, "unknown" if row.unpriced_calls else ""])) or "$0"
     return name, row.turns, usage.calls, usage.input_tokens, cached, usage.output_tokens, cost
 
 

@@ -48,7 +48,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     """The initial values of a session.
 
     With a ``parent_id`` and a ``parent_seq`` above zero it is a branch: the parent's messages up to and including that
-    one are its history. With ``parent_seq`` zero the parent is only recorded.
+    one are its history. With ``parent_seq`` zero the parent is only recorded. An imported session has a ``created_at``.
     """
 
     source: str
@@ -59,6 +59,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     model: str = ""
     parent_id: SessionId | None = None
     parent_seq: int = 0
+    created_at: datetime | None = None
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):
@@ -86,6 +87,7 @@ class SessionChanges(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     audience: str | None = None
     archived: bool | None = None
+    updated_at: datetime | None = None
 
 
 class Sessions(Protocol):

@@ -1,6 +1,6 @@
 """Usage of models: the counters of sessions, and a daily roll-up for charts and reports."""
 
-from datetime import date
+from datetime import date, datetime
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -27,10 +27,19 @@ class DailyUsage(Struct, frozen=True):
 class UsageLog(Protocol):
     """Usage of all sessions; days stay when their sessions are deleted."""
 
-    def add(self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0) -> None:
-        """Add to the counters of a session, and to today's under its source and owner.
+    def add(
+        self,
+        session_id: SessionId,
+        usage: Usage,
+        *,
+        model: str = "",
+        turns: int = 0,
+        has_price: bool = True,
+        at: datetime | None = None,
+    ) -> None:
+        """Add to the counters of a session, and to those of the day under its source and owner.
 
-        Without a ``model`` it is that of the session.
+        Without a ``model`` it is that of the session; without a time the day is today. Unpriced calls count as such.
         """
 
     def by_day(self, group: UsageGroup, first: date, last: date, *, owner: str | None = None) -> list[DailyUsage]:

@@ -128,10 +128,13 @@ class Chat:
         replies = ReplyQueuer(self._make_footer, network.settings, network.voice)
         request = structs.replace(
             request,
-            follow_ups=(replies, *request.follow_ups),
-            waits_for_store=True,
-            queues_replies=True,
-            moved=self._leave_turn,
+            surface=structs.replace(request.surface, on_moved=self._leave_turn),
+            turns=structs.replace(
+                request.turns,
+                follow_ups=(replies, *request.turns.follow_ups),
+                waits_for_store=True,
+                queues_replies=True,
+            ),
         )
         self.active_session = ActiveSession(
             network.application, request, self._on_event, jobs, key=key, address=address

@@ -19,6 +19,7 @@ from talaria.gateway.chats.chat import AgentVersion, Chat
 from talaria.goals.goal_store import resumable_goals
 from talaria.runtime.agent_cache import AgentCache, AgentSpec, SessionVersion, read_session_version
 from talaria.runtime.completions import BATCH_WINDOW, WAKE, queue_reports_if_idle
+from talaria.runtime.open_session import ResumeSession
 from talaria.runtime.turns import PENDING_SESSIONS, list_pending_sessions
 from talaria.runtime.workers import can_claim_chat, claim_chat, is_assigned
 from talaria.settings.live import LiveSettings
@@ -209,7 +210,7 @@ class ChatRegistry:
     ) -> Chat:
         chat = self._make(key, address)
         chat.release = lambda: self.release(key)
-        chat.active_session.request = structs.replace(chat.active_session.request, resume=session_id)
+        chat.active_session.request = structs.replace(chat.active_session.request, session=ResumeSession(session_id))
         async with self._opening_gate:
             if not self.closed:
                 await chat.open(agent_version)

@@ -18,7 +18,7 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import is_same_sender
 from talaria.gateway.outbound.message_writer import TYPING, call_with_timeout
 from talaria.gateway.outbound.preview import Preview, PreviewOptions
-from talaria.gateway.outbound.splitting import measure, split_content
+from talaria.gateway.outbound.text_parts import measure, split_content
 from talaria.runtime.questions import AnswerReceiver, answer
 
 _PATIENCE = 300.0

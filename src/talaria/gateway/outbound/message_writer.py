@@ -16,7 +16,7 @@ from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Rejected, SlowDown, Unreachable
 from talaria.core.ids import WorkerId, is_gone
-from talaria.gateway.outbound.splitting import shorten, split_content
+from talaria.gateway.outbound.text_parts import shorten, split_content
 from talaria.runtime.outbox import read_content
 from talaria.settings.live import LiveSettings
 

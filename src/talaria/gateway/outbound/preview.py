@@ -26,7 +26,7 @@ from talaria.gateway.outbound.message_writer import (
     call_with_timeout,
 )
 from talaria.gateway.outbound.preview_text import PreviewText
-from talaria.gateway.outbound.splitting import GrowingText
+from talaria.gateway.outbound.text_parts import GrowingText
 from talaria.runtime.turns import find_redirect
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings

@@ -36,8 +36,8 @@ from talaria.platforms.discord.incoming import (
     sticker_path,
 )
 from talaria.platforms.discord.outgoing import TEXT_LIMIT, Payload, build_menu
-from talaria.platforms.discord.receiving import Event, Receiver
-from talaria.platforms.discord.sending import MessagePoster, channel_id_of
+from talaria.platforms.discord.receiver import Event, Receiver
+from talaria.platforms.discord.sender import MessagePoster, channel_id_of
 from talaria.platforms.discord.session_state import DurableProgressStore, MemoryProgressStore, ProgressStore
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.wire import DIRECT, Channel, Interaction, Message, Reaction, parse

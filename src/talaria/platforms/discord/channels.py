@@ -11,7 +11,7 @@ from discord.http import MultipartParameters
 from talaria.core.errors import PlatformError, Rejected
 from talaria.platforms.discord.client import ApiClient
 from talaria.platforms.discord.outgoing import Payload, make_thread_name
-from talaria.platforms.discord.receiving import Event
+from talaria.platforms.discord.receiver import Event
 from talaria.platforms.discord.wire import ANNOUNCEMENTS, DIRECT, FORUMS, Channel, Guild, Role, parse
 
 _MOST_CHANNELS = 5000

@@ -43,7 +43,7 @@ from talaria.platforms.matrix.outgoing import (
     relates_to,
     transaction_id,
 )
-from talaria.platforms.matrix.receiving import Receiver
+from talaria.platforms.matrix.receiver import Receiver
 from talaria.platforms.matrix.settings import MatrixSettings
 from talaria.platforms.matrix.sync_state import LoginFile, MemoryValueStore, ValueStore
 

@@ -31,8 +31,8 @@ from talaria.platforms.slack.client import ApiClient
 from talaria.platforms.slack.directory import NameDirectory
 from talaria.platforms.slack.incoming import BotIdentity, make_address
 from talaria.platforms.slack.outgoing import TEXT_LIMIT, starter_text
-from talaria.platforms.slack.receiving import Receiver, ReceiverServices, SeenIds, open_socket
-from talaria.platforms.slack.sending import MessagePoster
+from talaria.platforms.slack.receiver import Receiver, ReceiverServices, SeenIds, open_socket
+from talaria.platforms.slack.sender import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import DurableThreadStore, JoinedThreads, MemoryThreadStore, ThreadStore
 

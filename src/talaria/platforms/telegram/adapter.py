@@ -52,7 +52,7 @@ from talaria.platforms.telegram.outgoing import (
     outgoing_file_name,
     reaction_candidates,
 )
-from talaria.platforms.telegram.receiving import PolledUpdates, RecentMessages, UpdatePoller
+from talaria.platforms.telegram.receiver import PolledUpdates, RecentMessages, UpdatePoller
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 from talaria.platforms.telegram.webhook import (
     AlbumCollector,

@@ -17,9 +17,9 @@ from talaria.contracts.platform import (
 )
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected, Unreachable
-from talaria.platforms.webhook.receiving import WebhookReceiver
+from talaria.platforms.webhook.receiver import WebhookReceiver
 from talaria.platforms.webhook.routes import Route, Routes
-from talaria.platforms.webhook.sending import TEXT_LIMIT, ReplyPoster, encode_reply
+from talaria.platforms.webhook.sender import TEXT_LIMIT, ReplyPoster, encode_reply
 from talaria.platforms.webhook.settings import WebhookSettings, read_settings
 from talaria.platforms.webhook.signatures import make_signature_headers
 

@@ -17,6 +17,7 @@ from talaria.core.errors import (
     ProviderBusy,
     ProviderError,
     ProviderOverloaded,
+    WrongProtocol,
 )
 
 BY_CODE: Mapping[str, type[ProviderError]] = {
@@ -44,6 +45,7 @@ BY_CODE: Mapping[str, type[ProviderError]] = {
     "billing_error": NoCredit,
     "enforced_spend_limit_reached": NoCredit,
     "model_not_found": ModelUnknown,
+    "unsupported_api_for_model": WrongProtocol,
     "not_found_error": ModelUnknown,
     "content_filter": ModelRefused,
     "content_policy_violation": ModelRefused,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -10,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
+from talaria.contracts.provider import ListedModel, ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
 from talaria.core.errors import MalformedReply, ModelSource, ProviderError, ReplyTooLong
 from talaria.core.messages import File, Image, Message, Text, Usage
 from talaria.http_client.client import Answer, HttpPool
@@ -23,6 +24,8 @@ MAX_TEXT = 1_000_000  # characters of text and reasoning
 MAX_ARGUMENTS = 1_000_000  # characters of the arguments of all tool calls
 MAX_STREAM = 512 * 1024 * 1024  # bytes of all events of a stream
 ENDED = f"\n\n[The reply ends here: it was longer than {MAX_TEXT:,} characters.]"
+_MILLION = 1_000_000
+_HIGHEST_PRICE = 1_000_000.0  # dollars: anything above, or not a number, is an error in the list
 _T = TypeVar("_T")
 _SURROGATES = (
     rb"(?<!\\)((?:\\\\)*)\\u(?:([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -165,8 +168,7 @@ class ProviderOverHttp:
         underway, meter = self._wire.begin_reply(self.name, request.model), ReplyMeter()
         endpoint = self._endpoint
         try:
-            headers = self._headers if endpoint.authorizer is None else await self._authorized("POST", body)
-            async with self._http.post(endpoint.calls_url, body, headers, endpoint.timeouts) as answer:
+            async with self._send("POST", endpoint.calls_url, body) as answer:
                 await self._check(answer)
                 if answer.content_type == JSON:
                     for event in underway.take_whole(await answer.body()):
@@ -187,23 +189,38 @@ class ProviderOverHttp:
             error.attribute_to(self._source(request.model))
             raise
 
-    async def models(self) -> list[str]:
-        """Return the names of the models available to this account."""
+    async def models(self) -> list[ListedModel]:
+        """Return the models available to this account."""
         endpoint = self._endpoint
         try:
-            headers = self._headers if endpoint.authorizer is None else await self._authorized("GET", b"")
-            async with self._http.get(endpoint.models_url, headers, endpoint.timeouts) as answer:
+            async with self._send("GET", endpoint.models_url, None) as answer:
                 await self._check(answer)
                 return read_models(await answer.body())
         except ProviderError as error:
             error.attribute_to(endpoint.source)
             raise
 
-    async def _authorized(self, method: str, body: bytes) -> Mapping[str, str]:
+    def _send(self, method: str, url: str, body: bytes | None) -> AbstractAsyncContextManager[Answer]:
         endpoint = self._endpoint
-        assert endpoint.authorizer is not None
-        url = endpoint.calls_url if method == "POST" else endpoint.models_url
-        return {**self._headers, **await endpoint.authorizer.headers(method, url, body)}
+        if endpoint.authorizer is None:
+            return self._http.request(method, url, body, self._headers, endpoint.timeouts)
+        return self._send_authorized(method, url, body, endpoint.authorizer)
+
+    @asynccontextmanager
+    async def _send_authorized(
+        self, method: str, url: str, body: bytes | None, authorizer: RequestAuthorizer
+    ) -> AsyncGenerator[Answer, None]:
+        """Send a request, and once more if the server rejects its headers and they can be renewed."""
+        timeouts = self._endpoint.timeouts
+        proof = await authorizer.headers(method, url, body or b"")
+        async with self._http.request(method, url, body, {**self._headers, **proof}, timeouts) as answer:
+            if answer.status != 401 or not await authorizer.renew(proof):
+                yield answer
+                return
+            await answer.drain()
+        proof = await authorizer.headers(method, url, body or b"")
+        async with self._http.request(method, url, body, {**self._headers, **proof}, timeouts) as answer:
+            yield answer
 
     async def close(self) -> None:
         """Do nothing: connections belong to the pool."""
@@ -248,18 +265,66 @@ def _take_joined(underway: Underway, received: Sequence[bytes]) -> Iterator[Mode
         yield kind("".join(words))
 
 
-def read_models(body: bytes) -> list[str]:
-    """Return the names in a list of models; GitHub and Together send it without an envelope."""
+def read_models(body: bytes) -> list[ListedModel]:
+    """Return the models in a list; some servers send it without an envelope."""
     try:
         found = msgspec.json.decode(body, type=_Models | list[_Model])
-        return [model.id for model in (found if isinstance(found, list) else found.data)]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedReply(f"not a list of models: {error}") from error
+    listed = found if isinstance(found, list) else found.models if found.data is None else found.data
+    if listed is None:
+        raise MalformedReply("not a list of models: it has neither data nor models")
+    return [model.listed() for model in listed if model.is_shown and (model.id or model.slug)]
 
 
 class _Model(Struct):
-    id: str
+    """A model in a list; every server has its own fields, and none of them may spoil the list."""
+
+    id: str = ""
+    slug: str = ""
+    visibility: Any = "list"
+    model_picker_enabled: Any = True
+    context_length: Any = None
+    context_window: Any = None
+    max_context_length: Any = None
+    max_model_len: Any = None
+    capabilities: Any = None
+    pricing: Any = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Return whether ChatGPT and Copilot show it to people."""
+        return self.visibility == "list" and self.model_picker_enabled is not False
+
+    def listed(self) -> ListedModel:
+        """Return its name, size and prices."""
+        input_price, output_price = self._price("prompt", "input"), self._price("completion", "output")
+        name, size = self.id or self.slug, self._size()
+        if input_price is None or output_price is None:
+            return ListedModel(name, size)
+        read, write = self._price("input_cache_read", "cached_input"), self._price("input_cache_write", "")
+        return ListedModel(name, size, input_price, output_price, read, write)
+
+    def _size(self) -> int | None:
+        limits = self.capabilities.get("limits") if isinstance(self.capabilities, dict) else None
+        inner = limits.get("max_context_window_tokens") if isinstance(limits, dict) else None
+        sizes = (self.context_length, self.context_window, self.max_context_length, self.max_model_len, inner)
+        return next((size for size in sizes if isinstance(size, int) and size > 0), None)
+
+    def _price(self, per_token: str, per_million: str) -> int | None:
+        """Return a price in our unit: OpenRouter lists dollars per token as text, Together dollars per million."""
+        if not isinstance(self.pricing, dict):
+            return None
+        is_per_token = "prompt" in self.pricing
+        try:
+            price = float(self.pricing[per_token if is_per_token else per_million])
+        except (KeyError, TypeError, ValueError):
+            return None
+        if not 0 <= price < _HIGHEST_PRICE:  # OpenRouter's -1 is a price that depends on the model it chooses
+            return None
+        return round(price * _MILLION * (_MILLION if is_per_token else 1))
 
 
 class _Models(Struct):
-    data: list[_Model]
+    data: list[_Model] | None = None
+    models: list[_Model] | None = None

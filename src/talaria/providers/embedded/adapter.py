@@ -8,7 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.provider import ModelEvent, ModelRequest
+from talaria.contracts.provider import ListedModel, ModelEvent, ModelRequest
 from talaria.core.errors import ModelUnknown
 from talaria.providers.embedded.incoming import ReplyUnderway
 from talaria.providers.embedded.outgoing import encode
@@ -58,9 +58,9 @@ class EmbeddedProvider:
             work.cancel()
         yield underway.reply(self._clock.now())
 
-    async def models(self) -> list[str]:
+    async def models(self) -> list[ListedModel]:
         """Return the only model, if it is installed."""
-        return [MODEL] if is_installed() else []
+        return [ListedModel(MODEL)] if is_installed() else []
 
     async def close(self) -> None:
         """Unload the model, as soon as an unclosed reply is over."""

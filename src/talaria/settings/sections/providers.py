@@ -22,6 +22,17 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(description="Model, as its provider calls it; empty means a good default.", extra=_LIVE),
     ] = ""
+    aliases: Annotated[
+        dict[str, str],
+        Meta(
+            description="Short names for models, for `/model` and `-m`, each for PROVIDER:MODEL.",
+            extra={
+                "live": True,
+                "check": lambda names: are_model_names(tuple(names.values())),
+                "expected": "short names, each with PROVIDER:MODEL",
+            },
+        ),
+    ] = {}
     fallbacks: Annotated[
         tuple[str, ...],
         Meta(
@@ -106,6 +117,35 @@ class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     silence_timeout_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="How long a reply may pause after it has started.", extra=_LIVE)
     ] = 60.0
+
+
+class LoginSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes to a sign-in with a subscription, for a proxy or an OAuth client of your own."""
+
+    issuer: Annotated[
+        str,
+        Meta(
+            description="Authorization server, which publishes its endpoints (OpenID Connect Discovery).",
+            extra={
+                "live": True,
+                "check": is_web_address,
+                "expected": "empty or an address that starts with https:// or http://",
+            },
+        ),
+    ] = ""
+    client_id: Annotated[str, Meta(description="Client to sign in with; empty means the known one.", extra=_LIVE)] = ""
+    scope: Annotated[str, Meta(description="Scopes to ask for; empty means the known ones.", extra=_LIVE)] = ""
+    exchange_url: Annotated[
+        str,
+        Meta(
+            description="Where a GitHub token is exchanged for one of Copilot; empty means the known address.",
+            extra={
+                "live": True,
+                "check": is_web_address,
+                "expected": "empty or an address that starts with https:// or http://",
+            },
+        ),
+    ] = ""
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -80,6 +80,25 @@ def open_postgres_store(url: str, options: PostgresOptions = DEFAULTS, *, connec
     )
 
 
+def swap_schemas(url: str, options: PostgresOptions, replacement: str, newer: str) -> None:
+    """Rename a newer version's schema to ``newer``, and ``replacement`` to its name, in one transaction."""
+    try:
+        with _connect(url, options) as raw, raw.transaction():
+            for old, new in ((options.schema, newer), (replacement, options.schema)):
+                raw.execute(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(old), sql.Identifier(new)))
+    except psycopg.Error as error:
+        raise translate_error(error, format_server(url)) from error
+
+
+def drop_schema(url: str, schema: str) -> None:
+    """Drop a schema with all its tables, if it exists."""
+    try:
+        with _connect(url, PostgresOptions(schema)) as raw:
+            raw.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+    except psycopg.Error as error:
+        raise translate_error(error, format_server(url)) from error
+
+
 def format_server(url: str) -> str:
     """Return a display name of the server, without user and password.
 

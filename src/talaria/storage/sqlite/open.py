@@ -122,6 +122,7 @@ def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
         check_not_newer(check_version(raw, path), str(path))
         _enable_wal(raw, options.busy_timeout_seconds)
         raw.execute("PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY")
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # no new query plan for each bound value
         if options.on_commit is not None:
             raw.set_wal_hook(options.on_commit)
         migrate(raw)

@@ -6,6 +6,7 @@
     talaria.db.recovered    complete replacement: an interrupted repair is finished from here, not repeated
     talaria.db.report       numbers of recovered and lost rows
     talaria.db.damaged-…    the damaged file, preserved
+    talaria.db.newer-…      a store of a newer version, preserved when an older one is restored
 
 A log (``-wal``) belongs to the file with its name. A stale log would be replayed into a new file of that name, so it is
 removed before the swap, after it has been preserved with the damaged file.
@@ -102,6 +103,23 @@ class RepairFiles:
         for file in (self._salvage, self._fresh):
             for companion in (*_COMPANIONS, "-shm"):
                 Path(f"{file}{companion}").unlink(missing_ok=True)
+
+
+def swap_store(store: Path, replacement: Path, now: datetime) -> Path:
+    """Put a complete replacement in the place of a newer version's store; return where that is preserved.
+
+    The caller holds the store's exclusive lock. Killed anywhere, the path leads to one of the two files.
+    """
+    newer = store.with_name(f"{store.name}.newer-{now:%Y%m%dT%H%M%S%f}")
+    for companion in reversed(_COMPANIONS):
+        if Path(f"{store}{companion}").exists():
+            _link(Path(f"{store}{companion}"), Path(f"{newer}{companion}"))
+    _sync(store.parent)
+    for companion in ("-wal", "-shm"):
+        Path(f"{store}{companion}").unlink(missing_ok=True)
+    replacement.rename(store)
+    _sync(store.parent)
+    return newer
 
 
 def _link(original: Path, second: Path) -> None:

@@ -1,7 +1,7 @@
 """Sessions and their messages: rows, visibility, and deletion with all dependent rows."""
 
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Protocol
 
 import msgspec
@@ -188,6 +188,7 @@ class SessionsTable:
         if new.parent_id is not None:
             self._check_parent(new.parent_id, new.parent_seq)
         session_id = new.id or new_session_id()
+        created_at = self._sql.now if new.created_at is None else to_stamp(new.created_at)
         row = self._sql.row(
             "INSERT INTO sessions (id, parent_id, parent_seq, last_seq, source, owner, audience, title, title_folded,"
             f" model, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING {_SESSION}",
@@ -202,8 +203,8 @@ class SessionsTable:
                 new.title,
                 new.title.casefold(),
                 new.model,
-                self._sql.now,
-                self._sql.now,
+                created_at,
+                created_at,
             ),
         )
         assert row is not None
@@ -239,6 +240,8 @@ class SessionsTable:
         archived = changed.pop("archived", None)
         if archived is not None:
             changed["archived_at"] = self._sql.now if archived else None
+        if changes.updated_at is not None:
+            changed["updated_at"] = to_stamp(changes.updated_at)
         if "title" in changed:
             changed["title_folded"] = changed["title"].casefold()
         assignments = ", ".join(f"{name} = ?" for name in changed) or "id = id"
@@ -424,13 +427,23 @@ class UsageTable:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    def add(self, session_id: SessionId, usage: Usage, *, model: str = "", turns: int = 0) -> None:
-        """Add to the counters of a session and of the day."""
+    def add(
+        self,
+        session_id: SessionId,
+        usage: Usage,
+        *,
+        model: str = "",
+        turns: int = 0,
+        has_price: bool = True,
+        at: datetime | None = None,
+    ) -> None:
+        """Add to the counters of a session and of the day, today's without a time."""
         counts = structs.astuple(usage)
         sums = ", ".join(f"{name} = {name} + ?" for name in _COUNTERS)
         self._sql.run(f"UPDATE sessions SET {sums} WHERE id = ?", (*counts, session_id))
-        unpriced = 0 if usage.cost_microdollars else usage.calls
-        self._sql.run(_ADD, (self._sql.now // _DAY, model, model, turns, unpriced, *counts, session_id))
+        unpriced = 0 if has_price else usage.calls
+        day = (self._sql.now if at is None else to_stamp(at)) // _DAY
+        self._sql.run(_ADD, (day, model, model, turns, unpriced, *counts, session_id))
 
     def by_day(self, group: UsageGroup, first: date, last: date, *, owner: str | None = None) -> list[DailyUsage]:
         """Return the usage of each day and member of a group, oldest first."""

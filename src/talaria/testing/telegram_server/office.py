@@ -3,10 +3,9 @@
 import itertools
 import time
 
-from talaria.testing.telegram_server.changes import Changes
 from talaria.testing.telegram_server.files import Files
 from talaria.testing.telegram_server.places import User, Wire
-from talaria.testing.telegram_server.updates import Updates
+from talaria.testing.telegram_server.updates import Changes, Updates
 from talaria.testing.wait import LIMIT
 
 

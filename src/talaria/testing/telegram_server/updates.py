@@ -1,12 +1,31 @@
 """Pending updates for the bot: confirmed by offset, polled by one client at a time."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from talaria.testing.telegram_server.changes import Changes
 from talaria.testing.telegram_server.places import Wire
 from talaria.testing.telegram_server.refusals import conflict
+
+
+class Changes:
+    """A changing state, and the tasks waiting for it."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def happened(self) -> None:
+        """Wake all waiting tasks."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def until(self, holds: Callable[[], bool], *, within: float) -> None:
+        """Return as soon as ``holds()``; raise `TimeoutError` after so many seconds."""
+        async with asyncio.timeout(within):
+            while not holds():
+                await self._next.wait()
+
 
 KINDS = frozenset(
     {
@@ -17,7 +36,10 @@ KINDS = frozenset(
         "chat_join_request", "chat_boost", "removed_chat_boost", "managed_bot",
     }
 )  # fmt: skip
+
+
 DEFAULT_KINDS = KINDS - {"chat_member", "message_reaction", "message_reaction_count"}
+
 
 _FIRST_ID = 870_000_001
 

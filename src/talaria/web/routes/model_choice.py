@@ -37,7 +37,7 @@ _Short = Annotated[str, Meta(max_length=200)]
 
 
 class ModelView(Struct, frozen=True, kw_only=True):
-    """A model; prices are in dollars per million tokens, and unknown if it isn't in the catalogue."""
+    """A model; prices are in dollars per million tokens, and unknown if both are 0 and it isn't ``free``."""
 
     provider: str
     model: str
@@ -48,6 +48,7 @@ class ModelView(Struct, frozen=True, kw_only=True):
     images: bool
     reasoning: bool
     known: bool
+    free: bool
     local: bool = False
 
 
@@ -359,6 +360,7 @@ def _model_view(one: UsableModel | ChosenModel) -> ModelView:
         images=info.images,
         reasoning=info.reasoning,
         known=info.known,
+        free=info.free,
         local=one.local if isinstance(one, UsableModel) else one.provider == EMBEDDED,
     )
 

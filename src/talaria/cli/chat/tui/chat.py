@@ -20,7 +20,7 @@ from talaria.cli.chat.tui.approval import TRUST
 from talaria.cli.chat.tui.completion import CommandEntry
 from talaria.cli.chat.tui.input_line import TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
-from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, has_price, read_status, status_line
+from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, read_status, status_line
 from talaria.cli.chat.tui.surface import TuiScreen
 from talaria.cli.first_run import describe_first_run
 from talaria.cli.markdown.code import preload_highlighting
@@ -137,6 +137,15 @@ class LiveChat:
             self._on_event(event)
         self._redraw_needed.set()
         self._controller.active_session.start_background_task(self._controller.ask_for_trust(self._confirm_trust))
+        if self._services.settings().update.check:
+            self._jobs.create_task(self._report_new_version())
+
+    async def _report_new_version(self) -> None:
+        from talaria.cli.commands.update.check import describe_new_version  # noqa: PLC0415 (loaded if the user wants it)
+
+        if text := await asyncio.to_thread(describe_new_version, self._services):
+            self._activity.add_dim(text)
+            self._redraw_needed.set()
 
     async def _confirm_trust(self, question: str) -> bool:
         return await self._prompt.approval.ask(question, confirmation_of, TRUST) == "yes"
@@ -315,7 +324,7 @@ class LiveChat:
         before = self._status
         known = await active_session.store.read(lambda tx: read_status(tx, session_id, before))
         self._status = msgspec.structs.replace(
-            known, model=chat.model, context_limit=chat.info.context_limit, priced=has_price(chat.info, chat.provider)
+            known, model=chat.model, context_limit=chat.info.context_limit, priced=chat.info.has_price
         )
         self._prompt.folder = chat.workspace.folder
         self._draw_status()

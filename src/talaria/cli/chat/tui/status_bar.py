@@ -9,7 +9,6 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from talaria.cli.output.text import cell, cut, display_width
 from talaria.commands.status import get_counted_tokens
 from talaria.commands.turn_control import estimate_context_tokens
-from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Transaction
 from talaria.core.formatting import format_money
 from talaria.core.ids import SessionId
@@ -20,9 +19,6 @@ _WARNING_PERCENT = 80
 
 
 _GATEWAY = "gateway"
-
-
-_EMBEDDED = "embedded"
 
 
 class StatusInfo(Struct, frozen=True, kw_only=True):
@@ -53,11 +49,6 @@ class StatusInfo(Struct, frozen=True, kw_only=True):
         if self.priced:
             return cost
         return f"over {cost}" if self.cost_microdollars else "cost unknown"
-
-
-def has_price(model: ModelInfo, provider: str) -> bool:
-    """Return whether the price of a model is known; the embedded one is free."""
-    return provider == _EMBEDDED or bool(model.input_price or model.output_price)
 
 
 def read_status(tx: Transaction, session_id: SessionId, previous: StatusInfo) -> StatusInfo:

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 
-from talaria.cli.commands.doctor.finding import Finding, fault, ok, warning
+from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
 from talaria.cli.services import Services
 from talaria.contracts.provider import ChosenModel
 from talaria.core.errors import (

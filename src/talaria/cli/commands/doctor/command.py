@@ -12,7 +12,6 @@ from talaria.cli.commands.doctor.agent_checks import (
     check_sandbox,
     check_tools,
 )
-from talaria.cli.commands.doctor.finding import DoctorCheck, Finding, fault
 from talaria.cli.commands.doctor.machine_checks import (
     check_extras,
     check_python,
@@ -27,6 +26,7 @@ from talaria.cli.commands.doctor.profile_checks import (
     check_keys,
     check_settings,
 )
+from talaria.cli.commands.doctor.report import DoctorCheck, Finding, fault
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
 from talaria.core.errors import TalariaError

@@ -10,10 +10,11 @@ from importlib.metadata import PackageNotFoundError, requires, version
 import apsw
 
 from talaria import __version__
-from talaria.cli.commands.doctor.finding import Finding, fault, ok, warning
+from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
 from talaria.cli.services import Services
 from talaria.core.errors import StoreCorrupt, TalariaError
-from talaria.core.extras import DISTRIBUTION, install_command, pip_command
+from talaria.core.extras import install_command, pip_command
+from talaria.core.installation import DISTRIBUTION
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.load import load
 from talaria.settings.secrets import KNOWN_SECRETS, read_secrets

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength
-from talaria.cli.commands.doctor.finding import Finding, fault, ok, warning
+from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
 from talaria.cli.services import Services
 from talaria.core.errors import Refused
 from talaria.settings.access_report import list_open_access, list_unknown_names

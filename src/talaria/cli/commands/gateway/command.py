@@ -29,6 +29,7 @@ from talaria.core.aio import StopSignal, first_error
 from talaria.core.errors import Refused, StoreError, StoreUnavailable
 from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import WorkerId, is_gone
+from talaria.core.installation import own_command, restart_command
 from talaria.core.umask import person_umask, restore_umask
 from talaria.observability.shutdown_report import ShutdownReport, list_running, read_last_report
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus, decode_worker, read_workers
@@ -147,16 +148,22 @@ def _run(arguments: argparse.Namespace, services: Services) -> int:
     if stop.restarts:
         sys.stdout.flush()
         restore_umask()
-        os.execve(sys.executable, sys.orig_argv, dict(services.environment))  # noqa: S606 (as it was started)
+        command = restart_command()
+        os.execve(command[0], command, dict(services.environment))  # noqa: S606 (our own command)
     return 0
 
 
 async def _serve(services: Services, stop: StopSignal, *, as_worker: bool) -> None:
-    async with open_server_application(services, stop, _SIGNALS) as application:
+    async with open_server_application(services, stop, _SIGNALS) as (application, manager):
         if application is None:
             return
         _report_last_shutdown(services, services.terminal.note)
-        await application.serve_gateway(stop, as_worker=as_worker, report=services.terminal.note)
+
+        def report(text: str) -> None:
+            services.terminal.note(text)
+            manager.report_ready(text)
+
+        await application.serve_gateway(stop, as_worker=as_worker, report=report)
 
 
 def _start(_arguments: argparse.Namespace, services: Services) -> int:
@@ -313,7 +320,7 @@ def _build_service(services: Services) -> ServiceFile:
 
 
 def _build_command(services: Services) -> tuple[str, ...]:
-    return sys.executable, "-m", "talaria", "-p", services.profile.name, "gateway", "run"
+    return *own_command(), "-p", services.profile.name, "gateway", "run"
 
 
 def _format_network(network: NetworkStatus) -> tuple[object, ...]:

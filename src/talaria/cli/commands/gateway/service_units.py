@@ -14,6 +14,7 @@ from talaria.core.errors import Refused
 
 _RESTART_SECONDS = 5
 _SPARE_SECONDS = 15
+_WATCHDOG_SECONDS = 60
 
 
 class ServiceProgram(Struct, frozen=True, kw_only=True):
@@ -26,12 +27,15 @@ class ServiceProgram(Struct, frozen=True, kw_only=True):
 
 
 class ServiceFile(Struct, frozen=True, kw_only=True):
-    """Service definition file, and the commands that register and unregister it."""
+    """Service definition file, and the commands that register, unregister, start, stop and query it."""
 
     path: Path
     text: str
     begin: tuple[tuple[str, ...], ...]
     end: tuple[tuple[str, ...], ...]
+    start: tuple[str, ...]
+    stop: tuple[str, ...]
+    query: tuple[str, ...]
     forget: tuple[tuple[str, ...], ...] = ()
     note: str = ""
 
@@ -42,6 +46,24 @@ def build_service_file(program: ServiceProgram, environment: Mapping[str, str], 
     if system == "darwin":
         return _build_launch_agent(program, home)
     return _build_systemd_unit(program, Path(environment.get("XDG_CONFIG_HOME") or home / ".config"))
+
+
+def find_service(profile: str, environment: Mapping[str, str], *, system: str) -> ServiceFile | None:
+    """Return the installed service of a profile, for its path and commands; ``None`` if there is none."""
+    program = ServiceProgram(profile=profile, command=(), environment={}, drain_seconds=0.0)
+    service = build_service_file(program, environment, system=system)
+    return service if service.path.exists() else None
+
+
+def is_active(service: ServiceFile, environment: Mapping[str, str]) -> bool:
+    """Return whether the service manager runs the service."""
+    return _can_call((service.query,), environment) and not _run_commands((service.query,), environment)
+
+
+def change(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Run one command of a service; raises `Refused` with the service manager's answer if it fails."""
+    if problem := _run_commands((command,), environment):
+        raise Refused(f"The service manager refused: {problem}")
 
 
 def install(service: ServiceFile, environment: Mapping[str, str]) -> str:
@@ -88,6 +110,9 @@ StartLimitIntervalSec=300
 StartLimitBurst=10
 
 [Service]
+Type=notify
+NotifyAccess=main
+WatchdogSec={_WATCHDOG_SECONDS}
 ExecStart={arguments}
 {settings}Restart=on-failure
 RestartSec={_RESTART_SECONDS}
@@ -103,6 +128,9 @@ WantedBy=default.target
         text=text,
         begin=((*call, "daemon-reload"), (*call, "enable", "--now", name)),
         end=((*call, "disable", "--now", name),),
+        start=(*call, "start", name),
+        stop=(*call, "stop", name),
+        query=(*call, "is-active", "--quiet", name),
         forget=((*call, "daemon-reload"),),
         note="It stops when you log out, unless you run `loginctl enable-linger` once.",
     )
@@ -148,6 +176,9 @@ def _build_launch_agent(program: ServiceProgram, home: Path) -> ServiceFile:
         text=text,
         begin=(("launchctl", "bootstrap", domain, str(path)),),
         end=(("launchctl", "bootout", f"{domain}/{label}"),),
+        start=("launchctl", "bootstrap", domain, str(path)),
+        stop=("launchctl", "bootout", f"{domain}/{label}"),
+        query=("launchctl", "print", f"{domain}/{label}"),
     )
 
 

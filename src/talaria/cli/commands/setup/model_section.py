@@ -152,11 +152,11 @@ class ModelSection:
 
     def _choose_embedded(self) -> bool:
         if self._setup.found.embedded == "missing":
-            question, why = "Install it now (130 MB)?", "pip installs it into the Python environment of Talaria."
+            question, why = "Install it now (130 MB)?", "It is installed into the Python environment of Talaria."
             if not self._setup.questions.confirm(question, default=True, explain=why):
                 raise SkipQuestion
             try:
-                self._setup.say(self._setup.services.models().install_embedded())
+                self._setup.say(self._setup.services.models().install_embedded(self._setup.say))
             except TalariaError as error:
                 self._setup.say(str(error), "yellow")
                 return True

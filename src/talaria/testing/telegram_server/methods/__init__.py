@@ -1,10 +1,10 @@
 """The methods of the Bot API, in groups."""
 
 from talaria.testing.telegram_server.methods.account import ACCOUNT
+from talaria.testing.telegram_server.methods.base import Method
 from talaria.testing.telegram_server.methods.chats import CHATS
 from talaria.testing.telegram_server.methods.gestures import GESTURES
 from talaria.testing.telegram_server.methods.media import MEDIA
-from talaria.testing.telegram_server.methods.sending import Method
 from talaria.testing.telegram_server.methods.texts import TEXTS
 
 METHODS: dict[str, Method] = {

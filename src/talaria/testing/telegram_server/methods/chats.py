@@ -1,7 +1,7 @@
 """Chats: properties, members, topics."""
 
 from talaria.testing.telegram_server.checks import Parameters
-from talaria.testing.telegram_server.methods.sending import Method
+from talaria.testing.telegram_server.methods.base import Method
 from talaria.testing.telegram_server.places import Wire
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.room import COLOURS, ChatState

@@ -1,7 +1,7 @@
 """Chat actions, reactions, and answers to buttons."""
 
 from talaria.testing.telegram_server.checks import Parameters
-from talaria.testing.telegram_server.methods.sending import Method
+from talaria.testing.telegram_server.methods.base import Method
 from talaria.testing.telegram_server.parts import Reaction, ReactionTypeEmoji
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.world import World

@@ -4,7 +4,7 @@ from typing import Any
 
 from talaria.testing.telegram_server.checks import Parameters
 from talaria.testing.telegram_server.files import LARGEST_DOWNLOAD, Kind, Upload
-from talaria.testing.telegram_server.methods.sending import (
+from talaria.testing.telegram_server.methods.base import (
     AnySending,
     Captioned,
     Method,

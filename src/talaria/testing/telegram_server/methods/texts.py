@@ -6,7 +6,7 @@ from talaria.testing.telegram_server.checks import Parameters, inline, read_mark
 from talaria.testing.telegram_server.markup import read_text
 from talaria.testing.telegram_server.markup.text import units
 from talaria.testing.telegram_server.messages import Message
-from talaria.testing.telegram_server.methods.sending import LONGEST_TEXT, Method, Sending, post, read_caption
+from talaria.testing.telegram_server.methods.base import LONGEST_TEXT, Method, Sending, post, read_caption
 from talaria.testing.telegram_server.parts import InlineKeyboardMarkup, LinkPreviewOptions, MessageEntity
 from talaria.testing.telegram_server.places import Wire
 from talaria.testing.telegram_server.refusals import bad_request

@@ -633,7 +633,7 @@ export interface ModelTest {
   milliseconds: number;
 }
 
-/** A model; prices are in dollars per million tokens, and unknown if it isn't in the catalogue. */
+/** A model; prices are in dollars per million tokens, and unknown if both are 0 and it isn't ``free``. */
 export interface ModelView {
   provider: string;
   model: string;
@@ -644,6 +644,7 @@ export interface ModelView {
   images: boolean;
   reasoning: boolean;
   known: boolean;
+  free: boolean;
   local: boolean;
 }
 

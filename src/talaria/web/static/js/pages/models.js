@@ -216,11 +216,11 @@ export const tokens = (
 
 /** @type {(one: ModelView) => string} */
 export const price = (one) =>
-  !one.known
-    ? "price unknown"
-    : one.input_price || one.output_price
+  one.input_price || one.output_price
     ? `$${one.input_price} in, $${one.output_price} out`
-    : "free";
+    : one.free
+    ? "free"
+    : "price unknown";
 
 /** @type {(one: ModelView) => string} */
 const facts = (one) => [`${tokens(one.context)} tokens of context`, price(one), ...abilities(one)].join(" · ");

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from talaria.contracts.platform import Button, Content, PlatformCapabilities, Unit
 from talaria.core.messages import File
-from talaria.gateway.outbound.splitting import GrowingText, measure, split_content, split_text
+from talaria.gateway.outbound.text_parts import GrowingText, measure, split_content, split_text
 
 FOX = "👩🏽‍🚒"
 WORDS = st.lists(

@@ -31,7 +31,7 @@ from talaria.platforms.slack.incoming import (
     read_event,
     read_interaction,
 )
-from talaria.platforms.slack.sending import MessagePoster
+from talaria.platforms.slack.sender import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import JoinedThreads
 

@@ -12,7 +12,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Rejected, SlowDown
 from talaria.core.messages import File, Image
 from talaria.platforms.discord.adapter import Discord
-from talaria.platforms.discord.sending import read_voice
+from talaria.platforms.discord.sender import read_voice
 from talaria.testing.discord_server import DiscordServer
 from talaria.testing.discord_server.methods import (
     add_reaction,

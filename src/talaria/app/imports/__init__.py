@@ -1,0 +1,1 @@
+"""Import of another agent's home into a profile."""

@@ -1,0 +1,119 @@
+"""Menu of the chat for one question; typing filters a long one."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+
+_DIGITS = "123456789"
+_SHOWN = 10
+_GAP = "  "
+_HINT = "\n   ↑/↓ and Enter or a number to choose, Esc to cancel"
+_FILTER_HINT = "\n   ↑/↓ and Enter to choose, type to filter, Esc to cancel"
+
+
+class ChoiceMenu:
+    """Menu for one question at a time; further questions are queued.
+
+    With more choices than digits, typed text filters them, and only a part is shown. What follows two spaces in a
+    choice describes it and isn't searched. ``on_change`` is called when the menu opens and closes.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._question: StyleAndTextTuples = []
+        self._choices: Sequence[str] = ()
+        self._matches: list[int] = []
+        self._text = ""
+        self._selected = 0
+        self._answer: asyncio.Future[int | None] | None = None
+        self._lock = asyncio.Lock()
+        control = FormattedTextControl(
+            self._fragments, focusable=True, key_bindings=self._build_keys(), show_cursor=False
+        )
+        self.window = Window(control, wrap_lines=True, dont_extend_height=True)
+        self.container = ConditionalContainer(self.window, Condition(lambda: self.is_active))
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether a question is open."""
+        return self._answer is not None
+
+    async def ask(self, question: StyleAndTextTuples, choices: Sequence[str]) -> int | None:
+        """Return the index of the chosen answer, or ``None``."""
+        async with self._lock:
+            self._question, self._choices = question, choices
+            self._filter("")
+            self._answer = asyncio.get_running_loop().create_future()
+            self._on_change()
+            try:
+                return await self._answer
+            finally:
+                self._answer = None
+                self._on_change()
+
+    @property
+    def _is_long(self) -> bool:
+        return len(self._choices) > len(_DIGITS)
+
+    def _filter(self, text: str) -> None:
+        words = text.lower().split()
+        self._text, self._selected = text, 0
+        names = [choice.partition(_GAP)[0].lower() for choice in self._choices]
+        self._matches = [index for index, name in enumerate(names) if all(word in name for word in words)]
+
+    def _move(self, by: int) -> None:
+        if self._matches:
+            self._selected = (self._selected + by) % len(self._matches)
+
+    def _resolve(self, answer: int | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    def _fragments(self) -> StyleAndTextTuples:
+        lines: StyleAndTextTuples = list(self._question)
+        if self._is_long:
+            lines.append(("class:hint", f"\n   Filter: {self._text}▏  {len(self._matches)} of {len(self._choices)}"))
+        first = max(0, min(self._selected - _SHOWN // 2, len(self._matches) - _SHOWN)) if self._is_long else 0
+        shown = self._matches[first : first + _SHOWN] if self._is_long else self._matches
+        for position, index in enumerate(shown, first):
+            is_selected = position == self._selected
+            number = "" if self._is_long else f"{index + 1}. "
+            mark = f"\n {'❯' if is_selected else ' '} {number}"
+            lines.append(("class:chosen" if is_selected else "class:choice", f"{mark}{self._choices[index]}"))
+        lines.append(("class:hint", _FILTER_HINT if self._is_long else _HINT))
+        return lines
+
+    def _build_keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        is_long = Condition(lambda: self._is_long)
+        for key in ("up", "c-p"):
+            keys.add(key)(lambda _event: self._move(-1))
+        for key in ("down", "c-n", "tab"):
+            keys.add(key)(lambda _event: self._move(1))
+        keys.add("enter")(self._take)
+        for key in ("escape", "c-c"):
+            keys.add(key, eager=True)(lambda _event: self._resolve(None))
+        for digit in _DIGITS:
+            keys.add(digit, filter=~is_long)(self._take_number)
+        keys.add("backspace", filter=is_long)(lambda _event: self._filter(self._text[:-1]))
+        keys.add(Keys.Any, filter=is_long)(self._type)
+        keys.add(Keys.BracketedPaste, filter=is_long)(self._type)
+        return keys
+
+    def _take(self, _event: KeyPressEvent) -> None:
+        if self._matches:
+            self._resolve(self._matches[self._selected])
+
+    def _take_number(self, event: KeyPressEvent) -> None:
+        index = int(event.data) - 1
+        if index < len(self._choices):
+            self._resolve(index)
+
+    def _type(self, event: KeyPressEvent) -> None:
+        self._filter(self._text + "".join(character for character in event.data if character.isprintable()))

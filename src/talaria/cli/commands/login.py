@@ -1,0 +1,117 @@
+"""`talaria login`: sign in with a subscription, with a browser or a code."""
+
+import argparse
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from talaria.cli.commands.auth import print_states
+from talaria.cli.parser import add_completion
+from talaria.cli.reload_note import note_gateway_reload
+from talaria.cli.services import Services
+from talaria.contracts.login import LoginState, SignInWay
+from talaria.core.errors import TalariaError
+
+INTERRUPTED = 130
+
+_EPILOG = """\
+Without a name, it lists what you can sign in to. The tokens are stored in the
+profile's folder, readable only by you, and renewed when needed.
+
+  talaria login openai              ChatGPT Plus, Pro, Business or Enterprise
+  talaria login openai --device     with a code, for example over ssh
+  talaria login github-copilot
+  talaria login google --client client_secret.json
+"""
+_NO_BROWSER_HERE = ("SSH_CONNECTION", "SSH_TTY")
+_DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take the name of a sign-in and how to do it."""
+    parser.epilog = _EPILOG
+    parser.add_argument("name", nargs="?", metavar="NAME", help="openai, github-copilot or google")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--device", action="store_true", help="show a code to enter on any device")
+    ways.add_argument("--paste", action="store_true", help="show an address, and ask for the one you end up at")
+    client = parser.add_argument(
+        "--client", metavar="FILE", type=Path, help="JSON file of your OAuth client, for google"
+    )
+    add_completion(client, "files")
+    parser.add_argument(
+        "--wait", metavar="SECONDS", type=float, default=300.0, help="how long to wait for the browser (300)"
+    )
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Sign in, report the account, and return the exit code."""
+    logins = services.models().logins()
+    if not arguments.name:
+        print_states(logins.status(), services)
+        services.terminal.note("`talaria login NAME` signs in.")
+        return 0
+    way: SignInWay = "device" if arguments.device else "paste" if arguments.paste else "auto"
+    surface = TerminalSignIn(services)
+    try:
+        state = logins.sign_in(
+            arguments.name, surface, way=way, client_file=arguments.client, wait=timedelta(seconds=arguments.wait)
+        )
+    except KeyboardInterrupt:
+        services.terminal.note("\nStopped. Nothing has changed.")
+        return INTERRUPTED
+    _report(state, services)
+    return 0
+
+
+class TerminalSignIn:
+    """The terminal and the browser of the person who signs in."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @property
+    def has_browser(self) -> bool:
+        """Return whether a browser can be opened on this computer; not over ssh."""
+        environment = self._services.environment
+        if any(environment.get(name) for name in _NO_BROWSER_HERE):
+            return False
+        return sys.platform == "darwin" or any(environment.get(name) for name in _DISPLAYS)
+
+    def show(self, text: str) -> None:
+        """Print a line at once."""
+        self._services.terminal.note(text)
+
+    def open_browser(self, url: str) -> bool:
+        """Open an address in a browser, and return whether there is one; never waits for it."""
+        import threading  # noqa: PLC0415 (loaded for a sign-in)
+        import webbrowser  # noqa: PLC0415 (loaded for a sign-in)
+
+        try:
+            browser = webbrowser.get()
+        except webbrowser.Error:
+            return False
+        threading.Thread(target=browser.open, args=(url,), daemon=True).start()
+        return True
+
+    def ask(self, prompt: str) -> str:
+        """Return a line that the person types."""
+        self._services.terminal.prompt(prompt)
+        return sys.stdin.readline()
+
+
+def _report(state: LoginState, services: Services) -> None:
+    who = f" as {state.account}" if state.account else ""
+    plan = f" ({state.plan})" if state.plan else ""
+    services.terminal.line(f"Signed in to {state.title}{who}{plan}.")
+    try:
+        chosen = services.models().chosen()
+    except TalariaError as error:
+        services.terminal.note(error.for_owner)
+        return
+    if chosen.provider == state.provider:
+        services.terminal.line(f"Talaria uses {chosen.provider}:{chosen.model}. Run `talaria` to chat.")
+    else:
+        services.terminal.line(
+            f"Talaria still uses {chosen.provider}:{chosen.model}. `talaria model {state.provider}` changes that."
+        )
+    note_gateway_reload(services, live=True)

@@ -1,0 +1,1 @@
+"""`talaria update`: versions next to each other, and the switch between them."""

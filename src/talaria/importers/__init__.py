@@ -1,0 +1,1 @@
+"""Homes of other agents, one module each: read, and never written."""
