@@ -343,7 +343,9 @@ TOOLSETS: Mapping[str, Toolset] = {
     ),
     "files": Toolset(
         (
-            ToolFactory(ReadFile, lambda _: ReadFile()),
+            ToolFactory(
+                ReadFile, lambda context: ReadFile(context.profile.media_folder / context.session_id / "pages")
+            ),
             ToolFactory(WriteFile, lambda _: WriteFile()),
             ToolFactory(EditFile, lambda _: EditFile()),
             ToolFactory(SearchFiles, lambda _: SearchFiles.with_installed_ripgrep()),
