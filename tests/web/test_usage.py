@@ -7,10 +7,10 @@ import httpx
 from tests.api.in_process_server import Hosted
 from tests.web.web_client import begin
 
-from talaria.app.session.build import monthly_caps
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.messages import Usage
+from talaria.runtime.turn_environment import monthly_caps
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 

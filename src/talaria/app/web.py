@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from talaria.app.application import TalariaApplication
 from talaria.app.gateway.media import MediaModels
-from talaria.app.session.build import monthly_caps
 from talaria.app.web_management import build_management_routes
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
@@ -18,6 +17,7 @@ from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, Route, Router, Scope, Send
 from talaria.http_client.client import HttpPool
+from talaria.runtime.turn_environment import monthly_caps
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import ChangeWatcher

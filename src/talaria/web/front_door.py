@@ -47,7 +47,10 @@ class WebErrorReply(Struct, frozen=True):
 
 
 def describe_web(routes: Sequence[Route]) -> RouteGroup:
-    """Return the routes of the web app with what they have in common; its page and its files are left out."""
+    """Return the routes of the web app with what they have in common.
+
+    Those of its page and its files are left out.
+    """
     return RouteGroup(
         routes=[route for route in routes if route.path.startswith("/web/")],
         error_type=WebErrorReply,

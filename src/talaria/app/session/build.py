@@ -3,7 +3,7 @@
 from asyncio import TaskGroup
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,11 +52,10 @@ from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.runtime.turn_environment import StoredBudget, TurnEvents
-from talaria.sessions.branches import session_account
+from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.settings.live import LiveSettings
-from talaria.settings.model import BudgetSettings, Settings
+from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, find_home
 from talaria.tools.workspace import LocalWorkspace
 
@@ -360,21 +359,6 @@ def _read_limits(live: LiveSettings, delegated_scope: DelegatedScope | None) -> 
     )
 
 
-def build_caps(settings: Settings, session: Session) -> list[Cap]:
-    """Return the spending caps: this month's total, this month's for the person, and the session's."""
-    own = Cap(session_account(session.id), round(settings.budget.session * _MICRODOLLARS))
-    return [cap for cap in (*monthly_caps(settings.budget, session.owner), own) if cap.limit]
-
-
-def monthly_caps(budget: BudgetSettings, person: str) -> tuple[Cap, Cap]:
-    """Return the caps of this month: in total, and for a person; a limit of 0 means none."""
-    month = f"{datetime.now(UTC):%Y-%m}"
-    return (
-        Cap(f"all:{month}", round(budget.total * _MICRODOLLARS)),
-        Cap(f"person:{person}:{month}", round(budget.person * _MICRODOLLARS)),
-    )
-
-
 def _build_budget(live: LiveSettings, store: Store, session: Session, request: OpenRequest) -> Budget:
     """Return the budget of a session, with the caps of its goals and of its ancestors.
 
@@ -384,7 +368,7 @@ def _build_budget(live: LiveSettings, store: Store, session: Session, request: O
 
     def caps(tx: Transaction) -> tuple[Cap, ...]:
         goals = [cap for one in sessions for cap in goal_caps(tx, one)]
-        return *build_caps(live.current, session), *goals, *request.caps
+        return *build_caps(live.current.budget, session), *goals, *request.caps
 
     return StoredBudget(store, caps)
 

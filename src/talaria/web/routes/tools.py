@@ -77,7 +77,7 @@ class HookEdit(Struct, frozen=True):
 
 
 class HookSwitch(Struct, frozen=True):
-    """Whether a hook is on."""
+    """New state of a hook."""
 
     on: bool
 
