@@ -52,14 +52,14 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
         await talk.answer("Web search", "http://127.0.0.1:8888")
         await talk.answer("Approval [ask]", "allow-list")
         assert await talk.end() == 0
-    assert "no API key or local server was found" in talk.text or "No model can be used" in talk.text
+    assert "No API key, sign-in or local server was found" in talk.text or "No model can be used" in talk.text
     assert "Saved OPENAI_API_KEY ****6789" in talk.text
     assert "Telegram accepted the token: @winged_bot." in talk.text
     assert KEY not in talk.text
     assert TOKEN not in talk.text
     assert "Model:    openai:gpt-5. Chosen by the setting `model.provider`." in talk.text
     assert "Chats:    Telegram, when the gateway runs." in talk.text
-    assert "ask before every command that is not on your list" in talk.text
+    assert "ask before everything except reading and the commands in `approval.allowed`" in talk.text
     assert "Run `talaria` to chat" in talk.text
     assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n"
     assert kept(program, "config.toml") == (
@@ -70,7 +70,7 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
 
 async def test_a_wrong_key_is_reported_and_another_one_taken(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "model", env=env) as talk:
-        await talk.answer("Provider", "1")
+        await talk.answer("Provider", "3")  # after the two subscriptions
         await talk.answer("Key OPENAI_API_KEY", "sk-wrong")
         await talk.asked("What next? [another]")
         assert "OpenAI rejected this key. Copy it again" in talk.text
