@@ -405,7 +405,7 @@ export interface HookFiles {
   handler: string;
 }
 
-/** Whether a hook is on. */
+/** New state of a hook. */
 export interface HookSwitch {
   on: boolean;
 }
