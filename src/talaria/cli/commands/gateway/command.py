@@ -187,6 +187,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
     deadline = time.monotonic() + _CHANGE_SECONDS
     while not any(one.pid == process.pid for one in _list_workers(services)):
         if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
             raise Refused(f"The gateway didn't start. Its log ends with:\n{_tail(log, 5)}")
         time.sleep(_POLL_SECONDS)
     services.terminal.line(f"The gateway is running as process {process.pid}.")
