@@ -99,6 +99,9 @@ class SetupProbes(Protocol):
     def try_login(self, provider: str) -> ProbeResult:
         """Query a provider for its models with the stored sign-in."""
 
+    def try_model(self, provider: str, model: str) -> ProbeResult:
+        """Request a reply of a few tokens, with the stored settings and keys."""
+
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Query a chat network, or the server at ``base_url``, for the account of a token."""
 

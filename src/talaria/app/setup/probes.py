@@ -46,6 +46,7 @@ from talaria.settings.secrets import Secrets, read_secrets
 from talaria.settings.sections.providers import ProviderAccount
 
 TRY_SECONDS = 8.0
+ANSWER_SECONDS = 30.0
 DISCOVERY_SECONDS = 2.0
 
 _PRESETS = {preset.name for preset in PRESETS}
@@ -112,6 +113,10 @@ class ProfileSetup:
             return ProbeResult("odd", str(error))
         return asyncio.run(_probe(account, "", configured))
 
+    def try_model(self, provider: str, model: str) -> ProbeResult:
+        """Request a reply of a few tokens from a model, with what is stored."""
+        return asyncio.run(self._ask_model(provider, model))
+
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Ask a chat network, or the server at ``base_url``, for the owner of a token."""
         from talaria.app.setup.token_checks import check_token  # noqa: PLC0415 (loaded when a token is checked)
@@ -123,6 +128,19 @@ class ProfileSetup:
         from talaria.app.imports.importer import open_importer  # noqa: PLC0415 (loaded when something is imported)
 
         return open_importer(agent, path, self._profile, self._environment)
+
+    async def _ask_model(self, provider: str, model: str) -> ProbeResult:
+        models, name = Models(*self._load(), self._profile.folder), f"{provider}:{model}"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await models.check(await models.choose(provider, model, ""), request=True)
+        except TimeoutError:
+            return ProbeResult("late", f"{name} didn't answer within {ANSWER_SECONDS:g} s.")
+        except TalariaError as error:
+            return ProbeResult("odd", error.for_owner)
+        finally:
+            await models.close()
+        return ProbeResult("right", f"{name} answers.")
 
     def _load(self) -> tuple[Settings, Secrets]:
         settings = load_settings(self._profile, self._environment)

@@ -171,13 +171,26 @@ class ModelSection:
         now = self._setup.writer.settings().model.name
         default = now if now and (now in names or not names) else self._result.good if self._result else ""
         ask = self._setup.questions
-        if names:
-            model = ask.choose_from_many("Model", names, default=default, explain=_MODEL)
-        else:
-            model = ask.ask("Model, as the provider calls it", default=default, explain=_MODEL)
-        self._setup.writer.put("model.name", model)
-        self._setup.say(f"Saved {self._offer.name}:{model} in {self._setup.services.profile.config_file}.")
-        return True
+        while True:
+            if names:
+                model = ask.choose_from_many("Model", names, default=default, explain=_MODEL)
+            else:
+                model = ask.ask("Model, as the provider calls it", default=default, explain=_MODEL)
+            self._setup.writer.put("model.name", model)
+            self._setup.say(f"Saved {self._offer.name}:{model} in {self._setup.services.profile.config_file}.")
+            if self._answers(self._offer.name, model):
+                return True
+
+    def _answers(self, provider: str, model: str) -> bool:
+        """Ask the model for a few tokens; return whether it answers, or is to be used all the same."""
+        if not self._setup.checks or self._result is None or not self._result.right:  # kept without a check
+            return True
+        self._setup.say(f"Asking {provider}:{model} …", "dim")
+        result = self._setup.probes.try_model(provider, model)
+        self._setup.say(result.sentence, "green" if result.right else "yellow")
+        return result.right or not self._setup.questions.confirm(
+            "Choose another model?", default=True, explain="It is saved, but didn't answer just now."
+        )
 
     def _choose_embedded(self) -> bool:
         if self._setup.found.embedded == "missing":
