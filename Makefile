@@ -12,8 +12,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STEP := scripts/step.py $(VENV)/install.log
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
+STATIC := types lint imports references web
 
-.PHONY: run test quick check bench dist installs docs site walk lock clean system embedded homeserver localslack apiclients sitegenerator
+.PHONY: $(STATIC) run test quick check bench dist installs docs site walk lock clean system embedded homeserver localslack apiclients sitegenerator
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
@@ -22,16 +23,27 @@ test: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
 	@$(PYTEST) $(ARGS)
 
 quick: $(VENV)/dev.stamp
-	@$(PYTEST) --quick -n 6 $(ARGS)
+	@$(PYTEST) --quick $(ARGS)
 
 check: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
-	@echo "== format"  && $(BIN)/ruff format --check .
-	@echo "== lint"    && $(BIN)/ruff check .
-	@echo "== types"   && $(BIN)/mypy
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target $(STATIC)
+	@echo "== tests" && $(PYTEST) $(ARGS)
+
+types:
+	@echo "== types" && $(BIN)/mypy
+
+lint:
+	@echo "== format" && $(BIN)/ruff format --check .
+	@echo "== lint" && $(BIN)/ruff check .
+
+imports:
 	@echo "== imports" && $(BIN)/lint-imports --no-cache
-	@echo "== docs"    && $(BIN)/python -m scripts.reference --check
-	@echo "== web"     && $(BIN)/deno fmt --quiet --check && $(BIN)/deno lint --quiet && $(BIN)/deno check --quiet src/talaria/web/static/js tests/web/js
-	@echo "== tests"   && $(PYTEST) $(ARGS)
+
+references:
+	@echo "== references" && $(BIN)/python -m scripts.reference --check
+
+web:
+	@echo "== web" && $(BIN)/deno fmt --quiet --check && $(BIN)/deno lint --quiet && $(BIN)/deno check --quiet src/talaria/web/static/js tests/web/js
 
 bench: $(VENV)/dev.stamp
 	@$(BIN)/python -m bench $(ARGS)

@@ -49,9 +49,10 @@ def main() -> int:
 
 def find_python(version: str) -> str | None:
     """Return the path of an interpreter, installing it with uv if needed and possible."""
+    of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     uv = find_tool("uv")
-    if uv is None:
-        return shutil.which(f"python{version}")
+    if of_pyenv or uv is None:
+        return str(of_pyenv[-1]) if of_pyenv else shutil.which(f"python{version}")
     for arguments in (["find", "--no-project", version], ["install", "--quiet", version]):
         done = subprocess.run([uv, "python", *arguments], capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.strip():

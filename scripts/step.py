@@ -15,6 +15,7 @@ from pathlib import Path
 SHOWN_LINES = 40
 REDRAW_SECONDS = 0.2
 _PACKAGE = re.compile(r"^(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
+_FILE = re.compile(r"^Processing (/.*\.whl)")
 _SIZE = re.compile(r"^ *(?:Downloading|Using cached) .*\(([\d.]+) (kB|MB|GB)\)")
 _MEGABYTES = {"kB": 0.001, "MB": 1.0, "GB": 1000.0}
 
@@ -33,7 +34,11 @@ class Step:
     def read(self, line: str) -> None:
         """Take a line of the command's output into account."""
         if found := _PACKAGE.match(line):
-            self._packages.add(found[1].lower())
+            self._packages.add(found[1].lower().replace("_", "-"))
+        elif found := _FILE.match(line):  # of an index on this machine
+            path = Path(found[1])
+            self._packages.add(path.name.partition("-")[0].lower().replace("_", "-"))
+            self._megabytes += path.stat().st_size / 1e6 if path.exists() else 0.0
         elif found := _SIZE.match(line):
             self._megabytes += float(found[1]) * _MEGABYTES[found[2]]
 

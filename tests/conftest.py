@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.shared_servers import SharedServers, server_address
 from tests.storage.engines import Place, one_by_one
 from tests.storage.schema_pool import SchemaPool
-from tests.storage.shared_postgres import PostgresDesk, ask_for_server
 from tests.tiers import ProcessBan, is_slow
 
 from talaria.contracts.store import Database, Transaction
@@ -21,9 +21,9 @@ from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import ModelServer
 from talaria.testing.postgres import MISSING, find_postgres
 
-DESK = pytest.StashKey[PostgresDesk]()
-DESK_PORT = pytest.StashKey[int]()
+SERVERS = pytest.StashKey[SharedServers]()
 BAN = pytest.StashKey[ProcessBan]()
+BROWSER_TESTS = Path(__file__).parent / "web" / "browser"
 MEMORY = Path("/dev/shm")
 NEEDED_MEMORY = 2 << 30
 OpenDatabase = Callable[[str], Database]
@@ -62,6 +62,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _is_on_postgres(item) and item.get_closest_marker("slow") is None]
     if not config.getoption("long"):
         items[:] = [item for item in items if not (_is_on_postgres(item) and item.get_closest_marker("one_engine"))]
+    items[:] = _spread_longest(items)
+
+
+def _spread_longest(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items with the longest ones where the first worker begins, and where the one in the middle does.
+
+    Each worker begins with a part of the list, and takes from the end of others' parts when it has no more. With the
+    tests in a browser at the end of the list, all workers would run browsers at the same time, and wait for the last.
+    """
+    longest = [item for item in items if item.path.is_relative_to(BROWSER_TESTS)]
+    others = [item for item in items if not item.path.is_relative_to(BROWSER_TESTS)]
+    half, middle = len(longest) // 2, len(items) // 2 - len(longest) // 2
+    return [*longest[:half], *others[:middle], *longest[half:], *others[middle:]]
 
 
 def _is_on_postgres(item: pytest.Item) -> bool:
@@ -75,12 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[BAN] = ProcessBan()
         settings.load_profile("quick")
     _put_temporary_files_into_memory()
-    given = getattr(config, "workerinput", None)
-    if given is not None:
-        config.stash[DESK_PORT] = given["postgres_desk"]
-    else:
-        config.stash[DESK] = PostgresDesk()
-        config.stash[DESK_PORT] = config.stash[DESK].port
+    if not hasattr(config, "workerinput"):
+        config.stash[SERVERS] = SharedServers()
 
 
 def pytest_runtest_setup() -> None:
@@ -124,29 +133,17 @@ def _put_temporary_files_into_memory() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # noqa: TID251 (pytest reads it, also in workers)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: "WorkerNode") -> None:
-    node.workerinput["postgres_desk"] = node.config.stash[DESK_PORT]
-
-
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if DESK in config.stash:
-        config.stash[DESK].close()
-
-
-class WorkerNode:
-    """What pytest-xdist hands to `pytest_configure_node`, as far as it concerns us."""
-
-    config: pytest.Config
-    workerinput: dict[str, object]
+    if SERVERS in config.stash:
+        config.stash[SERVERS].close()
 
 
 @pytest.fixture(scope="session")
-def postgres_url(request: pytest.FixtureRequest) -> str:
+def postgres_url() -> str:
     """A server that this run started itself."""
     if find_postgres() is None:
         pytest.skip(MISSING)
-    return ask_for_server(request.config.stash[DESK_PORT])
+    return server_address("postgres")
 
 
 @pytest.fixture

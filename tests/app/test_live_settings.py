@@ -13,7 +13,7 @@ from tests.app.test_live_work_settings import SHOWN_AT_WORK
 from tests.open_requests import change_request
 
 from talaria.contracts.stores.sessions import SessionChanges
-from talaria.core.errors import Refused
+from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TurnOutOfBudget
 from talaria.runtime.open_session import OpenSession
 from talaria.settings.model import Settings
@@ -49,6 +49,9 @@ SHOWN_ELSEWHERE = {
 } | {
     *SHOWN_AT_WORK,
     *("approval.mode", "agent.max_iterations", "agent.max_turn_tokens", "budget.turn"),
+    # A sign-in reads them when it begins, and the chat when it opens: tests/app/logins, tests/install.
+    *(f"logins.scripted.{name}" for name in ("client_id", "exchange_url", "issuer", "scope")),
+    "update.check",
 }
 
 
@@ -68,6 +71,13 @@ async def _choosable(here: Process, chat: OpenSession) -> object:
     try:
         return await here.application.models.chosen()
     except Refused as error:
+        return str(error)
+
+
+async def _alias(here: Process, chat: OpenSession) -> object:
+    try:
+        return await here.application.models.find("fast")
+    except TalariaError as error:
         return str(error)
 
 
@@ -98,6 +108,7 @@ PROBES: dict[str, Callable[[Process, OpenSession], Awaitable[object]]] = {
     "model.provider": _chosen,
     "model.name": _chosen,
     "model.effort": _effort,
+    "model.aliases": _alias,
     "model.": _signature,
     "models.": _signature,
     "providers.": _accounts,
@@ -119,6 +130,8 @@ def _other_value(key: str) -> object:
     found = LIVE[key]
     if key == "model.provider":
         return "mine"
+    if key == "model.aliases":
+        return {"fast": "mine:spare"}
     return next(one for one in CANDIDATES if one != found.default and found.accepts(one))
 
 

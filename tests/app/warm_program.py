@@ -1,21 +1,20 @@
 """Runs of `talaria` that are forked from a process which has already imported it; see `tests.app.fork_server`."""
 
 import asyncio
-import atexit
 import os
+import select
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
 
 import msgspec
 from tests.app.fork_server import Run
+from tests.shared_servers import server_address
 
 from talaria.settings.environment import process_environment
 
@@ -131,13 +130,31 @@ async def start(
 
 async def start_module(module: str, *arguments: str, stdout: int | None = None) -> WarmProcess:
     """Start a module of ours as a program, with the environment of this process."""
-    environment = {name: value for name, value in process_environment().items() if not name.startswith("PYTHON")}
     with ExitStack() as theirs:
         out, own_out = _open_stream(1, stdout, theirs)
         streams = [_open_stream(0, DEVNULL, theirs)[0], out, 2]
-        process = WarmProcess(*_request(arguments, environment, _ROOT, streams, module=module))
+        process = WarmProcess(*_request(arguments, _module_environment(), _ROOT, streams, module=module))
     process.stdout = await _open_reader(own_out)
     return process
+
+
+@contextmanager
+def dialogue(module: str, *arguments: str) -> Iterator[tuple[int, IO[str], IO[str]]]:
+    """Run a module of ours as `start_module` does; yield its pid, its input and its output, and kill it in the end."""
+    with ExitStack() as theirs:
+        given, own_input = os.pipe()
+        theirs.callback(os.close, given)
+        own_out, out = os.pipe()
+        theirs.callback(os.close, out)
+        pid, connection = _request(arguments, _module_environment(), _ROOT, [given, out, 2], module=module)
+    with connection, os.fdopen(own_input, "w") as writer, os.fdopen(own_out) as reader:
+        try:
+            yield pid, writer, reader
+        finally:
+            if not select.select([connection], [], [], 0)[0]:  # its exit code has not come
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            connection.recv(_LONGEST_ANSWER)
 
 
 def run(
@@ -162,30 +179,18 @@ def _request(
     assert not any(name.startswith("PYTHON") for name in env), "the interpreter has read its variables already"
     run = Run(list(arguments), dict(env), str(cwd or Path.cwd()), _read_mask(), **kind)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(_server_address())
+    connection.connect(_server_path())
     socket.send_fds(connection, [msgspec.json.encode(run)], list(streams))
     return int(connection.recv(_LONGEST_ANSWER)), connection
 
 
 @cache
-def _server_address() -> str:
-    """Start the server of this process; it ends with this process, because its input does."""
-    folder = tempfile.mkdtemp(prefix="talaria-fork-")
-    address = f"{folder}/socket"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.app.fork_server", address],
-        cwd=_ROOT,
-        env={"PATH": process_environment()["PATH"]},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    atexit.register(server.communicate)
-    if server.stdout.readline() != b"ready\n":
-        raise RuntimeError("the fork server did not start")
-    return address
+def _server_path() -> str:
+    return server_address("programs")
+
+
+def _module_environment() -> dict[str, str]:
+    return {name: value for name, value in process_environment().items() if not name.startswith("PYTHON")}
 
 
 def _read_mask() -> int:

@@ -175,6 +175,7 @@ async def test_a_goal_continues_in_the_next_program(tmp_path: Path, server: Mode
 
 async def test_budgets_come_from_the_settings(tmp_path: Path, server: ModelServer, models: Models) -> None:
     settings = "[goals]\nmax_turns = 7\nmax_tokens = 200000\nmax_dollars = 1.5\nmax_minutes = 90\n"
+    settings += "[models.scripted]\ninput_price = 3.0\noutput_price = 15.0\n"
     async with open_desk(tmp_path, server, settings) as desk:
         await desk.use("/goal Win the game")
         await noticed(desk, "Goal reached")

@@ -204,7 +204,8 @@ async def test_status_shows_running_turn_pending_messages_and_goal(tmp_path: Pat
 
 
 async def test_usage_counts_tokens_calls_and_money(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server, "[budget]\ntotal = 5.0\nsession = 0.5\n") as desk:
+    settings = "[budget]\ntotal = 5.0\nsession = 0.5\n[models.scripted]\ninput_price = 0.0\noutput_price = 0.0\n"
+    async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
         assert "nothing used yet" in await desk.use("/usage")
         server.script(Say("ok", usage=Tokens(input=400, output=20, cache_read=600)))
         await desk.say("hi")

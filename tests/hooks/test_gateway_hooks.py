@@ -22,7 +22,7 @@ def handle(event, facts):
     here = Path(__file__).parent
     with (here / "begun").open("a") as begun:
         begun.write(event + "\\n")
-    time.sleep(8)
+    time.sleep(60)
     with (here / "done").open("a") as done:
         done.write(event + "\\n")
 """
@@ -51,7 +51,7 @@ def profile(program: Program) -> Path:
     return program.home / "profiles" / "default"
 
 
-async def test_a_hook_of_eight_seconds_holds_up_no_reply_no_command_and_no_end(
+async def test_a_hook_of_a_minute_holds_up_no_reply_no_command_and_no_end(
     program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     folder = write_hook(profile / "hooks", "slow", handler=SLOW)
@@ -66,7 +66,7 @@ async def test_a_hook_of_eight_seconds_holds_up_no_reply_no_command_and_no_end(
         network.say("ann", "/title Harbour")
         await shown(network, "ann", "re: m0", "re: m1", "re: m2", "This conversation's title is now *Harbour*.")
         assert len(await noted(quick, "agent:end", times=6)) == 6
-        # At eight seconds for each of these, the first reply would have come after half a minute.
+        # At a minute for each of these, the first reply would have come after several minutes.
         assert (folder / "begun").read_text().startswith("gateway:start\n")
         assert "agent:end" not in (folder / "begun").read_text()
         process.terminate()

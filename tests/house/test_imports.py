@@ -19,7 +19,6 @@ SMALL_MODULES = {
     "talaria.app.command_line.spec": "loaded by completion, without the services",
     "talaria.app.doctor": "loaded when the checks of the doctor are run",
     "talaria.storage.sqlite.rescue": "loaded when a file is damaged",
-    "talaria.tools.web.pdf": "loaded with the first PDF",
 }
 # Modules that need a type of one that imports them: the application is passed to the parts that it builds.
 HIDDEN_CYCLES = {

@@ -19,7 +19,7 @@ NOT_FOR_LISTS = {
     "typing_extensions",
 }  # fmt: skip
 NOT_FOR_AN_ANSWER = {
-    "bs4", "dataclasses", "lxml", "mcp", "numpy", "psycopg", "pydantic", "pypdf", "rich", "tomlkit", "wordllama",
+    "bs4", "dataclasses", "lxml", "mcp", "numpy", "psycopg", "pydantic", "pypdfium2", "rich", "tomlkit", "wordllama",
     "xllamacpp", "aiohttp", "sqlite3", "urllib.request", "yarl", "difflib", "mimetypes", "shlex", "shutil", "tempfile",
     "talaria.providers.anthropic.adapter", "talaria.providers.openai_responses.adapter",
     "talaria.providers.embedded.adapter", "talaria.testing", "talaria.tools.web.html_text",

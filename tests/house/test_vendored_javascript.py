@@ -73,3 +73,20 @@ def test_the_web_app_loads_nothing_from_elsewhere() -> None:
         for path in ours
     }
     assert {path: links for path, links in found.items() if links} == {}
+
+
+def _find_classes(sheet: Path) -> set[str]:
+    """Return the classes that a sheet styles wherever they stand: alone in a selector, outside of media queries."""
+    text = re.sub(r"(?s)/\*.*?\*/|@[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheet.read_text())
+    selectors = [one.strip() for head in re.findall(r"([^{}]+)\{", text) for one in head.split(",")]
+    return {found[1] for one in selectors if (found := re.fullmatch(r"\.([a-z][\w-]*)", one))}
+
+
+def test_a_class_belongs_to_one_sheet() -> None:
+    """Sheets stay once they are loaded: a class of two of them would change with the pages opened before."""
+    owners: dict[str, list[str]] = {}
+    for sheet in sorted(STATIC.glob("*.css")):
+        for one in _find_classes(sheet):
+            owners.setdefault(one, []).append(sheet.name)
+    assert len(owners) > 100
+    assert {one: sheets for one, sheets in owners.items() if len(sheets) > 1} == {}

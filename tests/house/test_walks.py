@@ -31,6 +31,7 @@ BUDGETS = {
 }
 
 
+@pytest.mark.timeout(100 * TRIES)
 @pytest.mark.parametrize("walk", BUDGETS)
 def test_a_walk_stays_within_its_budget(walk: str) -> None:
     budget = BUDGETS[walk]

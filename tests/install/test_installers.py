@@ -5,15 +5,17 @@ import os
 import sys
 
 import pytest
+from tests.cli.commands.test_setup import ELSEWHERE
 from tests.install.conftest import GOOD
-from tests.install.installed_program import METHODS, InstalledProgram, find_tool
+from tests.install.installed_program import InstalledProgram, find_tool
 
 from talaria import __version__
 from talaria.providers.embedded.weights import is_installed
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.screen import open_screen
 
 VERSION = f"talaria-agent=={__version__}"
-ADVICE = {"pip": "-m pip install", "uv": "uv pip install", "uv tool": "uv tool install", "pipx": "pipx install"}
+ADVICE = {"pip": "-m pip install", "uv tool": "uv tool install", "pipx": "pipx install"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -24,7 +26,7 @@ def require(method: str) -> None:
         pytest.skip(f"{tool} isn't installed here: `make test` installs it with the development packages.")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["pip", "uv tool", "pipx"])  # an environment of uv: see the tests below
 async def test_installation_from_first_answer_to_removal(
     method: str, program: InstalledProgram, server: ModelServer
 ) -> None:
@@ -57,6 +59,25 @@ def check_maintenance(method: str, program: InstalledProgram) -> None:
     assert "Your data is still in" in gone.out
     assert not os.path.lexists(program.command)
     assert (program.home / "data/profiles/default/config.toml").exists()
+
+
+@pytest.mark.skipif(not is_installed(), reason="The embedded model isn't installed here, so no index has it.")
+async def test_first_chat_offers_the_embedded_model_once(program: InstalledProgram) -> None:
+    require("uv")
+    await asyncio.to_thread(program.install, "uv", VERSION)
+    environment = {**program.environment, **ELSEWHERE}
+    command = [str(program.command)]
+    async with open_screen(command, env=environment, cwd=program.home, rows=40) as screen:
+        await screen.wait_for("to try Talaria without a key (130 MB)? [y/N]")
+        await screen.type("y\n")
+        await screen.wait_for("smollm2-135m-instruct")
+        await screen.press("c-d")
+        assert await screen.exit_code() == 0
+    async with open_screen(command, env=environment, cwd=program.home, rows=40) as screen:
+        await screen.wait_for("smollm2-135m-instruct")
+        assert "[y/N]" not in screen.text
+        await screen.press("c-d")
+        assert await screen.exit_code() == 0
 
 
 def test_failed_installation_shows_what_the_installer_said(program: InstalledProgram) -> None:

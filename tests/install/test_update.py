@@ -13,6 +13,7 @@ from tests.install.installed_program import InstalledProgram
 from tests.install.test_installers import VERSION, require
 
 from talaria import __version__
+from talaria.testing.screen import open_screen
 from talaria.testing.wait import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -90,6 +91,7 @@ async def test_killed_update_leaves_a_working_program(gateway: InstalledProgram,
     process.send_signal(signal.SIGKILL)
     await process.wait()
     assert gateway.run("--version").out in (f"talaria {__version__}\n", f"talaria {SICK}\n")
+    assert "An update was interrupted." in gateway.run("doctor", "--offline").out
     recovered = gateway.run("update")
     assert recovered.code == 0, recovered.err
     assert f"An update was interrupted. Talaria {__version__} is in use again" in recovered.out
@@ -106,6 +108,22 @@ def test_second_update_waits_for_the_first(gateway: InstalledProgram) -> None:
         refused = gateway.run("update", "--to", GOOD)
         holder.communicate()
     assert (refused.code, "Another update is running" in refused.err) == (1, True)
+
+
+async def test_chat_mentions_a_newer_version_only_on_request(program: InstalledProgram) -> None:
+    require("uv")
+    await asyncio.to_thread(program.install, "uv", VERSION)
+    note = f"Talaria {SICK} is available"
+    program.configure(
+        "[embedded]\nenabled = false\n[providers.mine]\nbase_url = 'http://127.0.0.1:9/v1'\n"
+        "[model]\nprovider = 'mine'\nname = 'any'\n[update]\ncheck = true\n"
+    )
+    async with open_screen([str(program.command)], env=program.environment, cwd=program.home, rows=40) as screen:
+        await screen.wait_for(note)
+        await screen.press("c-d")
+        assert await screen.exit_code() == 0
+    asked = json.loads((program.home / "data/update-check.json").read_text())
+    assert asked["newest"] == SICK
 
 
 def test_unknown_version_changes_nothing(program: InstalledProgram) -> None:

@@ -19,9 +19,9 @@ from talaria.providers.settings import (
 )
 
 Connect = Callable[[str, HttpPool, Timeouts], Provider]
-BRIEF = Timeouts(
-    first_byte=timedelta(milliseconds=200), silence=timedelta(milliseconds=100)
-)  # for an answer that never comes
+BRIEF = Timeouts(  # for an answer that never comes
+    connect=timedelta(seconds=1), first_byte=timedelta(milliseconds=200), silence=timedelta(milliseconds=100)
+)
 PATIENT = Timeouts()
 
 

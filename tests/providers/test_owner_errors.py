@@ -1,19 +1,33 @@
 """Provider errors name provider, address, secret and status to the owner, and none of that to others."""
 
+import re
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
 from tests.providers.random_histories import request
+from tests.providers.raw_servers import OK, answering, certificate, serving
 from tests.providers.scripted_providers import heard, pool
 
 from talaria.agent.key_pool import PooledProvider
+from talaria.app.configured_providers import ConfiguredProviders
 from talaria.contracts.clock import SystemClock
-from talaria.core.errors import BadKey, ProviderError, ProviderUnreachable
+from talaria.core.errors import (
+    BadKey,
+    ModelUnknown,
+    ProviderBusy,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderUnreachable,
+    Refused,
+)
 from talaria.http_client.client import HttpPool
 from talaria.providers.factory import open_provider
-from talaria.providers.presets import Preset, find_preset
+from talaria.providers.presets import PRESETS, Preset, find_preset
+from talaria.settings.model import Settings
+from talaria.settings.secrets import Secrets
 from talaria.testing.model_server import (
     Answer,
     Fail,
@@ -50,20 +64,45 @@ async def failure_of(preset: Preset, http: HttpPool, key: str = "", secret: str 
     [
         (
             bad_key(),
-            "OpenAI rejected the API key (OPENAI_API_KEY). Set a new one: `talaria config set OPENAI_API_KEY -`.",
+            (
+                "OpenAI at {url}/v1 rejected the API key OPENAI_API_KEY (HTTP 401)."
+                " Set a new one: `talaria config set OPENAI_API_KEY -`."
+            ),
+        ),
+        (
+            Fail(403),
+            (
+                "OpenAI at {url}/v1 refuses access with the key OPENAI_API_KEY (HTTP 403)."
+                " Check what the account allows, or set another key: `talaria config set OPENAI_API_KEY -`."
+            ),
         ),
         (
             no_credit(),
-            "The OpenAI account (OPENAI_API_KEY) is out of credit (HTTP 429). Add credit, or use another model.",
+            (
+                "The account of OpenAI at {url}/v1 with the key OPENAI_API_KEY is out of credit (HTTP 429)."
+                " Add credit there, or use another model: `talaria model`."
+            ),
         ),
         (
             model_unknown(),
-            "OpenAI at {url}/v1 has no model named `{model}`. `talaria models` lists the available ones.",
+            (
+                "OpenAI at {url}/v1 has no model named `{model}` (HTTP 404)."
+                " `talaria models` lists the available ones, `talaria model NAME` chooses one."
+            ),
         ),
-        (overloaded(), "OpenAI is having problems (HTTP 503). Try again later."),
-        (Fail(429, retry_after=7), "OpenAI has reached its rate limit (HTTP 429). Try again in 7 s."),
+        (
+            overloaded(),
+            "OpenAI at {url}/v1 is having problems (HTTP 503). Try again later, or use another model: `talaria model`.",
+        ),
+        (
+            Fail(429, retry_after=7),
+            (
+                "OpenAI at {url}/v1 has reached its rate limit with the key OPENAI_API_KEY (HTTP 429)."
+                " Try again in 7 s, or use another model: `talaria model`."
+            ),
+        ),
     ],
-    ids=["key", "credit", "model", "overloaded", "busy"],
+    ids=["key", "access", "credit", "model", "overloaded", "busy"],
 )
 async def test_owner_reads_provider_secret_and_status(
     server: ModelServer, http: HttpPool, answer: Answer, expected: str
@@ -104,8 +143,88 @@ async def test_error_of_pooled_keys_keeps_its_source(server: ModelServer, http: 
     keys = [open_provider(openai_at(server.url), http, key, secret=f"{key}_KEY") for key in ("FIRST", "SECOND")]
     with pytest.raises(BadKey) as failed:
         await heard(PooledProvider(keys, SystemClock()), request())
-    assert "OpenAI rejected the API key (SECOND_KEY)" in failed.value.for_owner
+    assert "rejected the API key SECOND_KEY" in failed.value.for_owner
 
 
 def test_error_without_source_keeps_its_message() -> None:
     assert ProviderUnreachable("took too long").for_owner == f"{ProviderUnreachable.public} (took too long)"
+
+
+STATUSES = {
+    401: BadKey,
+    403: BadKey,
+    404: ModelUnknown,
+    429: ProviderBusy,
+    500: ProviderOverloaded,
+    503: ProviderOverloaded,
+}
+COMMANDS = ("`talaria config set", "`talaria model", "`talaria login")
+
+
+@pytest.mark.parametrize("status", STATUSES)
+async def test_every_preset_names_provider_address_secret_status_and_command(
+    server: ModelServer, http: HttpPool, status: int
+) -> None:
+    for preset in PRESETS:
+        server.script(Fail(status))
+        here = msgspec.structs.replace(preset, base_url=f"{server.url}/v1")
+        key = preset.key_name or "ANY_KEY"
+        error = await failure_of(here, http, "secret value", key)
+        assert type(error) is STATUSES[status], preset.name
+        told = error.for_owner
+        assert f"{preset.title} at {server.url}/v1" in told
+        assert f"(HTTP {status})" in told
+        assert any(command in told for command in COMMANDS), told
+        assert key in told or status not in {401, 403, 429}
+        short = error.public
+        assert not any(
+            part in short for part in (preset.title, server.url, key, str(status), "talaria", "secret value")
+        )
+        assert "secret value" not in told
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_every_preset_says_what_is_missing(preset: Preset) -> None:
+    variables = {name.split("|")[0]: "eu" for name in re.findall(r"{([A-Z_|]+)}", preset.base_url)}
+    configured = ConfiguredProviders(Settings(), Secrets({}, variables, []))
+    if preset.port is not None:
+        assert configured.get(preset.name).local
+        return
+    with pytest.raises(Refused) as missing:
+        configured.get(preset.name)
+    told = str(missing.value)
+    assert preset.title in told
+    assert (preset.key_name or preset.login or "GOOGLE_APPLICATION_CREDENTIALS") in told
+    assert preset.access not in {"key", "login"} or any(command in told for command in COMMANDS)
+
+
+@pytest.fixture
+def proxied(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+async def test_a_dead_or_refusing_proxy_is_named_with_the_variable(proxied: pytest.MonkeyPatch) -> None:
+    async with pool() as http:
+        proxied.setenv("https_proxy", "http://127.0.0.1:9")
+        error = await failure_of(own_at("https://model.test/v1"), http)
+    assert error.for_owner == (
+        "I can't reach mine at https://model.test/v1: through the proxy 127.0.0.1:9, the connection was refused."
+        " Check HTTPS_PROXY and HTTP_PROXY in the environment, or name the host in NO_PROXY."
+    )
+    refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+    async with serving(answering(refusal)) as port, pool() as http:
+        proxied.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        error = await failure_of(own_at("https://model.test/v1"), http)
+    assert f"the proxy 127.0.0.1:{port} answered 407. Check HTTPS_PROXY" in error.for_owner
+
+
+async def test_an_untrusted_certificate_is_explained(tmp_path: Path, http: HttpPool) -> None:
+    shown, _ = certificate(tmp_path)
+    async with serving(answering(OK), shown) as port:
+        error = await failure_of(own_at(f"https://127.0.0.1:{port}/v1"), http)
+    assert "its TLS certificate isn't trusted. If your network replaces certificates, set SSL_CERT_FILE" in (
+        error.for_owner
+    )
+    assert "127.0.0.1" not in error.public

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -125,14 +126,30 @@ async def test_a_command_speaks_what_it_reads() -> None:
         await CommandSpeaker("cat > /dev/null; true {file}", ENVIRONMENT).speak("Hi")
 
 
-async def test_cancelling_ends_the_command_and_its_children(note: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("starting", [True, False])
+async def test_cancelling_ends_the_command_and_its_children(note: Path, tmp_path: Path, starting: bool) -> None:
     pid = tmp_path / "pid"
-    hearing = CommandTranscriber(f"sleep 60 & echo $! > {pid}; wait; true {{file}}", ENVIRONMENT)
+    hearing = CommandTranscriber(f"sleep 300 & echo $! > {pid}; wait; true {{file}}", ENVIRONMENT)
+
+    def is_there() -> bool:
+        return bool(pid.exists() and pid.read_text().strip())
+
+    before = children()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(hearing.transcribe(note, "audio/ogg"))
-        await until(lambda: bool(pid.exists() and pid.read_text().strip()))
+        if starting:  # the command runs, but this process has not heard that it was started
+            while children() == before:  # noqa: ASYNC110 (nothing else tells)
+                await asyncio.sleep(0)
+            while not is_there():
+                pass
+        await until(is_there)
         task.cancel()
     await until(lambda: is_over(pid.read_text().strip()))
+
+
+def children() -> str:
+    """Return the processes that this thread has started."""
+    return Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
 
 
 def is_over(pid: str) -> bool:

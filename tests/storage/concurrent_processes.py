@@ -1,6 +1,8 @@
 """Several processes that start on the same word."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,16 +10,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from tests.app import warm_program
 from tests.storage.engines import Place
 
 ROOT = Path(__file__).parent.parent.parent
+MODULE = "tests.storage.store_process"
 
 
 class Worker:
     """A process of `tests.storage.store_process`, ready to start."""
 
-    def __init__(self, running: subprocess.Popen[str]) -> None:
-        self._running = running
+    def __init__(self, pid: int, given: IO[str], out: IO[str]) -> None:
+        self._pid = pid
+        self._input = given
+        self._output = out
         assert self.hear() == "ready"
 
     def start(self) -> None:
@@ -27,34 +33,34 @@ class Worker:
 
     def hear(self) -> Any:
         """Return the next answer, or ``None`` when it has ended."""
-        assert self._running.stdout is not None
-        line = self._running.stdout.readline()
+        line = self._output.readline()
         return json.loads(line) if line.endswith("\n") else None
 
     def kill(self) -> None:
         """End it without any warning."""
-        self._running.kill()
-
-    @property
-    def _input(self) -> IO[str]:
-        assert self._running.stdin is not None
-        return self._running.stdin
+        os.kill(self._pid, signal.SIGKILL)
 
 
 @contextmanager
 def crowd(size: int, task: str, place: Place, *words: str, within: Sequence[str] = ()) -> Iterator[list[Worker]]:
     """Run so many processes on a task, ``within`` another program if need be, and yield them when all are ready."""
-    command = [*within, sys.executable, "-m", "tests.storage.store_process", task, *place.words, *words]
+    words = (task, *place.words, *words)
     with ExitStack() as stack:
-        running = [stack.enter_context(_running(command)) for _ in range(size)]
-        yield [Worker(one) for one in running]
+        dialogues = [
+            _start_within(within, *words) if within else warm_program.dialogue(MODULE, *words) for _ in range(size)
+        ]
+        started = [stack.enter_context(one) for one in dialogues]
+        yield [Worker(*one) for one in started]
 
 
 @contextmanager
-def _running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+def _start_within(within: Sequence[str], *words: str) -> Iterator[tuple[int, IO[str], IO[str]]]:
+    command = [*within, sys.executable, "-m", MODULE, *words]
     with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            yield process
+            yield process.pid, process.stdin, process.stdout
         finally:
             process.kill()
 

@@ -14,19 +14,7 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
 from talaria.testing.wait import until
 
-COUNTER = """
-import itertools, os
-from mcp.server import MCPServer
-from mcp_types import ToolAnnotations
-server, numbers = MCPServer("counter", log_level="WARNING"), itertools.count(1)
-
-@server.tool(annotations=ToolAnnotations(read_only_hint=True))
-def count() -> str:
-    return f"{next(numbers)} in {os.getpid()}"
-
-server.run("stdio")
-"""
-SECONDS = 60.0
+SERVER = Path(__file__).parents[1] / "tools" / "mcp" / "plain_server.py"
 
 
 @pytest.fixture
@@ -60,11 +48,9 @@ async def counted(network: LoopbackNetwork, chat: str) -> tuple[int, int]:
 async def test_server_survives_eviction_and_another_model_and_ends_with_the_session(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    script = tmp_path / "counter.py"
-    script.write_text(COUNTER)
     settings = (
         'owners = ["loopback:ann", "loopback:bob"]\n[gateway]\nopen_sessions = 1\n'
-        f'[mcp.counter]\ncommand = "{sys.executable}"\nargs = ["{script}"]\nconnect_timeout_seconds = 60\n'
+        f'[mcp.counter]\ncommand = "{sys.executable}"\nargs = ["{SERVER}"]\nconnect_timeout_seconds = 60\n'
     )
     server.answering(counting)
     async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:

@@ -10,7 +10,7 @@ from tests.web.web_client import web_client
 
 from talaria.testing.model_server import ModelServer
 
-PEOPLE = '[people.alice]\nids = ["telegram:7"]\n[people.bob]\nids = ["telegram:8"]\n'
+PEOPLE = '[people.alice]\nids = ["telegram:7"]\n[people.bob]\nids = ["telegram:8"]\n[gateway]\ndrain_seconds = 1.0\n'
 
 
 @pytest.fixture

@@ -26,7 +26,11 @@ OWNERS: list[Asked] = [
     ("GET", "/web/tools", None),
     ("POST", "/web/tools/switch", {"names": ["web"], "on": False}),
     ("GET", "/web/skills/x", None),
+    ("PUT", "/web/skills/x", {"text": "x"}),
     ("POST", "/web/mcp/x/test", {}),
+    ("GET", "/web/hooks/x", None),
+    ("PUT", "/web/hooks/x", {"files": {"manifest": "x"}}),
+    ("POST", "/web/hooks/x/switch", {"on": False}),
 ]
 EVERYBODYS: list[Asked] = [
     ("GET", "/web/memory", None),

@@ -59,11 +59,31 @@ ROUTES: list[Asked] = [
     ("DELETE", "/web/schedules/none", {}),
     ("POST", "/web/schedules/none/run", {}),
     ("GET", "/web/schedules/none/runs", None),
+    ("GET", f"/web/sessions/{SESSION}/tree", None),
+    ("GET", f"/web/sessions/{SESSION}/export", None),
+    ("GET", f"/web/sessions/{SESSION}/outputs/x.txt", None),
+    ("POST", f"/web/sessions/{SESSION}/branch", {"seq": 1}),
+    ("DELETE", f"/web/sessions/{SESSION}/queue/1", {}),
+    ("POST", "/web/uploads", {}),
+    ("GET", "/web/uploads/none", None),
+    ("DELETE", "/web/uploads/none", {}),
+    ("GET", "/web/files", None),
+    ("GET", "/web/files/none", None),
+    ("POST", "/web/transcriptions", {}),
+    ("GET", "/web/push", None),
+    ("PUT", "/web/push", {"endpoint": "https://push.example/1", "p256dh": "x" * 16, "auth": "x" * 16}),
+    ("DELETE", "/web/push", {}),
+    ("POST", "/web/push/test", {}),
     ("GET", "/web/stream?id=x", None),
     ("PUT", "/web/stream/x", {"topics": []}),
     *OWNERS,
     *EVERYBODYS,
 ]
+OPEN: list[Asked] = [
+    ("POST", "/web/login", {"code": "x"}),
+    ("POST", "/web/pairing", {}),
+    ("GET", "/web/pairing", None),
+]  # to browsers that aren't signed in
 CHANGING = [route for route in ROUTES if route[0] != "GET"]
 OF_A_SESSION = [route for route in ROUTES if SESSION in route[1]]
 
@@ -114,7 +134,7 @@ async def test_a_browser_that_is_signed_out_is_a_stranger(host: Hosted, owner: h
     ids=str,
 )
 async def test_a_foreign_page_changes_nothing(owner: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
-    for route in [*CHANGING, ("POST", "/web/login", {"code": "x"}), ("POST", "/web/pairing", {})]:
+    for route in [*CHANGING, *OPEN[:2]]:
         assert (await _ask(owner, route, **headers)).status_code == status, route
 
 
@@ -137,7 +157,7 @@ async def test_a_guest_sees_only_their_own_conversations(
 
     await until(is_answered)
     for route in OF_A_SESSION:
-        expected = {403, 404} if route[1].endswith(("take", "hand-back")) else {404}
+        expected = {403, 404} if route[1].endswith(("take", "hand-back", "x.txt")) else {404}
         assert (await _ask(alice, route, private)).status_code in expected, route
     assert [one["id"] for one in (await alice.get("/web/sessions")).json()["sessions"]] == [own]
     assert {one["id"] for one in (await owner.get("/web/sessions")).json()["sessions"]} == {private, own}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from tests.api.in_process_server import Hosted, hosted
 from tests.web.web_client import begin, events_until, settled, stream, text_of, web_client
 
@@ -86,7 +87,23 @@ async def test_an_approval_is_given_and_the_question_closes(model: ModelServer, 
     assert (await owner.post(path, json={"text": "once"})).status_code == 409
 
 
-async def test_a_question_issettled(model: ModelServer, owner: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize(("reason", "read"), [("Use the trash.", "Use the trash."), ("always", "“always”")])
+async def test_a_refusal_has_a_reason_that_the_model_reads(
+    model: ModelServer, owner: httpx.AsyncClient, reason: str, read: str
+) -> None:
+    model.script(Say(calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("Not done."))
+    session = await begin(owner, "Clean up")
+    async with stream(owner, f"session:{session}") as messages:
+        events = await events_until(messages, "approval_asked")
+        (asked,) = [event for event in events if event["type"] == "approval_asked"]
+        path = f"/web/sessions/{session}/answers/{asked['id']}"
+        assert (await owner.post(path, json={"text": "no", "reason": reason})).status_code == 200
+        rest = await events_until(messages, "answered")
+    assert "tool_refused" in [event["type"] for event in rest]
+    assert any(f"the user refused: {read}" in str(received.json) for received in model.received)
+
+
+async def test_a_question_is_answered(model: ModelServer, owner: httpx.AsyncClient) -> None:
     ask = Ask("clarify", {"question": "Which one?", "choices": ["red", "blue"]})
     model.script(Say(calls=[ask]), Say("Blue it is."))
     session = await begin(owner, "Paint it")

@@ -19,7 +19,7 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
 from talaria.web.push import encrypt
 
-PUSH = '[api]\npush_hosts = ["127.0.0.1"]\n[people.alice]\nids = ["telegram:7"]\n'
+PUSH = '[api]\npush_hosts = ["127.0.0.1"]\n[people.alice]\nids = ["telegram:7"]\n[gateway]\ndrain_seconds = 1.0\n'
 
 
 @pytest.fixture

@@ -31,12 +31,64 @@ async def test_skills_and_hooks_are_shown(host: Hosted, owner: httpx.AsyncClient
         folder.mkdir(parents=True)
         (folder / name).write_text(text)
     shown = (await owner.get("/web/tools")).json()
-    assert {"name": "greet", "about": "How to greet."} in shown["skills"]
+    assert {"name": "greet", "about": "How to greet.", "enabled": True, "own": True} in shown["skills"]
     assert "Say hello twice." in (await owner.get("/web/skills/greet")).json()["text"]
     assert (await owner.get("/web/skills/none")).status_code == 404
     states = [(one["name"], one["state"]) for one in shown["hooks"]]
     assert states == [("boot", "off"), ("bad", "broken"), ("note", "on")]
     assert "unknown field" in shown["hooks"][1]["problem"]
+
+
+async def test_a_skill_is_written_changed_and_switched_off(host: Hosted, owner: httpx.AsyncClient) -> None:
+    async def save(name: str, text: str, before: str = "") -> httpx.Response:
+        return await owner.put(f"/web/skills/{name}", json={"text": text, "before": before})
+
+    created = await save("greet", SKILL)
+    assert (created.status_code, created.json()["source"]) == (200, SKILL)
+    file = host.application.profile.skills_folder / "greet/SKILL.md"
+    assert file.read_text() == SKILL
+    kept = SKILL.replace("---\n\n", "license: MIT\n---\n\n").replace("twice", "once")
+    assert (await save("greet", kept, before=SKILL)).json()["text"] == "Say hello once."
+    late = await save("greet", SKILL, before=SKILL)
+    assert (late.status_code, "changed in the meantime" in late.json()["error"]["message"]) == (409, True)
+    assert file.read_text() == kept
+    for name, text in (("greet", SKILL), ("../out", SKILL), ("Greet", SKILL), ("new", SKILL), ("new", "No head.")):
+        assert (await save(name, text)).status_code in (404, 409), (name, text)
+    assert (await save("none", SKILL.replace("greet", "none"), before="x")).status_code == 409
+    version = (await owner.get("/web/settings")).json()["version"]
+    off = {"values": {"tools.disabled_skills": ["greet"]}, "version": version}
+    assert (await owner.patch("/web/settings", json=off)).status_code == 200
+    (shown,) = (await owner.get("/web/tools")).json()["skills"]
+    assert shown["enabled"] is False
+    assert (await owner.get("/web/skills/greet")).json()["source"] == kept
+
+
+async def test_a_hook_is_written_changed_and_switched_off(host: Hosted, owner: httpx.AsyncClient) -> None:
+    async def save(folder: str, files: object, before: object = None) -> httpx.Response:
+        return await owner.put(f"/web/hooks/{folder}", json={"files": files, "before": before or {}})
+
+    async def states() -> dict[str, str]:
+        return {one["name"]: one["state"] for one in (await owner.get("/web/tools")).json()["hooks"]}
+
+    files = {"manifest": "# mine\nevents: [agent:end]\n", "handler": "def handle(event, facts):\n    pass\n"}
+    assert (await save("note", files)).json() == files
+    assert await states() == {"boot": "off", "note": "on"}
+    assert (await owner.post("/web/hooks/note/switch", json={"on": False})).status_code == 200
+    assert await states() == {"boot": "off", "note": "off"}
+    switched = (await owner.get("/web/hooks/note")).json()
+    assert switched["manifest"] == "# mine\nevents: [agent:end]\nenabled: false\n"
+    command = {"manifest": "events: [agent:end]\nrun: cat\n"}
+    assert (await save("note", command, before=files)).status_code == 409
+    assert (await save("note", command, before=switched)).json()["handler"] == ""
+    broken = await save("other", {"manifest": "events: [agent:ends]\nrun: cat\n"})
+    assert broken.status_code == 409
+    assert "HOOK.yaml, line 1" in broken.json()["error"]["message"]
+    assert "/" not in broken.json()["error"]["message"].partition(",")[0]
+    for folder in ("../out", "boot", ".hidden"):
+        assert (await save(folder, command)).status_code in (404, 409), folder
+    assert (await save("other", {"manifest": "name: note\nevents: [agent:end]\nrun: cat\n"})).status_code == 409
+    assert (await owner.get("/web/hooks/none")).status_code == 404
+    assert await states() == {"boot": "off", "note": "on"}
 
 
 def _entries(view: Any, kind: str) -> list[str]:

@@ -10,6 +10,7 @@ from tests.web.web_client import begin
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.messages import Usage
+from talaria.runtime.turn_environment import monthly_caps
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
@@ -34,6 +35,33 @@ async def test_usage_is_shown_by_model_with_the_dearest_first(host: Hosted, owne
     assert (shown["totals"]["turns"], shown["totals"]["calls"], shown["totals"]["unpriced_calls"]) == (3, 5, 3)
     by_person = (await owner.get("/web/usage", params={"by": "owner"})).json()
     assert [one["name"] for one in by_person["series"]] == ["alice", ""]
+
+
+async def test_caps_and_the_dearest_conversations_are_shown(
+    host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient
+) -> None:
+    store = host.application.store
+    for name, cost in (("small", 100), ("large", 9_000), ("free", 0)):
+        await store.write(lambda tx, name=name, cost=cost: _spend(tx, "", name, Usage(1, 1, 1, cost_microdollars=cost)))  # type: ignore[misc]
+    await store.write(lambda tx: _spend(tx, "alice", "large", Usage(1, 1, 1, cost_microdollars=500)))
+    shown = (await owner.get("/web/usage")).json()
+    assert [one["cost_microdollars"] for one in shown["dearest"]] == [9_000, 500, 100]
+    assert shown["caps"] == []
+    version = (await owner.get("/web/settings")).json()["version"]
+    caps = {"budget.total": 20, "budget.person": 5}
+    assert (await owner.patch("/web/settings", json={"values": caps, "version": version})).status_code == 200
+
+    def pay(tx: Transaction) -> None:
+        for cap in monthly_caps(host.application.settings.budget, "alice"):
+            tx.ledger.settle(tx.ledger.reserve([cap], 3_000_000, timedelta(minutes=1)), 2_500_000)
+
+    await store.write(pay)
+    total = {"name": "total", "limit": 20_000_000, "spent": 2_500_000}
+    own = {"name": "person", "limit": 5_000_000, "spent": 0}
+    assert (await owner.get("/web/usage")).json()["caps"] == [total, own]
+    guests = (await alice.get("/web/usage")).json()
+    assert guests["caps"] == [{**own, "spent": 2_500_000}]
+    assert [one["cost_microdollars"] for one in guests["dearest"]] == [500]
 
 
 async def test_a_guest_sees_only_their_own_usage(

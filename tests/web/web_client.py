@@ -1,11 +1,14 @@
 """A browser without a screen: the requests that the web app's page makes."""
 
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 import httpx
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.api.in_process_server import PATIENCE, Hosted
 from tests.http.loopback_client import loopback_client
 
@@ -13,15 +16,61 @@ from talaria.access.browsers import create_code
 from talaria.testing.wait import until
 
 OWN_HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
+_BRACES = re.compile(r"{\w+}")
+
+
+class DescribedReplies:
+    """The description of all routes, against which every reply to a client of these tests is checked."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self._paths = [(re.compile(_BRACES.sub(".+", path)), path) for path in sorted(document["paths"])]
+        self._validators: dict[str, Draft202012Validator] = {}
+
+    async def check(self, reply: httpx.Response) -> None:
+        """Fail unless status and body are among those described."""
+        path, method = reply.request.url.path, reply.request.method.lower()
+        if not (found := self.find(method, path)):
+            assert reply.is_error or not path.startswith("/web/"), f"{method} {path} isn't described"
+            return
+        described = self.document["paths"][found][method]["responses"]
+        assert reply.is_error or str(reply.status_code) in described, f"{method} {path}: {reply.status_code}"
+        content = described.get(str(reply.status_code), described["default"]).get("content", {})
+        if schema := content.get("application/json", {}).get("schema"):
+            await reply.aread()
+            self._validator(schema).validate(reply.json())
+
+    def find(self, method: str, path: str) -> str:
+        """Return the path of the route for a request, with its braces; empty if it isn't described."""
+        fitting = [one for pattern, one in self._paths if pattern.fullmatch(path)]
+        described = [one for one in fitting if method.lower() in self.document["paths"][one]]
+        return max(described, key=lambda one: len(_BRACES.sub("", one)), default="")
+
+    def _validator(self, schema: Mapping[str, Any]) -> Draft202012Validator:
+        key = json.dumps(schema)
+        if key not in self._validators:
+            self._validators[key] = Draft202012Validator({**schema, "components": self.document["components"]})
+        return self._validators[key]
+
+
+@cache
+def _parse(document: bytes) -> DescribedReplies:
+    return DescribedReplies(json.loads(document))
+
+
+async def described_replies(host: Hosted) -> DescribedReplies:
+    """Return the description that a server gives of itself."""
+    return _parse((await host.http.get("/openapi.json")).content)
 
 
 @asynccontextmanager
 async def web_client(
     host: Hosted, *, person: str = "", headers: dict[str, str] | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """Sign in with a code, and yield a client with the cookie."""
+    """Sign in with a code, and yield a client with the cookie; replies that aren't described are failures."""
     known = OWN_HEADERS if headers is None else headers
     async with loopback_client(host.url, timeout=PATIENCE, headers=known) as client:
+        client.event_hooks["response"].append((await described_replies(host)).check)
         code = await host.application.store.write(lambda tx: create_code(tx, person=person))
         answer = await client.post("/web/login", json={"code": code}, headers=OWN_HEADERS)
         assert answer.status_code == 200, answer.text

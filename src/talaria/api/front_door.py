@@ -17,7 +17,8 @@ from talaria.contracts.store import Store
 from talaria.core.errors import StoreError
 from talaria.core.messages import api_owner
 from talaria.http.errors import Problem, make_too_many
-from talaria.http.routing import Reply, Request, make_json_reply
+from talaria.http.openapi import RouteGroup
+from talaria.http.routing import Reply, Request, Route, make_json_reply
 
 _CACHE_SECONDS = 1.0  # for which a key revoked by another process still works
 _NO_KEY = "An API key is required: `Authorization: Bearer KEY`."
@@ -49,6 +50,17 @@ class ErrorEnvelope(Struct, frozen=True):
 def wrap_problem(problem: Problem) -> ErrorEnvelope:
     """Return an error in OpenAI's format."""
     return ErrorEnvelope(ErrorBody(str(problem), problem.kind, problem.param, problem.code))
+
+
+def describe_api(routes: Sequence[Route]) -> RouteGroup:
+    """Return the routes of the API with what they have in common."""
+    return RouteGroup(
+        routes=routes,
+        error_type=ErrorEnvelope,
+        scheme_name="key",
+        scheme={"type": "http", "scheme": "bearer"},
+        requirements={scope: f"Requires a key with the scope `{scope}`." for scope in SCOPES},
+    )
 
 
 class ApiCaller(Struct, frozen=True):

@@ -14,8 +14,9 @@ from talaria.api.meta.models import ModelNames, ModelRoutes
 from talaria.api.meta.routes import MetaRoutes
 from talaria.api.responses.response_store import store_ended_response
 from talaria.api.responses.routes import ResponseRoutes
+from talaria.api.runs.followers import RunFollowers
 from talaria.api.runs.routes import RunRoutes
-from talaria.api.runs.run_store import RunEventStreams, RunKind
+from talaria.api.runs.run_store import RunKind
 from talaria.api.runs.runner import RunSessionPool, RunWorker
 from talaria.api.sessions.routes import SessionRoutes
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
@@ -34,6 +35,7 @@ from talaria.http.server import ConnectionLimits, ServedApplication, serve_appli
 from talaria.runtime.web_servers import announced_server
 from talaria.settings.profiles import FolderTrust
 from talaria.tools.web.client import WebClient
+from talaria.web.front_door import describe_web
 
 _MEGABYTE = 1_000_000
 _POLL_INTERVAL = 30.0
@@ -139,7 +141,7 @@ class _ApiBuilder:
         self._session_pool = SessionPool(app, jobs, folder, cap=settings.conversations, idle=idle)
         self._run_pool = RunSessionPool(app, jobs, folder, cap=settings.conversations, idle=idle)
         kinds: dict[RunKind, SessionPool] = {"run": self._run_pool, "response": self._session_pool}
-        self._event_streams = RunEventStreams(app.store)
+        self._run_followers = RunFollowers(app.store, jobs)
         self._files = StoredSessionFiles(app)
         self._runner = RunWorker(kinds, app.store, jobs, store_ended_response)
         self._web_app = WebApp(app, jobs, folder, self._metrics, self._files) if settings.web else None
@@ -208,14 +210,14 @@ class _ApiBuilder:
         await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        self._event_streams.dismiss()
+        self._run_followers.dismiss()
         await self._session_pool.close()
 
     async def _wait_idle(self, patience: float) -> None:
         if self._web_app is not None:
             await self._web_app.drain()
         await self._runner.drain(patience)
-        self._event_streams.dismiss()  # clients that follow a run can reconnect later or to another server
+        self._run_followers.dismiss()  # clients that follow a run can reconnect later or to another server
         await self._limits.rest()
 
     async def close(self) -> None:
@@ -244,11 +246,16 @@ class _ApiBuilder:
         routes = (
             *CompletionRoutes(self._session_pool, names, pictures).routes(),
             *ModelRoutes(names).routes(),
-            *ResponseRoutes(self._session_pool, self._event_streams, names, pictures).routes(),
-            *RunRoutes(self._event_streams, names, pictures).routes(),
+            *ResponseRoutes(self._session_pool, self._run_followers, names, pictures).routes(),
+            *RunRoutes(self._run_followers, names, pictures).routes(),
             *SessionRoutes(self._application.store, pools, self._list_networks, self._files.delete).routes(),
         )
         about = MetaRoutes(
-            self._application.identity.version, self._metrics, lambda: self._limits.running, pools, self.notices
+            self._application.identity.version,
+            self._metrics,
+            lambda: self._limits.running,
+            pools,
+            self.notices,
+            () if self._web_app is None else (describe_web(self._web_app.router.routes),),
         )
         return (*routes, *about.routes(routes))

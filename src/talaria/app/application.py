@@ -17,7 +17,7 @@ from talaria.app.log_setup import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
-from talaria.app.session.build import build_caps, open_session
+from talaria.app.session.build import open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.user_shell import LocalShell
@@ -37,6 +37,7 @@ from talaria.goals.goal import Allowance
 from talaria.runtime.agent_cache import AgentSpec
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.questions import index_questions
+from talaria.runtime.turn_environment import build_caps
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
@@ -103,7 +104,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
 
     def caps(self, session: Session) -> Sequence[Cap]:
         """Return the cost caps that apply to this session."""
-        return build_caps(self.settings, session)
+        return build_caps(self.settings.budget, session)
 
     @property
     def knowledge(self) -> ProfileKnowledge:

@@ -123,7 +123,12 @@ class ConfiguredProviders:
             if not (account.keys(self._secrets) or has_access(preset, self._secrets)):
                 raise Refused(f"{preset.title} needs {NEEDED[preset.access]}.")
         elif account.lacks_key(self._secrets):
-            raise Refused(f"{account.preset.title} needs a key: {_explain_key(account.key_names[0])}")
+            where, key = f"{preset.title} at {preset.base_url}", account.key_names[0]
+            login = f", or sign in with `talaria login {preset.login}`" if preset.login else ""
+            raise Refused(
+                f"{where} needs the key {key}. Store it with `talaria config set {key} -`{login};"
+                " `talaria model` chooses another model."
+            )
         return account
 
     def is_signed_in(self, account: ConfiguredProvider) -> bool:
@@ -257,7 +262,3 @@ def _complete_local_url(address: str, port: int) -> str:
 
 def _build_preset(name: str, overrides: ProviderAccount) -> Preset:
     return Preset(name=name, title=name, base_url=overrides.base_url)
-
-
-def _explain_key(secret: str) -> str:
-    return f"`talaria config set {secret} -` stores it; `talaria model` chooses another model."

@@ -95,7 +95,7 @@ class Models:
         self._http = HttpPool()
         self._providers: dict[str, Provider] = {}
         self._retired: list[Provider] = []
-        self._infos: dict[tuple[str, str, ModelFacts | None, int | None, ListedModel | None], ModelInfo] = {}
+        self._infos: dict[tuple[str, str, ModelFacts | None, int | None], ModelInfo] = {}
         self._context_lengths: dict[str, tuple[datetime, int | None]] = {}
         self._listed = ListedModels(cache)
         self._prices_asked_at: dict[str, datetime] = {}
@@ -249,18 +249,18 @@ class Models:
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return the facts about a model: local models cost nothing, and the settings override the rest."""
         facts = self._settings.models.get(model)
-        listed = self._listed.get(provider, model) if provider else None
-        key = model, provider, facts, self._get_context_length(model) if provider == _OLLAMA else None, listed
+        key = model, provider, facts, self._get_context_length(model) if provider == _OLLAMA else None
         if key not in self._infos:
-            self._infos[key] = self._build_info(model, provider, facts, listed)
+            self._infos[key] = self._build_info(model, provider, facts)
         return self._infos[key]
 
-    def _build_info(self, model: str, provider: str, facts: ModelFacts | None, listed: ListedModel | None) -> ModelInfo:
+    def _build_info(self, model: str, provider: str, facts: ModelFacts | None) -> ModelInfo:
         info = self._catalogue.find(model)
         if provider == embedded.PROVIDER or self._configured.is_free(provider):
             info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0), free=True)
         if provider == _OLLAMA and (length := self._get_context_length(model)):
             info = msgspec.structs.replace(info, context_limit=length)
+        listed = self._listed.get(provider, model) if provider else None
         if listed is not None and not (info.known and info.has_price):
             info = apply_listed(info, listed)
         return _apply_facts(info, facts) if facts else info
@@ -360,7 +360,7 @@ class Models:
         """
         lists = account.preset.lists_models
         models = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
-        self._listed.put(account.preset.name, models, SystemClock().now())
+        self._store_list(account, models)
         names = [one.name for one in models]
         if not names:
             where = f"{account.preset.title} lists no models at {account.preset.base_url}"
@@ -376,8 +376,12 @@ class Models:
             return [], f"{account.preset.title} didn't answer within {_LIST_SECONDS:.0f} s."
         except (ProviderError, Refused) as error:
             return [], error.for_owner
-        self._listed.put(account.preset.name, models, SystemClock().now())
+        self._store_list(account, models)
         return [one.name for one in models], ""
+
+    def _store_list(self, account: ConfiguredProvider, models: Iterable[ListedModel]) -> None:
+        self._listed.put(account.preset.name, models, SystemClock().now())
+        self._infos.clear()
 
     def _make_chosen(self, provider: str, model: str, why: str) -> ChosenModel:
         limits = embedded.LIMITS if provider == embedded.PROVIDER else ""

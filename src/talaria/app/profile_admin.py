@@ -1,7 +1,8 @@
 """Settings, tools, skills, memory and personalities of a profile, for commands and surfaces."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from talaria.tools.workspace import list_people
 
 # Settings of the shared application context, which is created once per process.
 _SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")
+T = TypeVar("T")
 
 
 class ProfileSettings(LiveSettings):
@@ -89,14 +91,32 @@ class ProfileKnowledge(Struct, frozen=True):
 
     def skills(self) -> Sequence[Skill]:
         """Return all skills."""
-        return [Skill(skill.document.name, skill.document.description) for skill in self._skill_shelf.skills()]
+        registry = self._skill_registry
+        enabled = {skill.document.name for skill in registry.skills()}
+        return [
+            Skill(
+                skill.document.name,
+                skill.document.description,
+                is_enabled=skill.document.name in enabled,
+                is_own=registry.is_own(skill),
+            )
+            for skill in registry.all_skills()
+        ]
 
     def skill(self, name: str) -> str:
         """Return the text of a skill, or raise `NotFound`."""
         known = [skill.name for skill in self.skills()]
         if name not in known:
             raise NotFound(f"There is no skill `{name}`. Available: {', '.join(known) or 'none'}.")
-        return self._skill_shelf.view(name)
+        return SkillRegistry(self._skill_registry.roots).view(name)
+
+    def skill_source(self, name: str) -> str:
+        """Return the SKILL.md of a skill of the profile, or raise `Refused`."""
+        return _refusing(lambda: self._skill_registry.read_source(name))
+
+    def save_skill(self, name: str, before: str, text: str) -> None:
+        """Replace the SKILL.md of a skill that is ``before`` until now; without that, create a skill."""
+        _refusing(lambda: self._skill_registry.write_source(name, before, text))
 
     @property
     def memory(self) -> "ProfileMemory":
@@ -108,8 +128,17 @@ class ProfileKnowledge(Struct, frozen=True):
         return personalities(self.profile.folder)
 
     @property
-    def _skill_shelf(self) -> SkillRegistry:
-        return SkillRegistry(skill_folders(self.profile, self.project))
+    def _skill_registry(self) -> SkillRegistry:
+        return SkillRegistry(skill_folders(self.profile, self.project), self.settings.tools.disabled_skills)
+
+
+def _refusing(work: Callable[[], T]) -> T:
+    """Return the result of some work of a tool; its failure becomes `Refused`, as a sentence."""
+    try:
+        return work()
+    except ToolFailed as error:
+        reason = str(error).partition("\n")[0]
+        raise Refused(f"{reason[:1].upper()}{reason[1:].rstrip('.')}.") from error
 
 
 class ProfileMemory(Struct, frozen=True):
@@ -136,16 +165,12 @@ class ProfileMemory(Struct, frozen=True):
     def edit(self, viewer: Viewer, kind: MemoryKind, old: str, new: str) -> None:
         """Replace, add or remove an entry; raises `Refused` with the reason if that is refused."""
         book = notebook_for(viewer, kind, self.folder)
-        try:
-            if old and new:
-                book.replace(old, new)
-            elif old:
-                book.remove(old)
-            else:
-                book.add(new)
-        except ToolFailed as error:
-            reason = str(error).partition("\n")[0]
-            raise Refused(f"{reason[:1].upper()}{reason[1:].rstrip('.')}.") from error
+        if old and new:
+            _refusing(lambda: book.replace(old, new))
+        elif old:
+            _refusing(lambda: book.remove(old))
+        else:
+            _refusing(lambda: book.add(new))
 
     def forget(self, part: str, viewer: Viewer) -> str:
         """Remove the only memory entry that contains this text, and return it.

@@ -118,18 +118,22 @@ def replace_newer_store(settings: Settings, profile: Profile, fill: Callable[[Da
 
     store = profile.database_file
     draft_file = store.with_name(f"{store.name}.restored")
-    for old in store.parent.glob(f"{draft_file.name}*"):
-        old.unlink()
-    with closing(open_sqlite(draft_file, SqliteOptions(settings.store.busy_timeout_seconds))) as database:
-        fill(database)
-    lock = StoreLock(store, alone=True)
     try:
-        newer_file = swap_store(store, draft_file, now)
+        _remove_draft(draft_file)
+        with closing(open_sqlite(draft_file, SqliteOptions(settings.store.busy_timeout_seconds))) as database:
+            fill(database)
+        lock = StoreLock(store, alone=True)
+        try:
+            return str(swap_store(store, draft_file, now))
+        finally:
+            lock.end()
     finally:
-        lock.end()
-        for left in store.parent.glob(f"{draft_file.name}*"):
-            left.unlink()
-    return str(newer_file)
+        _remove_draft(draft_file)
+
+
+def _remove_draft(draft: Path) -> None:
+    for file in draft.parent.glob(f"{draft.name}*"):
+        file.unlink(missing_ok=True)
 
 
 class ProfileStoreMaintenance:

@@ -17,6 +17,7 @@ from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, Route, Router, Scope, Send
 from talaria.http_client.client import HttpPool
+from talaria.runtime.turn_environment import monthly_caps
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import ChangeWatcher
@@ -86,6 +87,7 @@ class WebApp:
         self._handoffs = HandoffWorker(
             app.store, WebHandoffTarget(self._conversations, jobs, self._session_list.check_soon)
         )
+        self.router = Router(self._routes())
 
     def _open_push(self) -> "PushSender | None":
         try:
@@ -99,7 +101,7 @@ class WebApp:
         """Return the application that answers requests to the web app and to the API."""
         settings = self._app.settings.api
         web = HttpApplication(
-            Router(self._routes()),
+            self.router,
             self._front_door,
             IdempotencyStore(self._app.store, new_worker_id()),
             OriginPolicy(host, frozenset(map(str.lower, settings.hosts))),
@@ -182,7 +184,7 @@ class WebApp:
             *FileRoutes(store, self._web_files, limit, self._transcribe).routes(),
             *PushRoutes(store, self._push).routes(),
             *HomeRoutes(store, lambda: self._app.schedules).routes(),
-            *UsageRoutes(store).routes(),
+            *UsageRoutes(store, lambda person: monthly_caps(self._app.settings.budget, person)).routes(),
             *BackgroundRoutes(store).routes(),
             *GatewayRoutes(store).routes(),
             *InsideRoutes(self._app.identity.log_file, self._examine).routes(),

@@ -4,23 +4,26 @@ from talaria.cli.services import Services
 from talaria.contracts.setup import Discovery
 from talaria.core.errors import TalariaError
 
-GUIDE = "`talaria setup` connects models, chat networks and tools."
+GUIDE = "`talaria setup` connects models, chat networks and tools; `/help` lists the commands of the chat."
 
 _BUILT_IN = {
     "installed": "The built-in model is installed (simple chat only, no tools).",
     "missing": "The built-in model isn't installed; `talaria model install-embedded` installs it (130 MB).",
     "off": "The built-in model is turned off.",
 }
-_USING_BUILT_IN = "Using the built-in model, because no API key or local server was found."
+_USING_BUILT_IN = "No API key, sign-in or local server was found, so the built-in model answers."
 
 
 def describe_first_run(services: Services) -> list[str]:
-    """Return up to five lines about what was found; never raises.
+    """Return up to five lines about what was found and what to do next; never raises.
 
-    This blocks, for two seconds if a local server doesn't answer: in an event loop, call it in a thread.
+    The session itself says what to do about a weak model. This blocks, for two seconds if a local server doesn't
+    answer: in an event loop, call it in a thread.
     """
     try:
-        return [*describe_discovery(services.setup_probes().discover()), GUIDE]
+        found = services.setup_probes().discover()
+        guide = [] if found.chosen is not None and found.chosen.limits else [GUIDE]
+        return [*describe_discovery(found), *guide]
     except (TalariaError, OSError) as error:
         return [f"I couldn't look for models: {str(error).partition(chr(10))[0]}", GUIDE]
 

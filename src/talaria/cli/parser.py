@@ -25,6 +25,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             **{"formatter_class": _FixedWidthFormatter, **options, "add_help": False, "allow_abbrev": False}
         )
+        self._tokens: list[str] = []
         self.register("action", "parsers", _DescribedSubparsers)
         common = self.add_argument_group("options of every command", argument_default=argparse.SUPPRESS)
         profile = common.add_argument("-p", "--profile", dest="chosen_profile", metavar="NAME", help="use this profile")
@@ -45,10 +46,22 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(rest)}.{self._suggest_flag(rest, parsed)}")
         return parsed
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None, **options: Any) -> Any:
+        """Parse what is known, and remember the arguments for the error message."""
+        self._tokens = list(args or ())
+        return super().parse_known_args(args, namespace, **options)
+
     def error(self, message: str) -> NoReturn:
-        """Print the error and where to read more, and exit with code 2."""
+        """Print the error, the option that was probably meant and where to read more, and exit with code 2."""
         topic = " ".join(["talaria help", *self.prog.split()[1:]])
-        self.exit(USAGE_ERROR, f"{self.prog}: {message}\nSee `{topic}`.\n")
+        is_complete = message.endswith(("?", "."))
+        hint = "" if is_complete else self._suggest_flag(self._find_unknown_flags(), argparse.Namespace())
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}{'.' if hint else ''}{hint}\nSee `{topic}`.\n")
+
+    def _find_unknown_flags(self) -> list[str]:
+        """Return the options that were given and don't exist: argparse reports a missing argument before them."""
+        given = [token.partition("=")[0] for token in self._tokens if token.startswith("--")]
+        return [flag for flag in given if flag.strip("-") and flag not in _flags(self, None)]
 
     def format_help(self) -> str:
         """Return the help, with the global options on one line."""

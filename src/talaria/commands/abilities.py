@@ -51,7 +51,10 @@ async def run_skills(context: CommandContext) -> None:
     if context.arguments:
         context.surface.show(context.application.knowledge.skill(context.arguments))
         return
-    lines = [f"- `{skill.name}`: {skill.about}" for skill in context.application.knowledge.skills()]
+    lines = [
+        f"- `{skill.name}`{'' if skill.is_enabled else ' (off)'}: {skill.about}"
+        for skill in context.application.knowledge.skills()
+    ]
     context.surface.show("\n".join(lines) or "There are no skills yet. Ask the agent to write one down.")
 
 

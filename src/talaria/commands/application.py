@@ -99,6 +99,12 @@ class AgentKnowledge(Protocol):
     def skill(self, name: str) -> str:
         """Return the text of a skill; raises `NotFound`."""
 
+    def skill_source(self, name: str) -> str:
+        """Return the SKILL.md of a skill that can be edited; raises `Refused`."""
+
+    def save_skill(self, name: str, before: str, text: str) -> None:
+        """Replace the SKILL.md of a skill that is ``before`` until now; without that, create one. Raises `Refused`."""
+
     @property
     def memory(self) -> AgentMemory:
         """Memory of the agent."""

@@ -26,10 +26,12 @@ class Setting(Struct, frozen=True):
 
 
 class Skill(Struct, frozen=True):
-    """Skill of the agent, with its description."""
+    """Skill of the agent, with its description; one of the profile, not of a project, ``is_own`` and can be edited."""
 
     name: str
     about: str
+    is_enabled: bool = True
+    is_own: bool = False
 
 
 MemoryKind = Literal["memory", "user"]

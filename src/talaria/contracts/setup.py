@@ -34,7 +34,10 @@ class ProbeResult(Struct, frozen=True):
 
 
 class ProviderOffer(Struct, frozen=True):
-    """Provider to choose; ``key_name`` is empty if it needs no key, ``own`` is true if added by hand."""
+    """Provider to choose; ``key_name`` is empty if it needs no key, ``own`` is true if added by hand.
+
+    ``login`` is the sign-in that it needs instead of a key.
+    """
 
     name: str
     title: str
@@ -42,6 +45,7 @@ class ProviderOffer(Struct, frozen=True):
     key_name: str = ""
     local: bool = False
     own: bool = False
+    login: str = ""
 
 
 class TrialAccount(Struct, frozen=True):
@@ -91,6 +95,12 @@ class SetupProbes(Protocol):
 
     def try_account(self, account: TrialAccount) -> ProbeResult:
         """Query a provider for its models with this key; writes nothing."""
+
+    def try_login(self, provider: str) -> ProbeResult:
+        """Query a provider for its models with the stored sign-in."""
+
+    def try_model(self, provider: str, model: str) -> ProbeResult:
+        """Request a reply of a few tokens, with the stored settings and keys."""
 
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Query a chat network, or the server at ``base_url``, for the account of a token."""

@@ -89,6 +89,9 @@ class LeaseLost(StoreError):
     """Another worker owns this now; the pending write must not happen."""
 
 
+_OTHER_MODEL = "use another model: `talaria model`"
+
+
 class ModelSource(Struct, frozen=True, kw_only=True):
     """The provider account that an error came from; ``secret`` names its API key, empty if none was sent.
 
@@ -103,6 +106,18 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     is_custom: bool = False
     model: str = ""
     login: str = ""
+
+    @property
+    def where(self) -> str:
+        """Return the provider and its URL."""
+        return f"{self.title} at {self.base_url}" if self.base_url else self.title
+
+    @property
+    def with_key(self) -> str:
+        """Return the name of the key or sign-in that was used, as a part of a sentence; empty without one."""
+        if self.login:
+            return f" with the sign-in `{self.login}`"
+        return f" with the key {self.secret}" if self.secret else ""
 
 
 class ProviderError(TalariaError):
@@ -130,7 +145,7 @@ class ProviderError(TalariaError):
         return f"{self.public} ({self})" if str(self) else self.public
 
     def _explain(self, source: ModelSource) -> str:
-        return f"{source.title} didn't answer{self._http}: {self}"
+        return f"{source.where} didn't answer{self._http}: {self}"
 
     @property
     def _http(self) -> str:
@@ -150,7 +165,8 @@ class ProviderBusy(ProviderError):
     def _explain(self, source: ModelSource) -> str:
         seconds = round(self.retry_after.total_seconds())
         when = f"in {seconds:,} s" if seconds else "later"
-        return f"{source.title} has reached its rate limit{self._http}. Try again {when}."
+        used = source.with_key
+        return f"{source.where} has reached its rate limit{used}{self._http}. Try again {when}, or {_OTHER_MODEL}."
 
 
 class ProviderOverloaded(ProviderError):
@@ -160,29 +176,34 @@ class ProviderOverloaded(ProviderError):
     passing = True
 
     def _explain(self, source: ModelSource) -> str:
-        return f"{source.title} is having problems{self._http}. Try again later."
+        return f"{source.where} is having problems{self._http}. Try again later, or {_OTHER_MODEL}."
 
 
 class ProviderUnreachable(ProviderError):
-    """The network failed or timed out; the call may be repeated. ``cause`` is a clause for people."""
+    """The network failed or timed out; the call may be repeated.
+
+    ``cause`` is a clause for people, and ``remedy`` a sentence with what may help, if the cause suggests it.
+    """
 
     public = "I can't reach the model provider. Try again later."
     passing = True
 
-    def __init__(self, message: str = "", *, cause: str = "") -> None:
+    def __init__(self, message: str = "", *, cause: str = "", remedy: str = "") -> None:
         super().__init__(message)
         self.cause = cause
+        self.remedy = remedy
 
     def _explain(self, source: ModelSource) -> str:
-        where = f"{source.title} at {source.base_url}"
         address = f"`providers.{source.provider}.base_url`"
-        if source.is_local:
+        if self.remedy:
+            fix = self.remedy
+        elif source.is_local:
             fix = f"Start the server, or correct {address}."
         elif source.is_custom:
             fix = f"Check the network connection and {address}."
         else:
-            fix = "Check the network connection."
-        return f"I can't reach {where}: {self.cause or self}. {fix}"
+            fix = "Check the network connection; `talaria doctor` tests it."
+        return f"I can't reach {source.where}: {self.cause or self}. {fix}"
 
 
 class MalformedReply(ProviderError):
@@ -193,7 +214,7 @@ class MalformedReply(ProviderError):
 
     def _explain(self, source: ModelSource) -> str:
         hint = f" Check `providers.{source.provider}.base_url`." if source.is_custom else ""
-        return f"I couldn't read the reply from {source.title} at {source.base_url} ({self}).{hint}"
+        return f"I couldn't read the reply from {source.where} ({self}).{hint}"
 
 
 class ReplyTooLong(ProviderError):
@@ -221,12 +242,15 @@ class BadKey(ProviderError):
     def _explain(self, source: ModelSource) -> str:
         if source.login:
             fix = f"Sign in again with `talaria login {source.login}`."
-            return f"{source.title} at {source.base_url} rejected the sign-in{self._http}. {fix}"
+            return f"{source.where} rejected the sign-in{self._http}. {fix}"
+        if source.secret and self.status == 403:
+            fix = f"Check what the account allows, or set another key: `talaria config set {source.secret} -`."
+            return f"{source.where} refuses access{source.with_key}{self._http}. {fix}"
         if source.secret:
             fix = f"Set a new one: `talaria config set {source.secret} -`."
-            return f"{source.title} rejected the API key ({source.secret}). {fix}"
+            return f"{source.where} rejected the API key {source.secret}{self._http}. {fix}"
         fix = f"Name the secret that holds it: `talaria config set providers.{source.provider}.key NAME`."
-        return f"{source.title} at {source.base_url} requires an API key{self._http}. {fix}"
+        return f"{source.where} requires an API key{self._http}. {fix}"
 
 
 class SignInNeeded(BadKey):
@@ -244,8 +268,8 @@ class NoCredit(ProviderError):
     public = "My account with the model provider is out of credit. My owner needs to fix that."
 
     def _explain(self, source: ModelSource) -> str:
-        key = f" ({source.secret})" if source.secret else ""
-        return f"The {source.title} account{key} is out of credit{self._http}. Add credit, or use another model."
+        account = f"The account of {source.where}{source.with_key}"
+        return f"{account} is out of credit{self._http}. Add credit there, or {_OTHER_MODEL}."
 
 
 class ModelUnknown(ProviderError):
@@ -259,10 +283,10 @@ class ModelUnknown(ProviderError):
         return super().for_owner if self.source is not None else str(self) or self.public
 
     def _explain(self, source: ModelSource) -> str:
-        where = f"{source.title} at {source.base_url}" if source.is_custom or source.is_local else source.title
         if not source.model:
-            return f"{where} doesn't list its models{self._http}."
-        return f"{where} has no model named `{source.model}`. `talaria models` lists the available ones."
+            return f"{source.where} doesn't list its models{self._http}."
+        missing = f"{source.where} has no model named `{source.model}`{self._http}"
+        return f"{missing}. `talaria models` lists the available ones, `talaria model NAME` chooses one."
 
 
 class WrongProtocol(ModelUnknown):
@@ -275,7 +299,7 @@ class ModelRefused(ProviderError):
     public = "The model declined to answer that."
 
     def _explain(self, source: ModelSource) -> str:
-        return f"{source.title} declined the request{self._http}: {self}"
+        return f"{source.where} declined the request{self._http}: {self}"
 
 
 class PlatformError(TalariaError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from talaria.core.errors import Refused
-from talaria.core.messages import Image, Part, Text
+from talaria.core.messages import File, Image, Part, Text
 
 _MENTION = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
 _TRAILING = ".,;:!?)"
@@ -16,7 +16,7 @@ _MAX_COMPLETIONS = 60
 
 
 def build_message_parts(text: str, folder: Path) -> list[Part]:
-    """Return the parts of a message: its text, then the mentioned files, as text or images.
+    """Return the parts of a message: its text, then the mentioned files: text, images, and others for tools to read.
 
     A mention that is not a file stays text. Raises `Refused` for a file that cannot be read.
     """
@@ -88,7 +88,7 @@ def _build_part(path: Path) -> Part:
     except OSError as error:
         raise Refused(f"Can't read {path}: {error.strerror}.") from error
     if b"\0" in raw:
-        raise Refused(f"{path} is neither text nor an image. Ask the agent to look at it with its tools.")
+        return File(str(path.absolute()), path.name, mimetypes.guess_type(path.name)[0] or "application/octet-stream")
     notice = f"\n[cut after {_MAX_BYTES:,} bytes]" if len(raw) > _MAX_BYTES else ""
     return Text(f"The file {path}:\n```\n{raw[:_MAX_BYTES].decode(errors='replace')}\n```{notice}")
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
 from talaria.http_client.connection import HttpAddress, HttpConnection, HttpReply, HttpRoute, NotHttp, read_url
-from talaria.http_client.dial import Resolve, dial, find_route
+from talaria.http_client.dial import ProxyRefused, Resolve, dial, find_route
 from talaria.http_client.timeouts import Timeouts
 
 MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
@@ -79,6 +79,8 @@ class SilenceWatch:
             self._reader.cancel()
 
 
+_TRUST = "If your network replaces certificates, set SSL_CERT_FILE to the file with its own."
+_CHECK_PROXY = "Check HTTPS_PROXY and HTTP_PROXY in the environment, or name the host in NO_PROXY."
 DRAIN_SECONDS = 0.2
 KEPT_SECONDS = 60
 CLOSE_SECONDS = 1
@@ -268,13 +270,28 @@ class HttpPool:
         except NotHttp as error:
             raise MalformedReply(f"{url} doesn't speak HTTP: {_words(error)}") from error
         except (OSError, ValueError) as error:
-            raise ProviderUnreachable(f"{url} doesn't answer: {_words(error)}", cause=_cause(error)) from error
+            raise self._unreachable(url, error) from error
         answer = Answer(reply, connection, first_byte_by, timeouts.silence.total_seconds())
         try:
             yield answer
         finally:
             answer.close()
             self._release(to, connection)
+
+    def _unreachable(self, url: str, error: OSError | ValueError) -> ProviderUnreachable:
+        """Return the error for a failed connection, with what may help behind a proxy."""
+        message = f"{url} doesn't answer: {_words(error)}"
+        try:
+            proxy = self._route(read_url(url)[0]).proxy
+        except ValueError:  # an invalid address, or a kind of proxy that isn't supported
+            return ProviderUnreachable(message, cause=_cause(error))
+        if isinstance(error, ssl.SSLError):
+            return ProviderUnreachable(message, cause=_cause(error), remedy=_TRUST)
+        if proxy is None:
+            return ProviderUnreachable(message, cause=_cause(error))
+        is_proxy = isinstance(error, ProxyRefused)
+        cause = _words(error) if is_proxy else f"through the proxy {proxy.authority}, {_cause(error)}"
+        return ProviderUnreachable(message, cause=cause, remedy=_CHECK_PROXY)
 
     async def _ask(self, route: HttpRoute, request: bytes, connect: float) -> tuple[HttpReply, HttpConnection]:
         """Send a request and wait for the response headers.

@@ -19,6 +19,10 @@ SocketAddress = tuple[int, tuple[Any, ...]]  # a family, and an address in it
 Resolve = Callable[[str, int], Awaitable[list[SocketAddress]]]  # the addresses of a host and port, in the order to try
 
 
+class ProxyRefused(ConnectionRefusedError):
+    """A proxy was reached and didn't open a tunnel."""
+
+
 def find_route(to: HttpAddress) -> HttpRoute:
     """Return the route to a server; never through a proxy for this machine itself."""
     if to.host in LOOPBACK:
@@ -61,7 +65,7 @@ async def _tunnel(connection: HttpConnection, to: HttpAddress, proxy: HttpAddres
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
     reply = await connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
     if reply.status != 200:
-        raise ConnectionRefusedError(f"the proxy {proxy.authority} answered {reply.status}")
+        raise ProxyRefused(f"the proxy {proxy.authority} answered {reply.status}")
 
 
 async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.socket:

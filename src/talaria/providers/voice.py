@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.voice import Recording
+from talaria.core.aio import shield_until_done
 from talaria.core.errors import MalformedReply, ProviderUnreachable
 from talaria.core.ids import new_id
 from talaria.http_client.client import Answer, HttpPool
@@ -157,7 +158,7 @@ async def _body(name: str, answer: Answer, clock: Clock) -> bytes:
 async def _run(command: str, file: Path, environment: Mapping[str, str], words: str = "") -> bytes:
     """Return the output of a command, or raise its error text; cancelling ends its children too."""
     line = command.replace(_PLACE, '"$1"') if _PLACE in command else f'{command} "$1"'
-    process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
         line,
@@ -169,14 +170,20 @@ async def _run(command: str, file: Path, environment: Mapping[str, str], words: 
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
+    process = await shield_until_done(starting, undo=_kill)  # a cancelled start would leave its children running
     try:
         printed, complaint = await process.communicate(words.encode())
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        await _kill(process)
     if process.returncode:
         said = complaint[-300:].decode(errors="replace").strip()
         raise ProviderUnreachable(f"the command ended with exit code {process.returncode}: {said}")
     return printed[:_LONGEST]
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a command that is running, with its children."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -30,6 +30,8 @@ _APPROVALS = (
     ("always", "Yes, always"),
     ("no", "No"),
 )
+_REFUSAL = "no"
+_APPROVING = frozenset(answer for answer, _ in _APPROVALS) - {_REFUSAL}
 _OTHER_CHOICE = "Something else (type it)"
 _TERMINAL_TOOL = "terminal"
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
@@ -95,6 +97,13 @@ def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
 async def _ask_approval(event: ApprovalAsked, prompter: Prompter, *, markdown: bool) -> str:
     chosen = await prompter.choose(approval_question(event, markdown=markdown), [label for _, label in _APPROVALS])
     return "no" if chosen is None else _APPROVALS[chosen][0]
+
+
+def format_refusal(reason: str) -> str:
+    """Return the answer that refuses an approval, with a reason if there is one; no reason reads like a yes."""
+    if not reason.strip():
+        return _REFUSAL
+    return f"“{reason}”" if reason in _APPROVING else reason
 
 
 async def ask_question(event: QuestionAsked, prompter: Prompter) -> str:

@@ -2,15 +2,19 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap, Hold
+from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import PriceUnknown
 from talaria.core.events import ToolProgressed, TurnBegan, TurnEnd, TurnEvent
+from talaria.sessions.branches import session_account
+from talaria.settings.model import BudgetSettings
 
 _HOLD_LIFETIME = timedelta(minutes=30)
+_MICRODOLLARS = 1_000_000
 CapSource = Callable[[Transaction], Sequence[Cap]]
 
 
@@ -42,6 +46,23 @@ class StoredBudget:
 TurnSubscriber = Callable[[TurnEvent], None]
 Unsubscribe = Callable[[], None]
 log = logging.getLogger(__name__)
+
+
+def build_caps(budget: BudgetSettings, session: Session) -> list[Cap]:
+    """Return the spending caps of a session: this month's in total and for its person, and its own."""
+    caps = [cap for cap in monthly_caps(budget, session.owner) if cap.limit]
+    if budget.session:
+        caps.append(Cap(session_account(session.id), round(budget.session * _MICRODOLLARS)))
+    return caps
+
+
+def monthly_caps(budget: BudgetSettings, person: str) -> tuple[Cap, Cap]:
+    """Return the caps of this month: in total, and for a person; a limit of 0 means none."""
+    month = f"{datetime.now(UTC):%Y-%m}"
+    return (
+        Cap(f"all:{month}", round(budget.total * _MICRODOLLARS)),
+        Cap(f"person:{person}:{month}", round(budget.person * _MICRODOLLARS)),
+    )
 
 
 class TurnEvents:

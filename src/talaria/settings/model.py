@@ -221,6 +221,7 @@ class ToolSettings(Section, frozen=True):
         ),
     ] = TOOLSETS
     disabled: Annotated[tuple[str, ...], Meta(description="Tools that are off.")] = ()
+    disabled_skills: Annotated[tuple[str, ...], Meta(description="Skills that the agent doesn't see.")] = ()
     search_engine: Annotated[
         str,
         Meta(

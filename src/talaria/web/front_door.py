@@ -1,7 +1,7 @@
 """The web app's front door: browsers are known by a cookie, and pages of other sites can change nothing."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -22,7 +22,8 @@ from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.core.errors import StoreError
 from talaria.core.messages import OWNER, chat_sender
 from talaria.http.errors import Problem, make_too_many
-from talaria.http.routing import Reply, Request, make_json_reply
+from talaria.http.openapi import RouteGroup
+from talaria.http.routing import Reply, Request, Route, make_json_reply
 
 SOURCE = "web"
 ANYONE, USER, AGENT_OWNER = "anyone", "user", "owner"  # scopes of routes
@@ -43,6 +44,29 @@ class WebErrorReply(Struct, frozen=True):
     """The body of an error reply."""
 
     error: WebError
+
+
+def describe_web(routes: Sequence[Route]) -> RouteGroup:
+    """Return the routes of the web app with what they have in common.
+
+    Those of its page and its files are left out.
+    """
+    return RouteGroup(
+        routes=[route for route in routes if route.path.startswith("/web/")],
+        error_type=WebErrorReply,
+        scheme_name="browser",
+        scheme={
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "talaria-PORT",
+            "description": "The cookie of a signed-in browser, named after the port; with `__Host-` first on HTTPS.",
+        },
+        requirements={
+            USER: "Requires a signed-in browser.",
+            AGENT_OWNER: "Requires a signed-in browser of the owner.",
+        },
+        change_headers=("x-talaria",),
+    )
 
 
 class WebCaller(Struct, frozen=True):

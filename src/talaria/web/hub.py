@@ -10,6 +10,7 @@ from msgspec import structs
 from talaria.contracts.store import Store
 from talaria.core.events import ApprovalAsked, QuestionAsked, ToolProgressed, TurnBegan, TurnEnd, TurnFailed
 from talaria.core.ids import SessionId, TurnId
+from talaria.http.fan_out import Channel, Follower
 from talaria.http.routing import format_sse
 from talaria.runtime.live.feed import FeedBuffer, FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteWatcher
@@ -17,30 +18,25 @@ from talaria.web.front_door import WebCaller
 from talaria.web.wire import DeliveredMessage, SessionMessage, StreamMessage
 
 _TICK = 0.015  # seconds in which text is joined before it is sent; the first piece is sent at once
-_MOST_QUEUED = 400_000  # bytes; a slower reader gets a snapshot instead
 _REMEMBERED_TURNS = 16
 _encode = msgspec.json.Encoder().encode
 
 
-class BrowserStream:
-    """The stream of one browser; implements `ReplyStream`. Sending never waits.
+class BrowserStream(Follower[bytes]):
+    """The stream of one browser; implements `ReplyStream`.
 
-    ``seen`` are the conversations on visible pages; of a page without one, its name. A server has many of these at
-    rest, so each is small: no queue or event object of its own.
+    ``seen`` are the conversations on visible pages; of a page without one, its name.
     """
 
-    __slots__ = ("_ended", "_lagging", "_on_close", "_queue", "_size", "_waiter", "caller", "id", "seen", "topics")
+    __slots__ = ("_lagging", "_on_close", "caller", "id", "seen", "topics")
 
     def __init__(self, stream_id: str, caller: WebCaller, on_close: Callable[["BrowserStream"], None]) -> None:
+        super().__init__()
         self.id = stream_id
         self.caller = caller
         self.topics: set[str] = set()
         self.seen: frozenset[str] = frozenset()
         self._on_close = on_close
-        self._queue: list[bytes] = []
-        self._size = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._ended = False
         self._lagging: dict[SessionId, SessionChannel] = {}
 
     @property
@@ -56,50 +52,33 @@ class BrowserStream:
     @property
     def is_whole(self) -> bool:
         """Return whether it has ended by itself; a stream of events never does."""
-        return self._ended
+        return self.has_ended
 
     def send(self, message: StreamMessage) -> None:
         """Queue a message."""
-        self.send_encoded(encode_message(message))
+        data = encode_message(message)
+        self.push(data, len(data))
 
-    def send_encoded(self, data: bytes, channel: "SessionChannel | None" = None) -> None:
-        """Queue an encoded message; one of a ``channel`` is replaced by a snapshot if the reader is too slow."""
-        if channel is not None and (channel.session_id in self._lagging or self._size > _MOST_QUEUED):
+    def send_encoded(self, data: bytes, channel: "SessionChannel") -> None:
+        """Queue an encoded message of a channel; a reader that is too slow gets a snapshot instead."""
+        if channel.session_id in self._lagging or self.is_slow:
             self._lagging[channel.session_id] = channel
         else:
-            self._queue.append(data)
-            self._size += len(data)
-        self._wake()
-
-    def end(self) -> None:
-        """End the stream: the browser is signed out, or the server stops."""
-        self._ended = True
-        self._wake()
+            self.push(data, len(data))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while not self._ended:
-            if not self._queue:
-                self._waiter = asyncio.get_running_loop().create_future()
-                await self._waiter
-            while self._queue and not self._ended:
-                pieces = b"".join(self._queue)
-                self._queue.clear()
-                self._size = 0
-                yield pieces
-                lagging, self._lagging = self._lagging, {}
-                for channel in lagging.values():
-                    channel.send_snapshot(self)
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        while pieces := await self.take():
+            yield b"".join(pieces)
+            lagging, self._lagging = self._lagging, {}
+            for channel in lagging.values():
+                channel.send_snapshot(self)
 
     async def close(self) -> None:
         """Leave all topics."""
         self._on_close(self)
 
 
-class SessionChannel:
+class SessionChannel(Channel[BrowserStream]):
     """Live events of one conversation, from this process or through the store from another.
 
     A turn of this process is published directly. Its events come back through the store as well, and are ignored there.
@@ -107,16 +86,14 @@ class SessionChannel:
     """
 
     def __init__(self, session_id: SessionId, store: Store, jobs: asyncio.TaskGroup) -> None:
+        super().__init__(jobs)
         self.session_id = session_id
         self._store = store
-        self._jobs = jobs
-        self._streams: set[BrowserStream] = set()
         self._snapshot = FeedBuffer()
         self._asked: dict[str, FeedEvent] = {}
         self._pending = FeedBuffer()
         self._timer: asyncio.TimerHandle | None = None
         self._flushed_at = 0.0
-        self._watching: asyncio.Task[None] | None = None
         self._own_turns: deque[TurnId] = deque(maxlen=_REMEMBERED_TURNS)
         self._ended_turns: deque[TurnId] = deque(maxlen=_REMEMBERED_TURNS)
         self._remote_turn: TurnId | None = None
@@ -125,24 +102,17 @@ class SessionChannel:
     @property
     def is_unused(self) -> bool:
         """Return whether nobody listens and no turn of this process is running."""
-        return not self._streams and not self._is_running
+        return not self.followers and not self._is_running
 
-    def add(self, stream: BrowserStream) -> None:
+    def join(self, follower: BrowserStream) -> None:
         """Send the turn so far to a stream, and everything from now on."""
         self._flush()
-        self._streams.add(stream)
-        self.send_snapshot(stream)
-        if self._watching is None:
-            self._watching = self._jobs.create_task(
-                RemoteWatcher(self._store, self.session_id, self._on_remote_event).follow()
-            )
+        self.send_snapshot(follower)
+        super().join(follower)
 
-    def discard(self, stream: BrowserStream) -> None:
-        """Send nothing more to a stream."""
-        self._streams.discard(stream)
-        if not self._streams and self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+    async def watch(self) -> None:
+        """Publish what another process reports."""
+        await RemoteWatcher(self._store, self.session_id, self._on_remote_event).follow()
 
     def send_snapshot(self, stream: BrowserStream) -> None:
         """Send the turn so far; empty if none is running."""
@@ -182,7 +152,7 @@ class SessionChannel:
             self._snapshot, self._asked = FeedBuffer(), {}
         elif not isinstance(event, ToolProgressed):
             self._snapshot.add(event)
-        if self._streams:
+        if self.followers:
             self._pending.add(event)
             self._schedule()
 
@@ -207,7 +177,7 @@ class SessionChannel:
             return
         encoded = encode_message(SessionMessage(self.session_id, snapshot=False, events=events))
         for_guests = b""
-        for stream in self._streams:
+        for stream in self.followers:
             if stream.caller.is_owner:
                 stream.send_encoded(encoded, self)
             else:
@@ -218,10 +188,10 @@ class SessionChannel:
 
     def close(self) -> None:
         """Stop watching."""
-        if self._watching is not None:
-            self._watching.cancel()
+        super().close()
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
 
 class LiveHub:
@@ -263,11 +233,11 @@ class LiveHub:
         topics = {f"session:{one}" for one in wanted}
         for topic in [one for one in stream.topics if one.startswith("session:") and one not in topics]:
             stream.topics.discard(topic)
-            self.channel(SessionId(topic.removeprefix("session:"))).discard(stream)
+            self.channel(SessionId(topic.removeprefix("session:"))).leave(stream)
         for session_id in wanted:
             if f"session:{session_id}" not in stream.topics:
                 stream.topics.add(f"session:{session_id}")
-                self.channel(session_id).add(stream)
+                self.channel(session_id).join(stream)
             elif session_id in again:
                 self.channel(session_id).send_snapshot(stream)
 

@@ -283,9 +283,10 @@ class OutputView(Struct, frozen=True):
 
 
 class AnswerRequest(Struct, frozen=True):
-    """An answer to a question or an approval."""
+    """An answer to a question or an approval; a ``reason`` says why an approval is refused."""
 
     text: Annotated[str, Meta(min_length=1, max_length=20_000)]
+    reason: Annotated[str, Meta(max_length=2000)] = ""
 
 
 class CommandRequest(Struct, frozen=True):

@@ -12,7 +12,7 @@ from talaria.agent.approval.paths import PathRules
 from talaria.agent.approval.shell_analysis import ShellExamination
 from talaria.agent.approval.shell_state import FOUND, ITEMS, NAME, UNKNOWN, SimpleCommand
 
-COMMANDS = 2_400
+BATCHES, LONG_BATCHES = 12, 24
 BATCH = 100
 _END, _BETWEEN = "\x1e", "\x1f"
 _MARKER = f"""#!/bin/sh
@@ -34,8 +34,13 @@ _REAL = ("bash", "sh", "env", "timeout", "nice", "nohup", "setsid", "stdbuf", "x
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="There is no bash on this machine.")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Generate twice as much code in a long run."""
+    if "batch" in metafunc.fixturenames:
+        metafunc.parametrize("batch", range(LONG_BATCHES if metafunc.config.getoption("long") else BATCHES))
+
+
 @needs_bash
-@pytest.mark.parametrize("batch", range(COMMANDS // BATCH))
 def test_examiner_sees_what_bash_runs(tmp_path: Path, batch: int) -> None:
     programs = marker_programs(tmp_path / "bin")
     codes = {f"{number:04}": ShellCorpus(batch * BATCH + number).line() for number in range(BATCH)}

@@ -15,6 +15,7 @@ from aiohttp import web
 from tests.app import warm_program
 from tests.app.logins.oidc_server import GuardedModels, OidcServer, Person, guarded_models, oidc_server
 from tests.app.program import Outcome, Program
+from tests.cli.terminal_dialogue import dialogue
 
 from talaria.testing.model_server import Fail, ModelServer, Received, Say
 from talaria.testing.wait import LIMIT
@@ -335,3 +336,16 @@ async def test_account_without_copilot_is_refused(owner: Owner, copilot: Copilot
     assert done.code == 1
     assert "GitHub Copilot gave no access to this account (HTTP 403)" in done.err
     assert not (owner.folder / "logins" / "github-copilot.json").exists()
+
+
+async def test_setup_signs_in_and_chooses_a_model(owner: Owner) -> None:
+    async with dialogue(owner.program, "setup", "model", env=BROWSER) as wizard:
+        await wizard.answer("Provider", "chatgpt")
+        await wizard.screen.wait_for("Waiting for the sign-in")
+        shown = "".join(line.strip() for line in wizard.text.partition("to sign in to ChatGPT:")[2].splitlines())
+        await Person().sign_in(shown.partition("Waiting")[0])
+        await wizard.answer("Model [test-model]")
+        assert await wizard.end() == 0
+    assert "Signed in to ChatGPT as maria@example.org." in wizard.text
+    assert "ChatGPT is reachable and offers 1 model." in wizard.text
+    assert (await owner.run("Hello there")).out.strip() == "ok"

@@ -16,8 +16,8 @@ from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.mcp.settings import McpServer
 from talaria.tools.workspace import LocalWorkspace
 
-KITCHEN = str(Path(__file__).parents[2] / "tools" / "mcp" / "mcp_server.py")
-SERVER = McpServer(name="kitchen", command=sys.executable, args=(KITCHEN, "stdio"), connect_seconds=60)
+COUNTER = str(Path(__file__).parents[2] / "tools" / "mcp" / "plain_server.py")
+SERVER = McpServer(name="counter", command=sys.executable, args=(COUNTER,), connect_seconds=60)
 ONE, TWO = SessionId("one"), SessionId("two")
 
 
@@ -75,7 +75,7 @@ async def test_server_is_replaced_when_its_settings_change(tmp_path: Path) -> No
         tools, _ = await servers.join([SERVER], tmp_path, jobs)
         moved = structs.replace(SERVER, session_env={"TALARIA_SESSION_CHAT_ID": "8"})
         same, _ = await servers.join([moved], tmp_path, jobs)
-        fewer, _ = await servers.join([structs.replace(SERVER, include=("add",))], tmp_path, jobs)
+        fewer, _ = await servers.join([structs.replace(SERVER, include=("count",))], tmp_path, jobs)
         servers.close()
     assert same == tools
     assert len(fewer) < len(tools)

@@ -223,7 +223,7 @@ async def test_own_model_that_answers_is_well_without_a_key(tmp_path: Path, serv
     [
         (bad_key(), 1, "fault", "mine at {url} requires an API key (HTTP 401)"),
         (model_unknown(), 1, "fault", "mine at {url} has no model named `scripted`"),
-        (overloaded(), 0, "warning", "mine is having problems (HTTP 503)"),
+        (overloaded(), 0, "warning", "mine at {url} is having problems (HTTP 503)"),
     ],
     ids=["key", "model", "overloaded"],
 )

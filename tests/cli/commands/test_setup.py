@@ -52,14 +52,15 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
         await talk.answer("Web search", "http://127.0.0.1:8888")
         await talk.answer("Approval [ask]", "allow-list")
         assert await talk.end() == 0
-    assert "no API key or local server was found" in talk.text or "No model can be used" in talk.text
+    assert "No API key, sign-in or local server was found" in talk.text or "No model can be used" in talk.text
     assert "Saved OPENAI_API_KEY ****6789" in talk.text
+    assert "openai:gpt-5 answers." in talk.text
     assert "Telegram accepted the token: @winged_bot." in talk.text
     assert KEY not in talk.text
     assert TOKEN not in talk.text
     assert "Model:    openai:gpt-5. Chosen by the setting `model.provider`." in talk.text
     assert "Chats:    Telegram, when the gateway runs." in talk.text
-    assert "ask before every command that is not on your list" in talk.text
+    assert "ask before everything except reading and the commands in `approval.allowed`" in talk.text
     assert "Run `talaria` to chat" in talk.text
     assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n"
     assert kept(program, "config.toml") == (
@@ -70,7 +71,7 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
 
 async def test_a_wrong_key_is_reported_and_another_one_taken(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "model", env=env) as talk:
-        await talk.answer("Provider", "1")
+        await talk.answer("Provider", "3")  # after the two subscriptions
         await talk.answer("Key OPENAI_API_KEY", "sk-wrong")
         await talk.asked("What next? [another]")
         assert "OpenAI rejected this key. Copy it again" in talk.text
@@ -123,6 +124,7 @@ async def test_a_wrong_openrouter_key_is_found_out_although_its_models_are_publi
             await talk.answer("What next?", "another")
             await talk.answer("Key OPENROUTER_API_KEY", TOKEN)
             await talk.answer("Model", "")
+            await talk.answer("Choose another model?", "n")
             assert await talk.end() == 0
     assert "OpenRouter rejected this key" in talk.text
     assert kept(program, ".env") == f"OPENROUTER_API_KEY={TOKEN}\n"
@@ -279,7 +281,9 @@ async def test_an_environment_that_wins_over_what_was_typed_is_reported(program:
         await talk.answer("Provider [openai]", "")
         await talk.answer("Key OPENAI_API_KEY (not shown) [keep ****9abc]", KEY)
         await talk.answer("Model", "")
+        await talk.answer("Choose another model?", "n")
         await talk.end()
+    assert "rejected the API key OPENAI_API_KEY (HTTP 401)" in " ".join(talk.text.split())
     assert "OPENAI_API_KEY has another value and overrides the file" in " ".join(talk.text.split())
 
 

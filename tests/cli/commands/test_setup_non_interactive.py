@@ -100,7 +100,11 @@ async def test_everything_is_reported_as_json(program: Program, env: dict[str, s
         (("--provider", "openai", "--key-from", "WRONG"), "refused", "rejected this key"),
         (("--provider", "groq", "--key-from", "MY_KEY"), "unreachable", "Can't reach"),
         (("--provider", "ollama"), "unreachable", "Start Ollama first"),
-        (("--provider", "anthropic"), "odd", "Anthropic needs a key"),
+        (
+            ("--provider", "anthropic"),
+            "odd",
+            "needs the key ANTHROPIC_API_KEY",
+        ),
         (("--provider", "openai", "--key-from", "MY_KEY", "--model", "gpt-55"), "odd", "the nearest is `gpt-5`"),
         (("--provider", "box", "--base-url", DEAD), "unreachable", "Check the network and the address"),
     ],

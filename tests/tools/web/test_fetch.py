@@ -2,17 +2,16 @@
 
 import asyncio
 import gzip
-import io
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
+import fpdf
 import pytest
 from aiohttp import web
-from pypdf import PdfWriter
-from pypdf.generic import DictionaryObject, NameObject, StreamObject
+from docx import Document as WordDocument
 from tests.tools.tool_calls import call_from
 from tests.tools.web.web_server import WebServer, web_server
 
@@ -114,8 +113,16 @@ async def test_json_and_unnamed_text_come_as_they_are(server: WebServer, tool: W
 async def test_a_pdf_becomes_its_words(server: WebServer, tool: WebFetch) -> None:
     text = await read(tool, server.serve("/a", pdf("Hello", "World"), "application/pdf"))
     assert text == "# Greetings\n\n[page 1]\nHello\n\n[page 2]\nWorld"
-    with pytest.raises(ToolFailed, match="the PDF can't be read"):
+    with pytest.raises(ToolFailed, match="the document can't be read"):
         await read(tool, server.serve("/b", b"%PDF-1.4 broken", "application/pdf"))
+
+
+async def test_an_office_document_becomes_its_words(server: WebServer, tool: WebFetch, tmp_path: Path) -> None:
+    document = WordDocument()
+    document.add_paragraph("Hello")
+    document.save(str(tmp_path / "a.docx"))
+    url = server.serve("/plan.docx", (tmp_path / "a.docx").read_bytes(), "application/octet-stream")
+    assert await read(tool, url) == "Hello"
 
 
 async def test_a_long_page_is_read_on_without_a_second_request(server: WebServer, tool: WebFetch) -> None:
@@ -188,27 +195,17 @@ async def test_long_flat_pages_with_tags_left_open_are_read(server: WebServer, t
 def test_readers_are_loaded_only_when_needed() -> None:
     script = (
         "import sys, talaria.tools.web.fetch, talaria.tools.web.search\n"
-        "assert not {'aiohttp', 'selectolax', 'pypdf'} & set(sys.modules)"
+        "assert not {'aiohttp', 'selectolax', 'pypdfium2'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def pdf(*pages: str) -> bytes:
     """Return a PDF with a line on each page."""
-    writer = PdfWriter()
-    writer.add_metadata({"/Title": "Greetings"})
-    font = DictionaryObject(
-        {NameObject(f"/{key}"): NameObject(f"/{value}") for key, value in
-         {"Type": "Font", "Subtype": "Type1", "BaseFont": "Helvetica"}.items()}
-    )  # fmt: skip
+    document = fpdf.FPDF()
+    document.set_title("Greetings")
+    document.set_font("helvetica", size=12)
     for line in pages:
-        page = writer.add_blank_page(200, 200)
-        stream = StreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 100 Td ({line}) Tj ET".encode())
-        page[NameObject("/Contents")] = writer._add_object(stream)  # noqa: SLF001 - pypdf has no other way in
-        page[NameObject("/Resources")] = DictionaryObject(
-            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
-        )
-    target = io.BytesIO()
-    writer.write(target)
-    return target.getvalue()
+        document.add_page()
+        document.cell(text=line)
+    return bytes(document.output())

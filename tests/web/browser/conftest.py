@@ -1,13 +1,22 @@
-"""One Chromium for all tests of a worker; each test gets contexts of its own in it."""
+"""One Chromium and one driver for all tests of a worker; each test gets contexts and a server of its own.
+
+The driver belongs to an event loop, so these tests share one, and their fixtures with them.
+"""
 
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
+from tests.api.in_process_server import Hosted, hosted
 from tests.web.browser.pages import CHROMIUM
+from tests.web.conftest import PEOPLE
+from tests.web.web_client import web_client
 
+from talaria.testing.model_server import ModelServer
 from talaria.testing.wait import LIMIT, until
 
 _MOUSE = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
@@ -30,7 +39,7 @@ def chromium_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             process.terminate()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(chromium_folder: Path) -> AsyncIterator[Browser]:
     port_file = chromium_folder / "DevToolsActivePort"
     port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
@@ -40,3 +49,21 @@ async def browser(chromium_folder: Path) -> AsyncIterator[Browser]:
             yield found
         finally:
             await found.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, model, PEOPLE) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def owner(host: Hosted) -> AsyncIterator[httpx.AsyncClient]:
+    async with web_client(host) as client:
+        yield client

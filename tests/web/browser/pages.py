@@ -1,5 +1,6 @@
 """A browser for tests: Debian's Chromium under Playwright, which records everything that must not happen."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect
 from tests.api.in_process_server import Hosted
+from tests.api.server_process import Server, serving
+from tests.app.program import Program
 
 from talaria.access.browsers import create_code
 
@@ -19,18 +22,23 @@ DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, h
 _REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation", event =>
     console.error(`violation of ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`))"""
 
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason="Chromium is not installed; scripts/system-packages.sh installs it."
-)
+needs_chromium = [
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; scripts/system-packages.sh installs it."),
+    pytest.mark.asyncio(loop_scope="session"),  # as the driver of the browser
+]
 
 
 @dataclass
 class Watched:
-    """A page, with what went wrong on it: errors, violated policies, requests to other servers."""
+    """A page, with what went wrong on it: errors, violated policies, requests to other servers.
+
+    ``server`` is the process that serves it, if that is one of its own.
+    """
 
     page: Page
     context: BrowserContext
     url: str
+    server: Server | None = None
     errors: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
@@ -43,11 +51,18 @@ class Watched:
 
     async def assert_accessible(self, *, own_colours: bool = True) -> None:
         """Check the page with axe: nothing may be wrong. Without ``own_colours`` the browser chooses them."""
-        await self.page.evaluate(Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text())
+        if not await self.page.evaluate("'axe' in window"):
+            await self.page.evaluate(Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text())
         options = {"rules": {"color-contrast": {"enabled": own_colours}}}
         result = await self.page.evaluate("options => axe.run(options)", options)
         found = [(one["id"], [node["html"] for node in one["nodes"]]) for one in result["violations"]]
         assert found == [], found
+
+    async def assert_fits(self, *viewports: ViewportSize) -> None:
+        """Check that nothing is wider than the screen, at each of these sizes; the last one stays."""
+        for viewport in viewports:
+            await self.page.set_viewport_size(viewport)
+            assert await self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), viewport
 
     def assert_clean(self) -> None:
         assert self.errors == [], self.errors
@@ -58,9 +73,40 @@ def _describe(said: ConsoleMessage) -> str:
     return f"{said.text} {said.location['url']}"
 
 
-def watch(page: Page, context: BrowserContext, url: str) -> Watched:
+@asynccontextmanager
+async def served(program: Program, browser: Browser) -> AsyncIterator[Watched]:
+    """Serve the web app in a process of its own, and open it signed in."""
+    (program.home / "work").mkdir(exist_ok=True)
+    async with serving(program) as server:
+        link = (await asyncio.to_thread(program.run, "web", "--no-open")).out.strip()
+        context = await browser.new_context(viewport=DESKTOP, reduced_motion="reduce")
+        try:
+            watched = watch(await context.new_page(), context, server.url, server)
+            await watched.page.goto(link)
+            await watched.page.get_by_role("heading", name="New conversation").wait_for()
+            yield watched
+        finally:
+            await context.close()
+
+
+async def assert_equals_transcript(page: Page) -> None:
+    """Check that the text on the page is that of the transcript, each reply once."""
+    session = page.url.rpartition("/")[2]
+    stored = await page.evaluate(f"fetch('/web/sessions/{session}/messages').then(reply => reply.json())")
+    texts = [
+        part["text"].strip()
+        for message in stored["messages"]
+        for part in message["parts"]
+        if part["type"] == "text" and message["role"] == "assistant"
+    ]
+    await expect(page.locator(".reply .markdown")).to_have_count(len(texts))
+    shown = [text.strip() for text in await page.locator(".reply .markdown").all_inner_texts()]
+    assert shown == texts
+
+
+def watch(page: Page, context: BrowserContext, url: str, server: Server | None = None) -> Watched:
     """Record console errors, violations of the content policy and of trusted types, and requests to other servers."""
-    watched = Watched(page, context, url)
+    watched = Watched(page, context, url, server)
     page.on(
         "console", lambda said: watched.errors.append(_describe(said)) if said.type in ("error", "warning") else None
     )
@@ -70,17 +116,6 @@ def watch(page: Page, context: BrowserContext, url: str) -> Watched:
         lambda sent: watched.foreign.append(sent.url) if not sent.url.removeprefix("blob:").startswith(url) else None,
     )
     return watched
-
-
-@asynccontextmanager
-async def chromium() -> AsyncIterator[Browser]:
-    """Run a browser of its own; the fixture ``browser`` is cheaper."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 @asynccontextmanager

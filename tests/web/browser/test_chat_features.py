@@ -1,6 +1,7 @@
 """What people do with a conversation in a real browser: edit, retry, undo, choose, mention, find, export, answer."""
 
 import json
+import re
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -101,7 +102,9 @@ async def test_model_and_effort_are_chosen(browser: Browser, host: Hosted, model
         await expect(page.get_by_role("button", name="scripted · high")).to_be_visible()
         await page.get_by_role("button", name="scripted · high").click()
         await dialog.get_by_role("button", name="Effort").click()
+        await expect(dialog.get_by_role("combobox")).to_be_focused()
         await page.keyboard.type("lo")
+        await expect(dialog.get_by_role("option")).to_have_text(re.compile("^low"))
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("button", name="scripted · low")).to_be_visible()
         await expect(page.locator(".toast")).to_contain_text("low")
@@ -304,4 +307,19 @@ async def test_questions_are_answered_deliberately(browser: Browser, host: Hoste
         await page.keyboard.press("Enter")
         await expect(page.locator(".reply").last).to_contain_text("Blue it is.")
         await expect(asked).to_have_count(0)
+        watched.assert_clean()
+
+
+async def test_formulas_are_drawn(browser: Browser, host: Hosted, model: ModelServer) -> None:
+    sum_text = "Energy is $E = mc^2$, for $5:\n\n$$\\frac{1}{2} \\sum_{i=1}^n x_i$$"
+    text = f"{sum_text}\n\nand \\(\\text{{<img src=x onerror=alert(1)>}}\\)."
+    model.answering(lambda _: Say(text, chunks=30))
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await _say(watched, "Explain", 1)
+        await expect(page.locator(".reply math")).to_have_count(3)
+        assert await page.locator("math msup").first.evaluate("one => one.namespaceURI.endsWith('MathML')")
+        assert await page.locator("math munderover").count() == 1
+        assert await page.locator(".reply img").count() == 0
+        await watched.assert_accessible()
         watched.assert_clean()

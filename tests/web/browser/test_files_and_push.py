@@ -4,30 +4,34 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-from playwright.async_api import ViewportSize, expect
+from playwright.async_api import Browser, expect
 from tests.api.in_process_server import Hosted
-from tests.web.browser.pages import DESKTOP, PHONE, chromium, needs_chromium, signed_in
+from tests.web.browser.pages import DESKTOP, PHONE, needs_chromium, signed_in
 
-from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.telegram_server import picture
 from talaria.testing.wait import until
 
 pytestmark = needs_chromium
-SIZES = [pytest.param(DESKTOP, False, id="desk-light"), pytest.param(PHONE, True, id="phone-dark")]
 
 
-@pytest.mark.parametrize(("viewport", "dark"), SIZES)
 async def test_files_are_attached_shown_and_saved(
-    host: Hosted, model: ModelServer, tmp_path: Path, viewport: ViewportSize, dark: bool
+    browser: Browser, host: Hosted, model: ModelServer, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.pdf"
     report.write_bytes(b"%PDF-1.7 text")
     shot = tmp_path / "shot.png"
     shot.write_bytes(picture())
-    model.script(Say(calls=[Ask("send_file", {"path": str(shot)})]), Say("There is the picture."))
-    model.otherwise(Say("There is the picture."))
-    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+    goes_on = asyncio.Event()
+
+    async def answer(received: Received) -> Say:
+        if "send_file" not in str(received.json["messages"]) and not received.is_title_request:
+            return Say(calls=[Ask("send_file", {"path": str(shot)})])
+        await goes_on.wait()
+        return Say("There is the picture.")
+
+    model.answering(answer)
+    async with signed_in(browser, host, viewport=PHONE, dark=True) as watched:
         page = watched.page
         async with page.expect_file_chooser() as chosen:
             await page.get_by_role("button", name="Attach files").click()
@@ -37,6 +41,9 @@ async def test_files_are_attached_shown_and_saved(
         await expect(page.locator(".attached-file")).to_have_count(2)
         await watched.assert_accessible()
         await page.get_by_role("button", name="Send").click()
+        await expect(page.locator(".entry:not(.user) > .files img")).to_be_visible()  # while the turn is running
+        await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        goes_on.set()
         await expect(page.get_by_text("There is the picture.")).to_be_visible()
         await expect(page.locator(".user .files img")).to_be_visible()
         await expect(page.locator(".entry:not(.user) > .files img")).to_be_visible()
@@ -46,12 +53,12 @@ async def test_files_are_attached_shown_and_saved(
             await page.get_by_role("link", name="report.pdf").click()
         await (await saved.value).save_as(tmp_path / "saved.pdf")
         assert (tmp_path / "saved.pdf").read_bytes() == report.read_bytes()
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await watched.assert_fits(PHONE, DESKTOP)
         watched.assert_clean()
 
 
-async def test_a_pasted_picture_is_attached(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_a_pasted_picture_is_attached(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await page.get_by_label("Message", exact=True).evaluate(
             """(box, bytes) => {
@@ -68,9 +75,11 @@ async def test_a_pasted_picture_is_attached(host: Hosted) -> None:
         watched.assert_clean()
 
 
-async def test_without_a_connection_the_app_opens_and_sends_later(host: Hosted, model: ModelServer) -> None:
+async def test_without_a_connection_the_app_opens_and_sends_later(
+    browser: Browser, host: Hosted, model: ModelServer
+) -> None:
     model.otherwise(Say("Here I am."))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page, context = watched.page, watched.context
         assert await page.evaluate("navigator.serviceWorker.ready.then(one => new URL(one.scope).pathname)") == "/"
         await watched.say("Hello")
@@ -90,8 +99,8 @@ async def test_without_a_connection_the_app_opens_and_sends_later(host: Hosted, 
         assert said == ["Hello", "Are you there?"]
 
 
-async def test_a_push_message_becomes_a_notification(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_a_push_message_becomes_a_notification(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         page, context = watched.page, watched.context
         await context.grant_permissions(["notifications"], origin=host.url)
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
@@ -121,9 +130,8 @@ async def test_a_push_message_becomes_a_notification(host: Hosted) -> None:
         watched.assert_clean()
 
 
-@pytest.mark.parametrize(("viewport", "dark"), SIZES)
-async def test_the_page_of_notifications(host: Hosted, viewport: ViewportSize, dark: bool) -> None:
-    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+async def test_the_page_of_notifications(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host, viewport=PHONE, dark=True) as watched:
         await watched.context.grant_permissions(["notifications"], origin=host.url)
         await watched.open("/notifications")
         await expect(watched.page.get_by_role("button", name="Turn on")).to_be_visible()

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-from playwright.async_api import ViewportSize, expect
+import pytest_asyncio
+from playwright.async_api import Browser, expect
 from tests.api.in_process_server import Hosted, hosted
-from tests.web.browser.pages import DESKTOP, PHONE, chromium, needs_chromium, signed_in, watch
+from tests.web.browser.pages import DESKTOP, PHONE, needs_chromium, signed_in, watch
 from tests.web.conftest import PEOPLE
 
 from talaria.access.browsers import read_browsers
@@ -21,12 +21,6 @@ from talaria.testing.wait import until
 pytestmark = needs_chromium
 
 HARM = '<img src=x onerror="window.harmed = 1">'
-SIZES = [
-    pytest.param(DESKTOP, False, id="desk-light"),
-    pytest.param(DESKTOP, True, id="desk-dark"),
-    pytest.param(PHONE, False, id="phone-light"),
-    pytest.param(PHONE, True, id="phone-dark"),
-]
 PAGES = {
     "/people": "Who may talk",
     "/browsers": "Add a phone or another computer",
@@ -39,30 +33,28 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(("viewport", "dark"), SIZES)
-async def test_every_page_is_clean_and_accessible(host: Hosted, viewport: ViewportSize, dark: bool) -> None:
-    """Text of other people is on every page, and stays text."""
+async def test_every_page_is_clean_and_accessible(browser: Browser, host: Hosted) -> None:
+    """Text of other people is on every page, and stays text; `test_every_page.py` has all looks."""
     store, profile = host.application.store, host.application.profile
     await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", HARM)))
     host.application.knowledge.memory.edit(Viewer(), "user", "", f"Likes {HARM}")
     skill = profile.skills_folder / "harm"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"---\nname: harm\ndescription: {HARM}\n---\n\n{HARM}\n")
-    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         for path, part in PAGES.items():
             await watched.open(path)
-            name = page.get_by_label(part, exact=True).first
-            await (name.wait_for(state="attached") if viewport == PHONE else name.wait_for())
+            await page.get_by_label(part, exact=True).first.wait_for()
             await watched.assert_accessible()
-            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            await watched.assert_fits(PHONE, DESKTOP)
         assert await page.evaluate("window.harmed === undefined")
         watched.assert_clean()
 
 
-async def test_a_request_is_approved_and_a_key_created(host: Hosted) -> None:
+async def test_a_request_is_approved_and_a_key_created(browser: Browser, host: Hosted) -> None:
     store = host.application.store
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/people")
         await page.get_by_text("Nobody asks for access.").wait_for()
@@ -87,8 +79,8 @@ async def test_a_request_is_approved_and_a_key_created(host: Hosted) -> None:
         watched.assert_clean()
 
 
-async def test_a_browser_shows_a_code_and_the_owner_types_it(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_a_browser_shows_a_code_and_the_owner_types_it(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         context = await browser.new_context(viewport=PHONE)
         other = watch(await context.new_page(), context, host.url)
         await other.open("/")
@@ -107,28 +99,27 @@ async def test_a_browser_shows_a_code_and_the_owner_types_it(host: Hosted) -> No
         await context.close()
 
 
-async def test_a_code_is_approved_in_a_terminal(host: Hosted) -> None:
+async def test_a_code_is_approved_in_a_terminal(browser: Browser, host: Hosted) -> None:
     store = host.application.store
-    async with chromium() as browser:
-        context = await browser.new_context(viewport=DESKTOP)
-        other = watch(await context.new_page(), context, host.url)
-        await other.open("/")
-        await other.page.get_by_role("button", name="Ask the owner instead").click()
-        code = await other.page.locator(".big-code").inner_text()
-        await store.write(lambda tx: approve_code(tx, "web", code, person="alice"))
-        await expect(other.page.get_by_role("heading", name="New conversation")).to_be_visible()
-        (known,) = (await store.read(read_browsers)).values()
-        assert known.person == "alice"
-        await other.open("/tools")
-        await expect(other.page.get_by_role("heading", level=1)).to_have_text("Memory")
-        await expect(other.page.get_by_role("link", name="Settings")).to_have_count(0)
-        await other.open("/settings")
-        await expect(other.page.get_by_text("There is no such page.")).to_be_visible()
-        await context.close()
+    context = await browser.new_context(viewport=DESKTOP)
+    other = watch(await context.new_page(), context, host.url)
+    await other.open("/")
+    await other.page.get_by_role("button", name="Ask the owner instead").click()
+    code = await other.page.locator(".big-code").inner_text()
+    await store.write(lambda tx: approve_code(tx, "web", code, person="alice"))
+    await expect(other.page.get_by_role("heading", name="New conversation")).to_be_visible()
+    (known,) = (await store.read(read_browsers)).values()
+    assert known.person == "alice"
+    await other.open("/tools")
+    await expect(other.page.get_by_role("heading", level=1)).to_have_text("Memory")
+    await expect(other.page.get_by_role("link", name="Settings")).to_have_count(0)
+    await other.open("/settings")
+    await expect(other.page.get_by_text("There is no such page.")).to_be_visible()
+    await context.close()
 
 
-async def test_settings_are_changed_with_faults_next_to_the_field(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_settings_are_changed_with_faults_next_to_the_field(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/settings")
         await page.get_by_label("Search settings").fill("model calls per turn")
@@ -146,8 +137,8 @@ async def test_settings_are_changed_with_faults_next_to_the_field(host: Hosted) 
         await watched.assert_accessible()
 
 
-async def test_a_change_elsewhere_is_not_overwritten(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_a_change_elsewhere_is_not_overwritten(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/settings/approval")
         await page.get_by_label("Mode", exact=True).select_option("off")
@@ -161,8 +152,8 @@ async def test_a_change_elsewhere_is_not_overwritten(host: Hosted) -> None:
         assert 'mode = "off"' in text
 
 
-async def test_the_file_is_compared_before_it_is_saved(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host) as watched:
+async def test_the_file_is_compared_before_it_is_saved(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/settings/file")
         editor = page.get_by_label("Settings as TOML")
@@ -182,7 +173,7 @@ async def test_the_file_is_compared_before_it_is_saved(host: Hosted) -> None:
         watched.assert_clean()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def fresh(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
     """A server of a home in which no model can be used."""
     async with hosted(tmp_path, model, PEOPLE) as server:
@@ -193,10 +184,9 @@ async def fresh(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
         yield server
 
 
-@pytest.mark.parametrize(("viewport", "dark"), SIZES[::3])
-async def test_a_first_model_is_set_up(fresh: Hosted, model: ModelServer, viewport: ViewportSize, dark: bool) -> None:
+async def test_a_first_model_is_set_up(browser: Browser, fresh: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("Hello, I am ready."))
-    async with chromium() as browser, signed_in(browser, fresh, viewport=viewport, dark=dark) as watched:
+    async with signed_in(browser, fresh, viewport=PHONE, dark=True) as watched:
         page = watched.page
         await page.get_by_role("link", name="Set up a model").click()
         await expect(page.get_by_role("heading", name="Choose a model to begin")).to_be_visible()
@@ -215,9 +205,9 @@ async def test_a_first_model_is_set_up(fresh: Hosted, model: ModelServer, viewpo
         watched.assert_clean()
 
 
-async def test_a_model_is_tested_and_memory_is_edited(host: Hosted, model: ModelServer) -> None:
+async def test_a_model_is_tested_and_memory_is_edited(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("Yes"))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.open("/models")
         await page.get_by_role("button", name="Test mine:scripted").click()
@@ -237,4 +227,54 @@ async def test_a_model_is_tested_and_memory_is_edited(host: Hosted, model: Model
         await page.get_by_role("button", name="Forget it?").click()
         await expect(page.get_by_text("Likes coffee")).to_have_count(0)
         assert host.application.knowledge.memory.show(Viewer()) == ""
+        watched.assert_clean()
+
+
+async def test_a_skill_and_a_hook_are_written(browser: Browser, host: Hosted) -> None:
+    profile = host.application.profile
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await watched.open("/tools")
+        await page.get_by_role("button", name="New skill").click()
+        await page.get_by_label("Name: lower-case").fill("Water Plants")
+        await page.get_by_label("When to use it").fill("For the plants")
+        await page.get_by_label("What to do").fill("Water them.")
+        await page.get_by_role("button", name="Create the skill").click()
+        await expect(page.get_by_role("alert").first).to_contain_text("not a valid skill name")
+        await page.get_by_label("Name: lower-case").fill("water-plants")
+        await page.get_by_role("button", name="Create the skill").click()
+        await page.locator("summary", has_text="water-plants: Text").click()
+        await page.get_by_role("button", name="Edit water-plants").click()
+        text = page.get_by_label("SKILL.md of water-plants")
+        await text.fill((await text.input_value()).replace("Water them.", "Water them twice."))
+        await watched.assert_accessible()
+        await page.get_by_label("Skills").get_by_role("button", name="Save").click()
+        await expect(page.get_by_label("Text of water-plants")).to_have_text("Water them twice.")
+        await page.get_by_role("switch", name="Skill water-plants").click()
+        await expect(page.get_by_role("switch", name="Skill water-plants")).not_to_be_checked()
+        assert host.application.settings.tools.disabled_skills == ("water-plants",)
+        assert "twice" in (profile.skills_folder / "water-plants/SKILL.md").read_text()
+        await page.get_by_role("button", name="New hook").click()
+        await page.get_by_label("Name of the new hook").fill("note")
+        hooks = page.get_by_label("Hooks", exact=True)
+        await hooks.get_by_role("button", name="Save").click()
+        await page.get_by_role("switch", name="Hook note").click()
+        await expect(page.get_by_role("switch", name="Hook note")).not_to_be_checked()
+        assert "enabled: false" in (profile.folder / "hooks/note/HOOK.yaml").read_text()
+        await watched.assert_accessible()
+        await watched.assert_fits(PHONE)
+
+
+async def test_a_model_is_chosen_for_one_conversation(browser: Browser, host: Hosted, model: ModelServer) -> None:
+    model.otherwise(Say("Yes"))
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await watched.say("Hi")
+        await expect(page.locator(".reply")).to_have_count(1)
+        conversation = page.url
+        await page.get_by_role("button", name="scripted").click()
+        await page.get_by_role("link", name="Compare models and prices").click()
+        await page.get_by_role("button", name="Use mine:test-model in this conversation").click()
+        await expect(page.get_by_role("button", name="test-model", exact=True)).to_be_visible()
+        assert page.url == conversation
         watched.assert_clean()

@@ -1,14 +1,13 @@
-"""Pages of work and of what happens inside in a real browser, in light and dark, on a desk and on a phone."""
+"""Pages of work and of what happens inside in a real browser."""
 
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
-import pytest
-from playwright.async_api import Browser, ViewportSize, expect
+from playwright.async_api import Browser, expect
 from tests.api.in_process_server import Hosted
-from tests.web.browser.pages import DESKTOP, PHONE, Watched, chromium, needs_chromium, signed_in
+from tests.web.browser.pages import DESKTOP, PHONE, Watched, needs_chromium, signed_in
 
 from talaria.contracts.background_processes import BackgroundProcess, add_process
 from talaria.contracts.delegation import ChildTask, DelegatedTask
@@ -32,12 +31,6 @@ pytestmark = needs_chromium
 
 log = logging.getLogger("talaria.tests.pages")
 HARMFUL = "<img src=x onerror='window.harmed=1'><script>window.harmed=2</script>"
-SIZES = [
-    pytest.param(DESKTOP, False, id="desk-light"),
-    pytest.param(DESKTOP, True, id="desk-dark"),
-    pytest.param(PHONE, False, id="phone-light"),
-    pytest.param(PHONE, True, id="phone-dark"),
-]
 PAGES = {
     "/home": "Home",
     "/goals": "Goals",
@@ -99,10 +92,10 @@ async def opened(browser: Browser, host: Hosted, path: str) -> AsyncIterator[Wat
         watched.assert_clean()
 
 
-@pytest.mark.parametrize(("viewport", "dark"), SIZES)
-async def test_every_page_is_drawn(host: Hosted, viewport: ViewportSize, dark: bool) -> None:
+async def test_every_page_is_drawn(browser: Browser, host: Hosted) -> None:
+    """Text of other people is on every page, and stays text; `test_every_page.py` has all looks."""
     await fill(host)
-    async with chromium() as browser, signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         for path, title in PAGES.items():
             await watched.open(path)
@@ -111,17 +104,17 @@ async def test_every_page_is_drawn(host: Hosted, viewport: ViewportSize, dark: b
             for fold in await page.locator("main details > summary").all():
                 await fold.click()
             await watched.assert_accessible()
-            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            await watched.assert_fits(PHONE, DESKTOP)
             assert await page.evaluate("window.harmed === undefined")
             assert await page.locator("main").locator("script, img, [onerror], [style]").count() == 0
         watched.assert_clean()
 
 
-async def test_a_goal_is_set_and_followed(host: Hosted, model: ModelServer) -> None:
+async def test_a_goal_is_set_and_followed(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answer_when(lambda asked: asked.is_title_request, Say("A book"))
     done = Say('{"verdict": "done", "reason": "All chapters are there."}')
     model.script(Say("Chapter one."), Say('{"verdict": "continue", "reason": "One is missing."}'), Say("Two."), done)
-    async with chromium() as browser, opened(browser, host, "/goals") as watched:
+    async with opened(browser, host, "/goals") as watched:
         page = watched.page
         await page.get_by_role("button", name="Set the first goal").click()
         await page.get_by_label("What should be reached?").fill("Write the book\nbudget: 5 turns")
@@ -136,9 +129,9 @@ async def test_a_goal_is_set_and_followed(host: Hosted, model: ModelServer) -> N
         await expect(page.get_by_role("button", name="Set the first goal")).to_be_visible()
 
 
-async def test_a_job_is_previewed_scheduled_run_and_deleted(host: Hosted, model: ModelServer) -> None:
+async def test_a_job_is_previewed_scheduled_run_and_deleted(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("Nothing new."))
-    async with chromium() as browser, opened(browser, host, "/schedules") as watched:
+    async with opened(browser, host, "/schedules") as watched:
         page = watched.page
         await page.get_by_role("button", name="New job").click()
         text = page.get_by_label("When, and what?")
@@ -166,12 +159,12 @@ async def test_a_job_is_previewed_scheduled_run_and_deleted(host: Hosted, model:
         await expect(page.get_by_role("button", name="Schedule something")).to_be_visible()
 
 
-async def test_usage_changes_while_it_is_shown(host: Hosted) -> None:
+async def test_usage_changes_while_it_is_shown(browser: Browser, host: Hosted) -> None:
     session = await fill(host)
     store = host.application.store
-    async with chromium() as browser, opened(browser, host, "/usage") as watched:
+    async with opened(browser, host, "/usage") as watched:
         page = watched.page
-        rows = page.locator(".table tbody tr")
+        rows = page.get_by_role("region", name="Totals by").locator("tbody tr")
         await expect(rows).to_have_count(2)
         await expect(rows.first).to_contain_text("$0.12")
         await expect(rows.last).to_contain_text("Unknown")
@@ -190,10 +183,10 @@ async def test_usage_changes_while_it_is_shown(host: Hosted) -> None:
         await expect(page.locator(".chart .column")).to_have_count(53)
 
 
-async def test_an_approval_is_answered_on_the_home_page(host: Hosted, model: ModelServer) -> None:
+async def test_an_approval_is_answered_on_the_home_page(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answer_when(lambda asked: asked.is_title_request, Say("Cleaning"))
     model.script(Say("", calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("I left it alone."))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.say("Clean up")
         await page.get_by_role("link", name="Manage").click()
@@ -207,10 +200,10 @@ async def test_an_approval_is_answered_on_the_home_page(host: Hosted, model: Mod
         watched.assert_clean()
 
 
-async def test_a_trace_is_a_picture_with_details(host: Hosted, model: ModelServer) -> None:
+async def test_a_trace_is_a_picture_with_details(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answer_when(lambda asked: asked.is_title_request, Say("Files"))
     model.script(Say("", calls=[Ask("list_files", {}), Ask("list_files", {"path": "."})]), Say("Empty."))
-    async with chromium() as browser, signed_in(browser, host) as watched:
+    async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.say("What is here?")
         await expect(page.locator(".reply").last).to_contain_text("Empty.")
@@ -223,8 +216,8 @@ async def test_a_trace_is_a_picture_with_details(host: Hosted, model: ModelServe
         watched.assert_clean()
 
 
-async def test_the_log_is_followed(host: Hosted) -> None:
-    async with chromium() as browser, opened(browser, host, "/logs") as watched:
+async def test_the_log_is_followed(browser: Browser, host: Hosted) -> None:
+    async with opened(browser, host, "/logs") as watched:
         page = watched.page
         await expect(page.locator(".log-entry").first).to_be_visible()
         log.warning("a wolf was seen")
@@ -233,8 +226,8 @@ async def test_the_log_is_followed(host: Hosted) -> None:
         await expect(page.locator(".log-entry")).to_have_count(1)
 
 
-async def test_guests_have_no_pages_of_the_inside(host: Hosted) -> None:
-    async with chromium() as browser, signed_in(browser, host, person="alice") as watched:
+async def test_guests_have_no_pages_of_the_inside(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host, person="alice") as watched:
         page = watched.page
         for path in ("/logs", "/gateway", "/doctor"):
             await watched.open(path)

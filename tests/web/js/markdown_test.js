@@ -9,6 +9,7 @@ const TEXTS = [
   "| a | b |\n| - | -: |\n| 1 | 2 |\n| 3 | 4 |\n\nafter the table",
   "Setext\n======\n\n> quote\ncontinued\n>\n> more\n\n---\n\n<b>html</b>\n\nend",
   "- [ ] open\n- [x] done\n\ntext\n    not code\n\n    code\n\n\n    same code\n",
+  "Before\n$$\na_1\n- b^2\n$$\nafter $x_1$ and \\(y\\), for $5 or $6.\n\n\\[ E = mc^2 \\]\n\n$$ never closed\n\n- a list\n",
   "para\r\nwith\r\nwindows breaks\r\n\r\n* list\r\n",
 ];
 
@@ -25,6 +26,26 @@ Deno.test("text that arrives in pieces has the blocks of the whole text", () => 
       for (let at = 0; at < text.length; at += size) pieces.append(text.slice(at, at + size));
       assertEquals(kinds(pieces), kinds(whole), `pieces of ${size}`);
     }
+  }
+});
+
+/** @type {(text: string) => string[]} */
+const formulas = (text) => {
+  const blocks = new Blocks();
+  blocks.append(text);
+  /** @type {(tokens: readonly any[]) => any[]} */
+  const all = (tokens) => tokens.flatMap((one) => [one, ...all(one.tokens ?? []), ...all(one.items ?? [])]);
+  return all(blocks.all).filter((one) => one.type === "math").map((one) =>
+    `${one.display ? "block" : "line"}:${one.text}`
+  );
+};
+
+Deno.test("formulas are found, and money is not one", () => {
+  assertEquals(formulas("So $x_1 * y_1 * z$ is \\(a\\)."), ["line:x_1 * y_1 * z", "line:a"]);
+  assertEquals(formulas("$$\n\\frac{a}{b}\n$$"), ["block:\\frac{a}{b}"]);
+  assertEquals(formulas("- It is \\[x\\] here"), ["block:x"]);
+  for (const text of ["$5 and $6", "US$5, A$6", "`$x$`", "$ x $", "a $ b", "$$", "$$$$", "\\(\\)", "```\n$x$\n```"]) {
+    assertEquals(formulas(text), [], text);
   }
 });
 

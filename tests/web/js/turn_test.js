@@ -1,7 +1,7 @@
-import { applyEvents, entriesOf, summarise } from "../../../src/talaria/web/static/js/turn.js";
+import { applyEvents, entriesOf, summarise, withNotices } from "../../../src/talaria/web/static/js/turn.js";
 import { assertEquals } from "./assert.js";
 
-/** @import { TurnEvent } from "../../../src/talaria/web/static/js/wire.d.ts" */
+/** @import { NoticeView, TurnEvent } from "../../../src/talaria/web/static/js/wire.d.ts" */
 
 /** @type {TurnEvent[]} */
 const EVENTS = [
@@ -53,6 +53,42 @@ Deno.test("events without the beginning of their turn are ignored", () => {
 Deno.test("an open question ends with its turn", () => {
   const turn = applyEvents(null, [...EVENTS.slice(0, 6), { type: "stopped" }]);
   assertEquals(turn?.entries.map((one) => one.kind), ["user", "reasoning", "text", "tool", "notice"]);
+});
+
+Deno.test("a file stands after the call that sent it", () => {
+  /** @type {(id: string, files: number, text?: string) => NoticeView} */
+  const notice = (id, files, text = "") => ({
+    id,
+    after: 3,
+    at: "2026-01-01T00:00:00Z",
+    text,
+    files: Array.from({ length: files }, () => ({ type: "file", id: "f", name: "a.png", media_type: "image/png" })),
+  });
+  const call = (/** @type {string} */ id) => [
+    { type: "tool_called", call: { type: "tool_call", id, name: "send_file", arguments: "{}" }, summary: "" },
+    {
+      type: "tool_answered",
+      result: { type: "tool_result", call_id: id, text: "Sent." },
+      name: "send_file",
+      seconds: 0,
+      diff: "",
+    },
+  ];
+  const events = /** @type {TurnEvent[]} */ ([
+    { type: "began", turn_id: "t", text: "Draw" },
+    ...call("c1"),
+    { type: "text", text: "One." },
+    ...call("c2"),
+    { type: "text", text: "Two." },
+  ]);
+  const entries = applyEvents(null, events)?.entries ?? [];
+  const kinds = (/** @type {NoticeView[]} */ ...notices) =>
+    withNotices(entries, notices).map((one) => one.entry.kind).join(" ");
+  assertEquals(kinds(notice("1", 1), notice("2", 1)), "user tool files text tool files text");
+  assertEquals(kinds(notice("1", 1)), "user tool files text tool text");
+  assertEquals(kinds(notice("1", 0, "A job is done.")), "user tool text tool text text");
+  const keys = withNotices(entries, [notice("1", 1), notice("2", 2)]).map((one) => one.key);
+  assertEquals(new Set(keys).size, keys.length);
 });
 
 Deno.test("results of the transcript belong to their calls", () => {

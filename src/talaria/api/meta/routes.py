@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 
 from talaria.access.api_keys import SCOPES
-from talaria.api.front_door import ApiRequest
-from talaria.api.meta.openapi import build_openapi, render_docs_page
+from talaria.api.front_door import ApiRequest, describe_api
 from talaria.api.turns.session_pool import SessionPool
 from talaria.http.application import RequestMetrics
+from talaria.http.openapi import RouteGroup, build_openapi, render_docs_page
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.observability.prometheus import CONTENT_TYPE
 
@@ -47,7 +48,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
 
 class MetaRoutes:
-    """The routes that are about the API itself."""
+    """The routes that are about the API itself; the description includes the groups in ``described``."""
 
     def __init__(
         self,
@@ -56,12 +57,14 @@ class MetaRoutes:
         running: Callable[[], int],
         session_pools: Sequence[SessionPool],
         notices: Callable[[], tuple[str, ...]],
+        described: Sequence[RouteGroup] = (),
     ) -> None:
         self._version = version
         self._request_metrics = metrics
         self._running = running
         self._session_pools = session_pools
         self._notices = notices
+        self._described = described
         self._routes: Sequence[Route] = ()
 
     def routes(self, others: Sequence[Route]) -> tuple[Route, ...]:
@@ -102,8 +105,15 @@ class MetaRoutes:
         )
 
     async def _openapi(self, _request: ApiRequest) -> Reply:
-        return make_json_reply(build_openapi(self._routes, self._version))
+        return self._description
 
     async def _docs(self, _request: ApiRequest) -> Reply:
         headers = {"content-security-policy": _PAGE_POLICY, "x-content-type-options": "nosniff"}
-        return Reply(body=render_docs_page(self._routes, self._version), content_type=_HTML, headers=headers)
+        return Reply(body=render_docs_page(self._groups(), self._version), content_type=_HTML, headers=headers)
+
+    @cached_property
+    def _description(self) -> Reply:
+        return make_json_reply(build_openapi(self._groups(), self._version))
+
+    def _groups(self) -> tuple[RouteGroup, ...]:
+        return (describe_api(self._routes), *self._described)

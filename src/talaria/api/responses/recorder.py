@@ -10,7 +10,7 @@ from talaria.api.responses.builder import ResponseBuilder
 from talaria.api.responses.stream_events import ResponseEvent, get_event_name
 from talaria.api.responses.wire import Response
 from talaria.api.runs.events import RunEvent, RunEventMapper, RunFailed, TurnStarted, decode_event, to_run_end
-from talaria.api.runs.run_store import RunEventStream
+from talaria.api.runs.followers import RunFollower
 from talaria.api.turns.turn import ApiTurn
 from talaria.core.errors import TalariaError
 from talaria.core.events import TextAdded, ToolProgressed, TurnEnd, TurnEvent
@@ -115,15 +115,15 @@ class TurnResponseStream:
 class RunResponseStream:
     """The stream of a background response, after number ``after``."""
 
-    def __init__(self, run_events: RunEventStream, builder: ResponseBuilder, after: int) -> None:
-        self._run_events = run_events
+    def __init__(self, follower: RunFollower, builder: ResponseBuilder, after: int) -> None:
+        self._follower = follower
         self._builder = builder
         self._after = after
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for page in self._run_events:
+        async for page in self._follower:
             new_events = [
-                one for event in page for one in self._builder.take(decode_event(event), event.at.timestamp())
+                one for event in page.events for one in self._builder.take(decode_event(event), event.at.timestamp())
             ]
             fresh = [one for one in new_events if one.sequence_number > self._after]
             if fresh:
@@ -132,11 +132,11 @@ class RunResponseStream:
     @property
     def is_whole(self) -> bool:
         """Return whether the run is over."""
-        return self._run_events.is_over
+        return self._follower.is_over
 
     async def close(self) -> None:
         """Stop listening."""
-        await self._run_events.close()
+        await self._follower.close()
 
 
 def encode_events(new_events: list[ResponseEvent]) -> bytes:

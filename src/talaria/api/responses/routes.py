@@ -38,8 +38,9 @@ from talaria.api.responses.wire import (
     Response,
     ResponseRequest,
 )
+from talaria.api.runs.followers import RunFollowers
 from talaria.api.runs.routes import stop_and_wait
-from talaria.api.runs.run_store import RunEventStreams, RunOptions, RunStart, begin_run, queue_history
+from talaria.api.runs.run_store import RunOptions, RunStart, begin_run, queue_history
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction
@@ -92,10 +93,10 @@ class ResponseRoutes:
     """Responses over sessions without a person to ask."""
 
     def __init__(
-        self, session_pool: SessionPool, streams: RunEventStreams, models: ModelNames, image_store: ImageStore
+        self, session_pool: SessionPool, followers: RunFollowers, models: ModelNames, image_store: ImageStore
     ) -> None:
         self._session_pool = session_pool
-        self._streams = streams
+        self._followers = followers
         self._store = session_pool.application.store
         self._models = models
         self._image_store = image_store
@@ -240,7 +241,7 @@ class ResponseRoutes:
                 "Only a response with `background` can be streamed again.", param="stream", code="not_streamable"
             )
         return make_event_reply(
-            RunResponseStream(self._streams.follow(run.id), make_builder(run), after), headers=headers
+            RunResponseStream(self._followers.follow(run.id), make_builder(run), after), headers=headers
         )
 
     async def _show(self, request: ApiRequest) -> Reply:

@@ -9,9 +9,8 @@ from talaria.api.input_items import make_instruction, read_input, store_images
 from talaria.api.meta.models import ModelNames
 from talaria.api.runs.control_store import Question, list_open_questions, request_answer
 from talaria.api.runs.events import ApprovalRequested, RunEvent, make_stream_name
+from talaria.api.runs.followers import RunFollower, RunFollowers
 from talaria.api.runs.run_store import (
-    RunEventStream,
-    RunEventStreams,
     RunOptions,
     RunStart,
     begin_run,
@@ -24,11 +23,11 @@ from talaria.api.runs.run_store import (
 from talaria.api.runs.wire import EventsQuery, Run, RunDecision, RunRequest
 from talaria.api.turns.session_pool import SESSION_HEADER, require_session
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.responses import ApiRun
 from talaria.core.ids import SessionId, new_session_id
 from talaria.http.errors import Problem, make_conflict, make_not_found
-from talaria.http.routing import Reply, Route, format_sse, make_event_reply, make_json_reply
+from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
+from talaria.runtime.questions import format_refusal
 
 _TAG = "runs"
 _STOP_TIMEOUT = 5.0
@@ -39,9 +38,9 @@ _ANSWERS = {"approve": "once", "approve_session": "session", "approve_always": "
 class RunRoutes:
     """Runs over one store; any server may process them."""
 
-    def __init__(self, streams: RunEventStreams, models: ModelNames, image_store: ImageStore) -> None:
-        self._streams = streams
-        self._store = streams.store
+    def __init__(self, followers: RunFollowers, models: ModelNames, image_store: ImageStore) -> None:
+        self._followers = followers
+        self._store = followers.store
         self._models = models
         self._image_store = image_store
 
@@ -94,8 +93,8 @@ class RunRoutes:
     async def _events(self, request: ApiRequest) -> Reply:
         run = await self._store.read(lambda tx: self._find_run(tx, request))
         after = _parse_last_event(request.headers.get(_LAST_EVENT), request.asked(EventsQuery).after)
-        run_events = self._streams.follow(run.id, after)
-        return make_event_reply(_RunStream(run_events), headers={SESSION_HEADER: run.session_id})
+        follower = self._followers.follow(run.id, after)
+        return make_event_reply(_RunStream(follower), headers={SESSION_HEADER: run.session_id})
 
     async def _decide(self, request: ApiRequest) -> Reply:
         decision = request.read(RunDecision)
@@ -130,23 +129,19 @@ async def stop_and_wait(store: Store, run: ApiRun) -> None:
 class _RunStream:
     """The stream of a run's events with their numbers."""
 
-    def __init__(self, run_events: RunEventStream) -> None:
-        self._run_events = run_events
+    def __init__(self, follower: RunFollower) -> None:
+        self._follower = follower
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for page in self._run_events:
-            yield b"".join(map(_encode_event, page))
+        async for page in self._follower:
+            yield page.encoded
 
     @property
     def is_whole(self) -> bool:
-        return self._run_events.is_over
+        return self._follower.is_over
 
     async def close(self) -> None:
-        await self._run_events.close()
-
-
-def _encode_event(event: StreamEvent) -> bytes:
-    return format_sse(event.payload.encode(), event=event.kind, number=event.seq)
+        await self._follower.close()
 
 
 def _parse_last_event(header: str | None, after: int) -> int:
@@ -176,9 +171,7 @@ def _format_answer(asked: Question, decision: RunDecision) -> str:
     if isinstance(asked, ApprovalRequested):
         if decision.decision is None:
             raise Problem("An approval needs a `decision`.", param="decision", code="missing_required_parameter")
-        # A reason that reads like "yes" must not become one.
-        refusal = f"“{decision.reason}”" if decision.reason in _ANSWERS.values() else decision.reason
-        return _ANSWERS.get(decision.decision, refusal or "no")
+        return _ANSWERS.get(decision.decision) or format_refusal(decision.reason)
     if decision.answer is None:
         raise Problem("A question needs an `answer`.", param="answer", code="missing_required_parameter")
     return decision.answer

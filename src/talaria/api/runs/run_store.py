@@ -1,8 +1,6 @@
-"""Runs in the store: start and end them, read their state, and follow their events from any point."""
+"""Runs in the store: start and end them, and read their state."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -20,12 +18,10 @@ from talaria.api.runs.events import (
     RunQueued,
     RunStopped,
     RunWaiting,
-    make_stream_name,
 )
 from talaria.api.runs.wire import Run, RunProblem
 from talaria.api.turns.session_pool import SOURCE, ApiOrigin, require_session, write_origin
-from talaria.contracts.store import Store, Subscription, Transaction
-from talaria.contracts.stores.events import StreamEvent
+from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.values import SessionValue
@@ -38,7 +34,6 @@ RUNS_TOPIC = "runs"  # the topic that is notified when a run is created
 RunKind = Literal["run", "response"]
 END_STATES = ("completed", "failed", "stopped")
 _SOURCE = "run"
-_PAGE = 200
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -221,87 +216,3 @@ def _to_seconds(at: datetime | None) -> int:
 
 def _add_usage(one: Usage, other: Usage) -> Usage:
     return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
-
-
-_Page = tuple[list[StreamEvent], bool]
-
-
-class RunEventStreams:
-    """All followers of runs on one server; at shutdown they are disconnected and can resume elsewhere."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.is_shut_down = False
-        self._waiters: set[Subscription] = set()
-        self._reads: dict[tuple[str, int], asyncio.Future[_Page]] = {}
-
-    async def read_page(self, run_id: str, after: int) -> _Page:
-        """Return the next events of a run, and whether it is over; followers that wake together share one read."""
-        key = (run_id, after)
-        if key not in self._reads:
-            self._reads[key] = asyncio.ensure_future(self._read(key))
-        return await asyncio.shield(self._reads[key])
-
-    async def _read(self, key: tuple[str, int]) -> _Page:
-        await asyncio.sleep(0)
-        del self._reads[key]  # a later caller may have been notified of a newer event
-        return await self.store.read(lambda tx: _read_page(tx, *key))
-
-    def follow(self, run_id: str, after: int = 0) -> "RunEventStream":
-        """Return the events of a run after this number."""
-        return RunEventStream(self, run_id, after)
-
-    def dismiss(self) -> None:
-        """Disconnect all followers."""
-        self.is_shut_down = True
-        for subscription in self._waiters:
-            subscription.wake()
-
-    def join(self, subscription: Subscription) -> None:
-        """Wake a subscription when all are disconnected."""
-        self._waiters.add(subscription)
-
-    def part(self, subscription: Subscription) -> None:
-        """Remove a subscription."""
-        self._waiters.discard(subscription)
-
-
-class RunEventStream:
-    """The events of a run after ``after``, in batches, until the run ends.
-
-    Events that a slow reader has not fetched stay in the store.
-    """
-
-    def __init__(self, streams: RunEventStreams, run_id: str, after: int) -> None:
-        self._streams = streams
-        self._run_id = run_id
-        self._after = after
-        self._stack = AsyncExitStack()
-        self.is_over = False
-
-    async def __aiter__(self) -> AsyncIterator[list[StreamEvent]]:
-        store = self._streams.store
-        subscription = await self._stack.enter_async_context(store.subscribe(make_stream_name(self._run_id)))
-        self._streams.join(subscription)
-        self._stack.callback(self._streams.part, subscription)
-        await subscription.wait()
-        while True:
-            if self._streams.is_shut_down:
-                return
-            page, run_is_over = await self._streams.read_page(self._run_id, self._after)
-            if page:
-                self._after = page[-1].seq
-                yield page
-            elif run_is_over:
-                self.is_over = True
-                return
-            else:
-                await subscription.wait()
-
-    async def close(self) -> None:
-        """Stop listening."""
-        await self._stack.aclose()
-
-
-def _read_page(tx: Transaction, run_id: str, after: int) -> _Page:
-    return tx.events.after(make_stream_name(run_id), after, _PAGE), is_over(tx.runs.get(run_id))

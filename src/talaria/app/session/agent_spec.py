@@ -291,7 +291,7 @@ def _make_tiers(tool_context: ToolContext, request: OpenRequest, personality: st
 
 def _list_skills(tool_context: ToolContext) -> str:
     """Return the index of skills, without descriptions that look like injected instructions."""
-    lines = index(tool_context.skill_folders).splitlines()
+    lines = index(tool_context.skill_folders, tool_context.settings.tools.disabled_skills).splitlines()
     return "\n".join(
         one if reject_injected(one) is not None else f"{one.partition(':')[0]}: {_LEFT_OUT}" for one in lines
     )

@@ -3,7 +3,7 @@
 from asyncio import TaskGroup
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,8 +52,7 @@ from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.runtime.turn_environment import StoredBudget, TurnEvents
-from talaria.sessions.branches import session_account
+from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
@@ -360,15 +359,6 @@ def _read_limits(live: LiveSettings, delegated_scope: DelegatedScope | None) -> 
     )
 
 
-def build_caps(settings: Settings, session: Session) -> list[Cap]:
-    """Return the spending caps: this month's total, this month's for the person, and the session's."""
-    month, budget = f"{datetime.now(UTC):%Y-%m}", settings.budget
-    caps = [(f"all:{month}", budget.total), (f"person:{session.owner}:{month}", budget.person)]
-    if budget.session:
-        caps.append((session_account(session.id), budget.session))
-    return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
-
-
 def _build_budget(live: LiveSettings, store: Store, session: Session, request: OpenRequest) -> Budget:
     """Return the budget of a session, with the caps of its goals and of its ancestors.
 
@@ -378,7 +368,7 @@ def _build_budget(live: LiveSettings, store: Store, session: Session, request: O
 
     def caps(tx: Transaction) -> tuple[Cap, ...]:
         goals = [cap for one in sessions for cap in goal_caps(tx, one)]
-        return *build_caps(live.current, session), *goals, *request.caps
+        return *build_caps(live.current.budget, session), *goals, *request.caps
 
     return StoredBudget(store, caps)
 

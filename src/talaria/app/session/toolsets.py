@@ -272,6 +272,10 @@ def _has_networks(tool_context: ToolContext) -> bool:
     return any(name != WEB for name in tool_context.networks)
 
 
+def _construct_skills(tool_context: ToolContext) -> Tool:
+    return Skills(tool_context.skill_folders, tool_context.settings.tools.disabled_skills)
+
+
 def _construct_send_file(tool_context: ToolContext) -> Tool:
     assert tool_context.file_limit is not None
     folder = tool_context.profile.media_folder / tool_context.session_id / "sent"
@@ -339,7 +343,9 @@ TOOLSETS: Mapping[str, Toolset] = {
     ),
     "files": Toolset(
         (
-            ToolFactory(ReadFile, lambda _: ReadFile()),
+            ToolFactory(
+                ReadFile, lambda context: ReadFile(context.profile.media_folder / context.session_id / "pages")
+            ),
             ToolFactory(WriteFile, lambda _: WriteFile()),
             ToolFactory(EditFile, lambda _: EditFile()),
             ToolFactory(SearchFiles, lambda _: SearchFiles.with_installed_ripgrep()),
@@ -353,7 +359,7 @@ TOOLSETS: Mapping[str, Toolset] = {
             ToolFactory(SessionSearch, _construct_session_search),
         )
     ),
-    "skills": Toolset((ToolFactory(Skills, lambda context: Skills(context.skill_folders)),)),
+    "skills": Toolset((ToolFactory(Skills, _construct_skills),)),
     "planning": Toolset(
         (ToolFactory(Todo, lambda context: Todo(context.store)), ToolFactory(Clarify, lambda _: Clarify()))
     ),

@@ -46,6 +46,7 @@ from talaria.settings.secrets import Secrets, read_secrets
 from talaria.settings.sections.providers import ProviderAccount
 
 TRY_SECONDS = 8.0
+ANSWER_SECONDS = 30.0
 DISCOVERY_SECONDS = 2.0
 
 _PRESETS = {preset.name for preset in PRESETS}
@@ -80,6 +81,7 @@ class ProfileSetup:
                 key_name=next(iter(account.key_names), ""),
                 local=account.local,
                 own=account.preset.name not in _PRESETS,
+                login=account.preset.login if account.preset.access == "login" else "",
             )
             for account in ConfiguredProviders(*self._load()).all()
             if not missing_variables(account.preset.base_url)
@@ -102,6 +104,19 @@ class ProfileSetup:
             return ProbeResult("odd", str(error))
         return asyncio.run(_probe(usable, account.key))
 
+    def try_login(self, provider: str) -> ProbeResult:
+        """Request a provider's models with the stored sign-in."""
+        configured = ConfiguredProviders(*self._load(), self._profile.folder)
+        try:
+            account = configured.get(provider)
+        except TalariaError as error:
+            return ProbeResult("odd", str(error))
+        return asyncio.run(_probe(account, "", configured))
+
+    def try_model(self, provider: str, model: str) -> ProbeResult:
+        """Request a reply of a few tokens from a model, with what is stored."""
+        return asyncio.run(self._ask_model(provider, model))
+
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Ask a chat network, or the server at ``base_url``, for the owner of a token."""
         from talaria.app.setup.token_checks import check_token  # noqa: PLC0415 (loaded when a token is checked)
@@ -113,6 +128,19 @@ class ProfileSetup:
         from talaria.app.imports.importer import open_importer  # noqa: PLC0415 (loaded when something is imported)
 
         return open_importer(agent, path, self._profile, self._environment)
+
+    async def _ask_model(self, provider: str, model: str) -> ProbeResult:
+        models, name = Models(*self._load(), self._profile.folder), f"{provider}:{model}"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await models.check(await models.choose(provider, model, ""), request=True)
+        except TimeoutError:
+            return ProbeResult("late", f"{name} didn't answer within {ANSWER_SECONDS:g} s.")
+        except TalariaError as error:
+            return ProbeResult("odd", error.for_owner)
+        finally:
+            await models.close()
+        return ProbeResult("right", f"{name} answers.")
 
     def _load(self) -> tuple[Settings, Secrets]:
         settings = load_settings(self._profile, self._environment)
@@ -161,8 +189,8 @@ def _get_embedded_state(settings: Settings) -> EmbeddedState:
     return "installed" if is_installed() else "missing"
 
 
-async def _probe(account: ModelAccount, key: str) -> ProbeResult:
-    """Request the list of models, which almost always needs the key and is free."""
+async def _probe(account: ModelAccount, key: str, signed_in: ConfiguredProviders | None = None) -> ProbeResult:
+    """Request the list of models, which almost always needs the key or sign-in and is free."""
     preset = account.preset
     seconds = min(TRY_SECONDS, account.timeouts.first_byte.total_seconds())
     http = HttpPool()
@@ -170,7 +198,10 @@ async def _probe(account: ModelAccount, key: str) -> ProbeResult:
         async with asyncio.timeout(seconds):
             if key and preset.name in _KEY_CHECK_PATHS:
                 await _check_key(account, key, http)
-            names = [one.name for one in await open_provider(preset, http, key, account.timeouts).models()]
+            provider = (
+                signed_in.open(account, http) if signed_in else open_provider(preset, http, key, account.timeouts)
+            )
+            names = [one.name for one in await provider.models()]
     except TimeoutError:
         return ProbeResult("late", f"{preset.title} didn't answer within {seconds:g} s. Try again in a moment.")
     except ProviderError as error:

@@ -21,7 +21,8 @@ next call.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     listing = actions.add_parser("list", help="list permanent approvals")
     revoke = actions.add_parser("revoke", help="revoke an approval")
     revoke.add_argument("id", metavar="ID", nargs="?", default="", help="the approval's id, or the start of it")

@@ -33,7 +33,8 @@ _EDITORS = ("sensible-editor", "nano", "vim", "vi")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="show")
     path = actions.add_parser("path", help="print the path of the settings file")
     show = actions.add_parser("show", help="list all settings with their values and sources")
     show.add_argument("--changed", action="store_true", help="only settings that differ from their defaults")

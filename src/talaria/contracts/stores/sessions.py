@@ -73,7 +73,9 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     seen_by: Viewer | None = None
     parent_id: SessionId | None = None
     updated_before: datetime | None = None
+    updated_after: datetime | None = None
     archived: bool | None = False
+    dearest_first: bool = False
     limit: int | None = 50
 
 
@@ -98,7 +100,7 @@ class Sessions(Protocol):
         """Return one session, or ``None``."""
 
     def find(self, criteria: SessionFilter) -> list[Session]:
-        """Return matching sessions, last used first.
+        """Return matching sessions, last used first, or those that cost most first.
 
         ``matching`` fits a whole id, the beginning of one, or a part of a title in any case; an exact id or title is
         returned alone.

@@ -11,8 +11,8 @@ MODEL = "smollm2-135m-instruct"
 
 
 LIMITS = (
-    "You are using a tiny built-in model: English only, no tools, short memory, often wrong."
-    " Run `talaria setup` to connect a real one."
+    "The built-in model is tiny: English only, no tools, short memory, often wrong."
+    " `talaria setup` connects a real one in two minutes."
 )
 
 

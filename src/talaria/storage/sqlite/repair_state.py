@@ -39,11 +39,19 @@ def check_not_lost(path: Path) -> None:
             f"{path} is {condition}, but {damaged_files} holds a damaged store. Run `talaria doctor --fix` to recover"
             " it, or move it away to start with a new store."
         )
-    if is_interrupted(path) or (size == 0 and CheckRecord(path).exists):
+    if is_interrupted(path) or (size == 0 and CheckRecord(path).exists and not _has_content(path)):
         raise StoreMissing(
             f"{path} is {condition} although it held a store. Restore a copy, or run `talaria doctor --fix` to"
             " start with a new store."
         )
+
+
+def _has_content(path: Path) -> bool:
+    """Return whether another process has just created the store: it writes its record after its content."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:  # removed since
+        return False
 
 
 def check_not_rescued(path: Path) -> None:

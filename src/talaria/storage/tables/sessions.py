@@ -217,7 +217,7 @@ class SessionsTable:
         return _to_session(row) if row else None
 
     def find(self, wanted: SessionFilter) -> list[Session]:
-        """Return matching sessions, last updated first.
+        """Return matching sessions, last updated first, or those that cost most first.
 
         ``matching`` selects by exact id or title; if no session has it, by the start of the id or a part of the title.
         """
@@ -292,9 +292,8 @@ class SessionsTable:
         )
 
     def _select(self, conditions: list[str], values: list[Value], wanted: SessionFilter) -> list[Session]:
-        statement = (
-            f"SELECT {_SESSION} FROM sessions WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, number DESC"
-        )
+        order = "cost_microdollars DESC, updated_at DESC" if wanted.dearest_first else "updated_at DESC"
+        statement = f"SELECT {_SESSION} FROM sessions WHERE {' AND '.join(conditions)} ORDER BY {order}, number DESC"
         if wanted.limit is not None:
             return [_to_session(row) for row in self._sql.rows(f"{statement} LIMIT ?", [*values, wanted.limit])]
         return [_to_session(row) for row in self._sql.rows(statement, values)]
@@ -367,6 +366,9 @@ def _build_conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
     if wanted.updated_before is not None:
         conditions.append("updated_at < ?")
         values.append(to_stamp(wanted.updated_before))
+    if wanted.updated_after is not None:
+        conditions.append("updated_at > ?")
+        values.append(to_stamp(wanted.updated_after))
     return conditions, values
 
 

@@ -4,7 +4,7 @@ import asyncio
 import codecs
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -12,7 +12,11 @@ from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.image_types import image_type
 from talaria.core.messages import Image
-from talaria.tools.files.text_file import failing, is_binary, kind_in_words, require_file
+from talaria.tools.documents.wire import Extracted, is_document
+from talaria.tools.files.text_file import failing, find_encoding, kind_in_words, require_file
+
+if TYPE_CHECKING:  # loaded with the first document
+    from talaria.tools.documents.reader import DocumentReader
 
 _MOST_TEXT = 40_000
 _LONGEST_LINE = 2_000
@@ -28,15 +32,23 @@ class ReadFileArguments(Struct, frozen=True):
     first_line: Annotated[int, Meta(ge=1)] = 1
     limit: Annotated[int, Meta(ge=1, description="number of lines, default 1000")] = 1000
     numbers: Annotated[bool, Meta(description="with line numbers")] = False
+    parts: Annotated[str, Meta(description="pages, slides or sheets of a document: 3, 2-5, a sheet's name")] = ""
 
 
 class ReadFile:
-    """Reads text by lines; images are shown, other files are described."""
+    """Reads text by lines, and documents as text; images are shown, other files are described."""
 
     name = "read_file"
-    description = "Read a text file or view an image. Long files are truncated; continue with first_line."
+    description = (
+        "Read a text file or a document (PDF, office, EPUB, notebook), or view an image."
+        " Long files are truncated; continue with first_line."
+    )
     effect = Effect.READS
     arguments = ReadFileArguments
+
+    def __init__(self, pictures: Path | None = None) -> None:
+        self._pictures = pictures
+        self._documents: DocumentReader | None = None
 
     def proposed_action(self, arguments: ReadFileArguments) -> ProposedAction:
         """Describe what would be read."""
@@ -45,20 +57,47 @@ class ReadFile:
     async def run(self, arguments: ReadFileArguments, call: Call) -> ToolOutput:
         """Return the requested lines, with a note if there are more."""
         path = call.workspace.resolve(arguments.path)
-        return await asyncio.to_thread(_read, path, arguments)
+        beginning, size = await asyncio.to_thread(_begin, path)
+        if is_document(path, beginning):
+            return _page(await self._open_reader().read(path, arguments.parts), arguments)
+        return await asyncio.to_thread(_read, path, beginning, size, arguments)
+
+    def _open_reader(self) -> "DocumentReader":
+        if self._documents is None:
+            from talaria.tools.documents.reader import DocumentReader  # noqa: PLC0415 (loaded with the first document)
+
+            self._documents = DocumentReader(self._pictures)
+        return self._documents
 
 
-def _read(path: Path, wanted: ReadFileArguments) -> ToolOutput:
+def _begin(path: Path) -> tuple[bytes, int]:
+    """Return the first bytes of a file and its size."""
     with failing(path):
         size = require_file(path).st_size
         with path.open("rb") as file:
-            beginning = file.read(_SNIFFED)
-            media = image_type(beginning)
-            if media:
-                return _image(path, size, media)
-            if is_binary(beginning):
-                return ToolOutput(f"{path} is {kind_in_words(beginning)}, {size:,} bytes. It can't be shown as text.")
-            return ToolOutput(_lines(file, beginning, size, wanted))
+            return file.read(_SNIFFED), size
+
+
+def _read(path: Path, beginning: bytes, size: int, wanted: ReadFileArguments) -> ToolOutput:
+    if media := image_type(beginning):
+        return _image(path, size, media)
+    encoding = find_encoding(beginning, whole=size <= len(beginning))
+    if encoding is None:
+        return ToolOutput(f"{path} is {kind_in_words(beginning)}, {size:,} bytes. It can't be shown as text.")
+    if not beginning:
+        return ToolOutput("(the file is empty)")
+    with failing(path), path.open("rb") as file:
+        return ToolOutput(_lines(_decoded(file, encoding), wanted, counted=size <= _COUNTED))
+
+
+def _page(found: Extracted, wanted: ReadFileArguments) -> ToolOutput:
+    """Return lines of a document's text, under a line that describes it."""
+    many = f"{found.total:,} {found.unit}{'s' * (found.total != 1)}" if found.unit else ""
+    about = ", ".join(filter(None, (found.kind, found.title and f'"{found.title}"', many)))
+    text = _lines(iter(found.text.split("\n")), wanted, counted=True)
+    more = f'\n[more {found.unit}s follow; continue with parts="{found.next_part}-"]' if found.next_part else ""
+    pictures = tuple(Image(picture, "image/png") for picture in found.pictures)
+    return ToolOutput(f"[{about}]\n{text}{more}", pictures)
 
 
 def _image(path: Path, size: int, media: str) -> ToolOutput:
@@ -67,13 +106,9 @@ def _image(path: Path, size: int, media: str) -> ToolOutput:
     return ToolOutput(f"{path} is an image ({media}, {size:,} bytes).", (Image(str(path), media),))
 
 
-def _lines(file: IO[bytes], beginning: bytes, size: int, wanted: ReadFileArguments) -> str:
-    if not beginning:
-        return "(the file is empty)"
-    file.seek(0)
+def _lines(lines: Iterator[str], wanted: ReadFileArguments, *, counted: bool) -> str:
     shown: list[str] = []
     room, number = _MOST_TEXT, 0
-    lines = _decoded(file, beginning)
     for number, line in enumerate(lines, 1):
         if number < wanted.first_line:
             continue
@@ -85,7 +120,7 @@ def _lines(file: IO[bytes], beginning: bytes, size: int, wanted: ReadFileArgumen
     else:
         return _all_that_is_left(shown, wanted.first_line, number)
     last = wanted.first_line + len(shown) - 1
-    of = f" of {number + sum(1 for _ in lines):,}" if size <= _COUNTED else ""
+    of = f" of {number + sum(1 for _ in lines):,}" if counted else ""
     return "\n".join((*shown, f"[lines {wanted.first_line}-{last}{of}; continue with first_line={last + 1}]"))
 
 
@@ -95,10 +130,10 @@ def _all_that_is_left(shown: list[str], first: int, total: int) -> str:
     raise ToolFailed(f"The file has {total} lines; there is no line {first}.")
 
 
-def _decoded(file: IO[bytes], beginning: bytes) -> Iterator[str]:
+def _decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
     """Yield the lines as text, replacing invalid bytes, at any length."""
-    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        yield from (line.rstrip("\r\n") for line in codecs.getreader("utf-16")(file, "replace"))
+    if encoding != "utf-8":
+        yield from (line.rstrip("\r\n") for line in codecs.getreader(encoding)(file, "replace"))
         return
     for number, line in enumerate(file):
         yield line.decode("utf-8" if number else "utf-8-sig", "replace").rstrip("\r\n")

@@ -20,6 +20,15 @@ _LARGEST_EDIT = 20 * 1024 * 1024
 _SNIFFED = 8192
 
 
+_ENOUGH_TO_GUESS = 8  # bytes outside of ASCII
+
+
+_ENCODINGS = (
+    "cp1252", "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "cp1251", "koi8_r", "cp1250", "cp1253", "cp1254",
+    "cp1255", "cp1256", "tis_620",
+)  # fmt: skip
+
+
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -95,6 +104,43 @@ def require_file(path: Path) -> os.stat_result:
 def is_binary(beginning: bytes) -> bool:
     """Return whether a file that starts with these bytes is binary."""
     return b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def find_encoding(beginning: bytes, *, whole: bool) -> str | None:
+    """Return the encoding of a text file that starts with these bytes, or ``None`` if it is binary.
+
+    ``whole`` says that these are all its bytes; otherwise the last character may be incomplete.
+    """
+    if beginning.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in beginning:
+        return _find_wide_encoding(beginning)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(beginning, final=whole)
+    except UnicodeDecodeError:
+        return _guess_encoding(beginning)
+    return "utf-8"
+
+
+def _guess_encoding(beginning: bytes) -> str:
+    """Return the likely encoding of a text that isn't UTF-8: of Western Europe if there is little to go by."""
+    if sum(byte > 127 for byte in beginning) < _ENOUGH_TO_GUESS:
+        return "cp1252"
+    from charset_normalizer import from_bytes  # noqa: PLC0415 (loaded for a text that isn't UTF-8)
+
+    best = from_bytes(beginning, cp_isolation=list(_ENCODINGS)).best()
+    return best.encoding if best is not None else "cp1252"
+
+
+def _find_wide_encoding(beginning: bytes) -> str | None:
+    """Return UTF-16 without a mark: mostly ASCII, so that nearly every second byte is zero, and no others."""
+    if len(beginning) < _ENOUGH_TO_GUESS:
+        return None
+    even, odd = beginning[0::2].count(0), beginning[1::2].count(0)
+    most = 0.7 * len(beginning) / 2
+    return "utf-16-le" if odd > most and not even else "utf-16-be" if even > most and not odd else None
 
 
 def refuse_mask(text: str) -> None:

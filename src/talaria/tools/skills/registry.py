@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -90,11 +90,19 @@ class Skill(Struct, frozen=True):
 
 
 class SkillRegistry(Struct, frozen=True):
-    """All skills of some folders; those of an earlier folder hide later ones of the same name."""
+    """All skills of some folders; those of an earlier folder hide later ones of the same name.
+
+    Skills that are ``disabled`` are known only to `all_skills` and to the methods for editing.
+    """
 
     roots: tuple[Path, ...]
+    disabled: Collection[str] = ()
 
     def skills(self) -> list[Skill]:
+        """Return every enabled skill, sorted by name."""
+        return [skill for skill in self.all_skills() if skill.document.name not in self.disabled]
+
+    def all_skills(self) -> list[Skill]:
         """Return every skill, sorted by name."""
         found: dict[str, Skill] = {}
         for folder in _folders(self.roots):
@@ -121,16 +129,40 @@ class SkillRegistry(Struct, frozen=True):
 
     def create(self, document: Document) -> str:
         """Create a skill in the first folder."""
-        text = write_document(document)
-        check_document(text, document.name)
+        self.create_from(document.name, write_document(document))
+        return f"Created {document.name}."
+
+    def create_from(self, name: str, text: str) -> None:
+        """Create a skill with this SKILL.md in the first folder."""
+        check_document(text, name)
         if not self.roots:
             raise ToolFailed("there is no skills folder")
         with sole_writer(self.roots[0]):
-            self._refuse_another(document)
-            folder = self.roots[0] / document.name
+            self._refuse_another(read_document(text))
+            folder = self.roots[0] / name
             folder.mkdir(exist_ok=True)
             write_whole(folder / _HEAD, text, mode=0o644)
-        return f"Created {document.name}."
+
+    def is_own(self, skill: Skill) -> bool:
+        """Return whether a skill is in the first folder, where new ones go."""
+        return bool(self.roots) and skill.folder.resolve().is_relative_to(self.roots[0].resolve())
+
+    def read_source(self, name: str) -> str:
+        """Return the whole SKILL.md of a skill."""
+        return _read(self._find_own(name).folder / _HEAD)
+
+    def write_source(self, name: str, before: str, text: str) -> None:
+        """Replace the SKILL.md of a skill that is ``before`` until now, or create a skill if that is empty."""
+        text = f"{text.strip()}\n"
+        check_document(text, name)
+        if not before:
+            self.create_from(name, text)
+            return
+        path = self._find_own(name).folder / _HEAD
+        with sole_writer(path.parent.parent):
+            if _read(path) != before:
+                raise ToolFailed(f"skill {name} was changed in the meantime; load it again")
+            write_whole(path, text, mode=0o644)
 
     def patch(self, name: str, old: str, new: str, file: str = "") -> str:
         """Replace the only occurrence of ``old`` in a file of a skill; without ``old``, create a file."""
@@ -145,15 +177,22 @@ class SkillRegistry(Struct, frozen=True):
             write_whole(path, text, mode=0o644)
         return f"Wrote {file or _HEAD} of {name}."
 
+    def _find_own(self, name: str) -> Skill:
+        """Return a skill of the first folder, or raise `ToolFailed`."""
+        for skill in self.all_skills():
+            if skill.document.name == name and self.is_own(skill):
+                return skill
+        raise ToolFailed(f"there is no skill {name!r} that can be edited here")
+
     def _refuse_another(self, document: Document) -> None:
-        for skill in self.skills():
+        for skill in self.all_skills():
             if skill.document.name == document.name and skill.document != document:
                 raise ToolFailed(f"skill {document.name} already exists; patch it, or choose another name")
 
 
-def index(roots: Sequence[Path]) -> str:
-    """Return a line per skill, for a system prompt; those that don't fit are counted."""
-    lines = [_line(skill) for skill in SkillRegistry(tuple(roots)).skills()]
+def index(roots: Sequence[Path], disabled: Collection[str] = ()) -> str:
+    """Return a line per enabled skill, for a system prompt; those that don't fit are counted."""
+    lines = [_line(skill) for skill in SkillRegistry(tuple(roots), disabled).skills()]
     kept: list[str] = []
     room = INDEX_LIMIT
     for line in lines:

@@ -1,7 +1,7 @@
 """The skills tool: view, create and patch skills."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,8 +30,8 @@ class Skills:
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = SkillsArguments
 
-    def __init__(self, roots: Sequence[Path]) -> None:
-        self._shelf = SkillRegistry(tuple(roots))
+    def __init__(self, roots: Sequence[Path], disabled: Collection[str] = ()) -> None:
+        self._shelf = SkillRegistry(tuple(roots), disabled)
 
     def proposed_action(self, arguments: SkillsArguments) -> ProposedAction:
         """Describe which file of which skill is read or written."""

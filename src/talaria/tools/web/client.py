@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from talaria.core.errors import ToolFailed
 
@@ -20,6 +21,7 @@ SIZE_LIMIT = 5_000_000  # bytes, decompressed
 TIME_LIMIT = timedelta(seconds=30)
 _PORTS = {"http": 80, "https": 443}
 _META_CHARSET = rb"""(?i)<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{2,40})"""
+_DOCUMENTS = (b"%PDF-", b"PK\x03\x04")
 _HTML = {"text/html", "application/xhtml+xml"}
 _PLAIN = r"text/.+|application/(.+\+)?(json|xml|yaml|toml|javascript|x-sh|x-ndjson)"
 _MARKS = (
@@ -72,11 +74,14 @@ class WebClient:
 
 
 async def readable_text(download: "Download") -> str:
-    """Return a page as light Markdown, a PDF as its text, other text unchanged, or raise `ToolFailed`."""
-    if download.media_type == "application/pdf" or download.body.startswith(b"%PDF-"):
-        from talaria.tools.web.pdf import pdf_text  # noqa: PLC0415 (loaded with the first PDF)
+    """Return a page as light Markdown, a document as its text, other text unchanged, or raise `ToolFailed`."""
+    if download.media_type not in _HTML and download.body.startswith(_DOCUMENTS):
+        from talaria.tools.documents.reader import read_downloaded  # noqa: PLC0415 (loaded with the first)
+        from talaria.tools.documents.wire import is_document  # noqa: PLC0415 (loaded with the first)
 
-        return await asyncio.to_thread(pdf_text, download.body)
+        name = Path(unquote(urlsplit(download.url).path)).name or "document"
+        if is_document(Path(name), download.body):
+            return await read_downloaded(download.body, name)
     if download.media_type in _HTML:
         from talaria.tools.web.html_text import page_text  # noqa: PLC0415 (loaded with the first web page)
 

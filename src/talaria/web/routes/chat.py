@@ -16,6 +16,7 @@ from talaria.runtime.active_session import bind_session
 from talaria.runtime.live.control import AnswerQuestion, StopTurn, redirect_running_turn, send_control_message
 from talaria.runtime.live.location import quote_in_chat
 from talaria.runtime.live.remote import send_to_session
+from talaria.runtime.questions import format_refusal
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import new_thread
@@ -67,7 +68,8 @@ class ChatRoutes:
         one = "/web/sessions/{session_id}"
         return (
             Route(method="POST", path="/web/sessions", handler=self._begin, summary="Begin a conversation",
-                  scope=USER, takes=BeginRequest, reply_type=BegunSession, lasting=True, repeatable=True, tag=_TAG),
+                  scope=USER, takes=BeginRequest, reply_type=BegunSession, status=201, lasting=True, repeatable=True,
+                  tag=_TAG),
             Route(method="POST", path=f"{one}/messages", handler=self._say, summary="Say something",
                   scope=USER, takes=SayRequest, reply_type=Done, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop the running turn",
@@ -151,7 +153,8 @@ class ChatRoutes:
 
     async def _answer(self, request: WebRequest) -> Reply:
         session, question_id = await self._find(request), request.parts["question_id"]
-        text = request.read(AnswerRequest).text
+        given = request.read(AnswerRequest)
+        text = format_refusal(given.reason.strip()) if given.reason.strip() else given.text
         if not self._conversations.answer(session.id, question_id, text):
             sent = await send_control_message(self._store, session.id, AnswerQuestion(question_id, text))
             if not sent:

@@ -80,7 +80,7 @@ class GoalRoutes:
             Route(method="GET", path="/web/goals", handler=self._list, summary="List the goals of all conversations",
                   scope=USER, reply_type=list[GoalView], tag=_TAG),
             Route(method="POST", path="/web/goals", handler=self._begin, summary="Set a goal in a new conversation",
-                  scope=USER, takes=GoalText, reply_type=GoalView, lasting=True, tag=_TAG),
+                  scope=USER, takes=GoalText, reply_type=GoalView, status=201, lasting=True, tag=_TAG),
             Route(method="PUT", path=one, handler=self._set, summary="Set or replace the goal of a conversation",
                   scope=USER, takes=GoalText, reply_type=GoalView, lasting=True, tag=_TAG),
             Route(method="DELETE", path=one, handler=self._clear, summary="Clear a goal", scope=USER,

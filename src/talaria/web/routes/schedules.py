@@ -99,7 +99,7 @@ class ScheduleRoutes:
             Route(method="GET", path="/web/schedules", handler=self._list, summary="List scheduled jobs", scope=USER,
                   reply_type=SchedulesView, tag=_TAG),
             Route(method="POST", path="/web/schedules", handler=self._add, summary="Schedule a job", scope=USER,
-                  takes=JobDraft, reply_type=JobView, tag=_TAG),
+                  takes=JobDraft, reply_type=JobView, status=201, tag=_TAG),
             Route(method="GET", path="/web/schedule-preview", handler=self._preview, summary="Preview the next runs "
                   "of a job", scope=USER, asks=PreviewQuery, reply_type=PreviewReply, tag=_TAG),
             Route(method="PATCH", path=one, handler=self._change, summary="Change, pause or resume a job", scope=USER,

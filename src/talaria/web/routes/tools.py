@@ -13,27 +13,39 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState
 from talaria.core.errors import NotFound, Refused
 from talaria.hooks.discovery import BOOT, HANDLER, summarize_hooks
+from talaria.hooks.editor import HookFiles, read_hook_files, switch_hook, write_hook_files
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.settings.model import McpServerSettings
 from talaria.settings.sections.checks import mask_password
 from talaria.web.front_door import AGENT_OWNER, USER, WebCaller, WebRequest
+from talaria.web.wire import Done
 
 _TAG = "web"
 _Entry = Annotated[str, Meta(max_length=4000)]
 
 
 class SkillView(Struct, frozen=True):
-    """A skill, without its text."""
+    """A skill, without its text; ``own`` ones can be edited."""
 
     name: str
     about: str
+    enabled: bool
+    own: bool
 
 
 class SkillText(Struct, frozen=True):
-    """A skill as the agent reads it."""
+    """A skill as the agent reads it; ``source`` is its SKILL.md, empty if it can't be edited."""
 
     name: str
     text: str
+    source: str
+
+
+class SkillEdit(Struct, frozen=True):
+    """A new SKILL.md; ``before`` is the one it replaces, empty for a new skill."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    before: Annotated[str, Meta(max_length=100_000)] = ""
 
 
 class McpServerView(Struct, frozen=True, kw_only=True):
@@ -45,15 +57,29 @@ class McpServerView(Struct, frozen=True, kw_only=True):
 
 
 class HookView(Struct, frozen=True, kw_only=True):
-    """A hook of the owner; ``problem`` is set for a broken one."""
+    """A hook of the owner; ``problem`` is set for a broken one. ``folder`` is empty for the built-in one."""
 
     name: str
+    folder: str
     state: str
     description: str
     events: tuple[str, ...]
     handler: str
     path: str
     problem: str
+
+
+class HookEdit(Struct, frozen=True):
+    """New files of a hook; ``before`` are those it has, empty for a new hook."""
+
+    files: HookFiles
+    before: HookFiles = HookFiles()
+
+
+class HookSwitch(Struct, frozen=True):
+    """New state of a hook."""
+
+    on: bool
 
 
 class ToolsView(Struct, frozen=True, kw_only=True):
@@ -125,6 +151,7 @@ class ToolRoutes:
     ) -> None:
         self._application = application
         self._try_server = try_server
+        self._profile_folder = application.identity.folder
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -137,9 +164,19 @@ class ToolRoutes:
                   reply_type=SwitchedTools, tag=_TAG),
             Route(method="GET", path="/web/skills/{name}", handler=self._show_skill, summary="Show a skill",
                   scope=AGENT_OWNER, reply_type=SkillText, tag=_TAG),
+            Route(method="PUT", path="/web/skills/{name}", handler=self._save_skill,
+                  summary="Create or change a skill", scope=AGENT_OWNER, takes=SkillEdit, reply_type=SkillText,
+                  tag=_TAG),
             Route(method="POST", path="/web/mcp/{name}/test", handler=self._test_server,
                   summary="Connect to an MCP server and list its tools", scope=AGENT_OWNER, reply_type=McpTest,
                   tag=_TAG),
+            Route(method="GET", path="/web/hooks/{folder}", handler=self._show_hook, summary="Show the files of a hook",
+                  scope=AGENT_OWNER, reply_type=HookFiles, tag=_TAG),
+            Route(method="PUT", path="/web/hooks/{folder}", handler=self._save_hook,
+                  summary="Create or change a hook", scope=AGENT_OWNER, takes=HookEdit, reply_type=HookFiles,
+                  tag=_TAG),
+            Route(method="POST", path="/web/hooks/{folder}/switch", handler=self._switch_hook,
+                  summary="Switch a hook on or off", scope=AGENT_OWNER, takes=HookSwitch, reply_type=Done, tag=_TAG),
             Route(method="GET", path="/web/memory", handler=self._show_memory, summary="Show what is remembered",
                   scope=USER, asks=MemoryQuery, reply_type=MemoryView, tag=_TAG),
             Route(method="POST", path="/web/memory", handler=self._edit_memory,
@@ -157,8 +194,12 @@ class ToolRoutes:
         return make_json_reply(SwitchedTools(changed, notes))
 
     async def _show_skill(self, request: WebRequest) -> Reply:
-        name = request.parts["name"]
-        return make_json_reply(SkillText(name, await asyncio.to_thread(self._application.knowledge.skill, name)))
+        return make_json_reply(await asyncio.to_thread(self._read_skill, request.parts["name"]))
+
+    async def _save_skill(self, request: WebRequest) -> Reply:
+        name, wanted = request.parts["name"], request.read(SkillEdit)
+        await asyncio.to_thread(self._application.knowledge.save_skill, name, wanted.before, wanted.text)
+        return make_json_reply(await asyncio.to_thread(self._read_skill, name))
 
     async def _test_server(self, request: WebRequest) -> Reply:
         name = request.parts["name"]
@@ -172,6 +213,20 @@ class ToolRoutes:
             tools=[McpToolView(one.name, one.description) for one in tools],
         )
         return make_json_reply(view)
+
+    async def _show_hook(self, request: WebRequest) -> Reply:
+        files = await asyncio.to_thread(read_hook_files, self._profile_folder, request.parts["folder"])
+        return make_json_reply(files)
+
+    async def _save_hook(self, request: WebRequest) -> Reply:
+        folder, wanted = request.parts["folder"], request.read(HookEdit)
+        await asyncio.to_thread(write_hook_files, self._profile_folder, folder, wanted.before, wanted.files)
+        return make_json_reply(await asyncio.to_thread(read_hook_files, self._profile_folder, folder))
+
+    async def _switch_hook(self, request: WebRequest) -> Reply:
+        folder, wanted = request.parts["folder"], request.read(HookSwitch)
+        await asyncio.to_thread(lambda: switch_hook(self._profile_folder, folder, on=wanted.on))
+        return make_json_reply(Done())
 
     async def _show_memory(self, request: WebRequest) -> Reply:
         return make_json_reply(self._read_memory(request.caller, request.asked(MemoryQuery).person))
@@ -188,19 +243,26 @@ class ToolRoutes:
         knowledge, current = self._application.knowledge, self._application.settings_admin.current
         return ToolsView(
             toolsets=knowledge.toolsets(),
-            skills=[SkillView(one.name, one.about) for one in knowledge.skills()],
+            skills=[SkillView(one.name, one.about, one.is_enabled, one.is_own) for one in knowledge.skills()],
             servers=[
                 McpServerView(name=name, enabled=one.enabled, target=_target(one)) for name, one in current.mcp.items()
             ],
             hooks=[
                 HookView(
-                    name=one.name, state=one.state, description=one.description, events=one.events,
+                    name=one.name, folder="" if one.name == BOOT else one.path.name, state=one.state,
+                    description=one.description, events=one.events,
                     handler="built in" if one.name == BOOT else one.run or HANDLER, path=str(one.path),
                     problem=one.problem,
                 )
-                for one in summarize_hooks(self._application.identity.folder)
+                for one in summarize_hooks(self._profile_folder)
             ],
         )  # fmt: skip
+
+    def _read_skill(self, name: str) -> SkillText:
+        knowledge = self._application.knowledge
+        text = knowledge.skill(name)
+        is_own = any(one.name == name and one.is_own for one in knowledge.skills())
+        return SkillText(name, text, knowledge.skill_source(name) if is_own else "")
 
     def _read_memory(self, caller: WebCaller, person: str) -> MemoryView:
         viewer, memory = _viewer(caller, person), self._application.knowledge.memory

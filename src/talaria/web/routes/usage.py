@@ -1,18 +1,21 @@
-"""Route of the usage page: tokens and cost by day, from the daily roll-up."""
+"""Route of the usage page: tokens and cost by day, from the daily roll-up, with caps and dearest conversations."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import SessionFilter
 from talaria.contracts.stores.usage import DailyUsage, UsageGroup
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.observability.trace import sum_usage
 from talaria.web.front_door import USER, WebCaller, WebRequest
 
 _TAG = "web"
+_MOST_SESSIONS = 8
 
 
 class UsageQuery(Struct, frozen=True):
@@ -46,21 +49,46 @@ class UsageSeries(Struct, frozen=True):
     turns: list[int]
 
 
-class UsageView(Struct, frozen=True):
-    """Usage of a period, largest cost first, and of today; numbers of days begin at ``first``."""
+class SpendingCap(Struct, frozen=True):
+    """A cap of this month and what is spent of it, in millionths of a dollar; ``name`` says for whom."""
+
+    name: Literal["total", "person"]
+    limit: int
+    spent: int
+
+
+class DearSession(Struct, frozen=True, kw_only=True):
+    """A conversation with what it has cost so far."""
+
+    id: str
+    title: str
+    source: str
+    owner: str
+    cost_microdollars: int
+    updated_at: datetime
+
+
+class UsageView(Struct, frozen=True, kw_only=True):
+    """Usage of a period, largest cost first, and of today; numbers of days begin at ``first``.
+
+    ``dearest`` are the conversations used in the period that have cost most.
+    """
 
     first: date
     last: date
     totals: UsageTotals
     today: UsageTotals
     series: list[UsageSeries]
+    caps: list[SpendingCap]
+    dearest: list[DearSession]
 
 
 class UsageRoutes:
     """Usage by day, model, surface and person; people see only their own."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, caps: Callable[[str], tuple[Cap, Cap]]) -> None:
         self._store = store
+        self._caps = caps
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -71,25 +99,63 @@ class UsageRoutes:
 
     async def _show(self, request: WebRequest) -> Reply:
         asked, caller = request.asked(UsageQuery), request.caller
-        return make_json_reply(await self._store.read(lambda tx: read_usage(tx, asked, caller)))
+        caps = self._caps(caller.person)
+        return make_json_reply(await self._store.read(lambda tx: read_usage(tx, asked, caller, caps)))
 
 
-def read_usage(tx: Transaction, asked: UsageQuery, caller: WebCaller) -> UsageView:
-    """Return the usage that a person may see."""
+def read_usage(tx: Transaction, asked: UsageQuery, caller: WebCaller, caps: tuple[Cap, Cap]) -> UsageView:
+    """Return the usage that a person may see; ``caps`` are those in total and for this person."""
     last = datetime.now(UTC).date()
     first = last - timedelta(days=asked.days - 1)
-    rows = tx.usage.by_day(asked.by, first, last, owner=None if caller.is_owner else caller.person)
+    rows = _read_rows(tx, asked.by, first, last, caller)
     members: dict[str, list[DailyUsage]] = {}
     for row in rows:
         members.setdefault(row.member, []).append(row)
     series = [_make_series(name, found, first, asked.days) for name, found in members.items()]
     series.sort(key=lambda one: (-one.totals.cost_microdollars, -sum(one.tokens), one.name))
-    return UsageView(first, last, _add_up(rows), _add_up([row for row in rows if row.day == last]), series)
+    total = SpendingCap("total", caps[0].limit, tx.ledger.spent(caps[0].account))
+    person = SpendingCap("person", caps[1].limit, tx.ledger.spent(caps[1].account))
+    return UsageView(
+        first=first,
+        last=last,
+        totals=_add_up(rows),
+        today=_add_up([row for row in rows if row.day == last]),
+        series=series,
+        caps=[cap for cap in (*([total] if caller.is_owner else []), person) if cap.limit],
+        dearest=_find_dearest(tx, first, caller),
+    )
 
 
 def read_today(tx: Transaction, caller: WebCaller) -> UsageTotals:
     """Return the usage of today."""
-    return read_usage(tx, UsageQuery(days=1), caller).today
+    today = datetime.now(UTC).date()
+    return _add_up(_read_rows(tx, "model", today, today, caller))
+
+
+def _read_rows(tx: Transaction, group: UsageGroup, first: date, last: date, caller: WebCaller) -> list[DailyUsage]:
+    return tx.usage.by_day(group, first, last, owner=None if caller.is_owner else caller.person)
+
+
+def _find_dearest(tx: Transaction, first: date, caller: WebCaller) -> list[DearSession]:
+    criteria = SessionFilter(
+        updated_after=datetime(first.year, first.month, first.day, tzinfo=UTC),
+        seen_by=caller.viewer,
+        archived=None,
+        dearest_first=True,
+        limit=_MOST_SESSIONS,
+    )
+    return [
+        DearSession(
+            id=one.id,
+            title=one.title,
+            source=one.source,
+            owner=one.owner,
+            cost_microdollars=one.usage.cost_microdollars,
+            updated_at=one.updated_at,
+        )
+        for one in tx.sessions.find(criteria)
+        if one.usage.cost_microdollars
+    ]
 
 
 def _make_series(name: str, rows: list[DailyUsage], first: date, days: int) -> UsageSeries:

@@ -7,6 +7,8 @@ const FILES = "{{files}}".split(" ");
 const CACHE = `talaria ${BASE}`;
 
 addEventListener("install", (event) => {
+  // Requests for data never pass through here: that would delay each of them, and break them when this process dies.
+  event.addRoutes?.({ condition: { urlPattern: { pathname: "/web/*" } }, source: "network" });
   event.waitUntil(
     caches.open(CACHE).then((cache) => cache.addAll(["/", ...FILES.map((path) => `${BASE}/${path}`)])).then(() =>
       self.skipWaiting()

@@ -11,10 +11,11 @@ import apsw
 
 from talaria import __version__
 from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
+from talaria.cli.commands.update.versions import Versions
 from talaria.cli.services import Services
 from talaria.core.errors import StoreCorrupt, TalariaError
 from talaria.core.extras import install_command, pip_command
-from talaria.core.installation import DISTRIBUTION
+from talaria.core.installation import DISTRIBUTION, find_installation
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.load import load
 from talaria.settings.secrets import KNOWN_SECRETS, read_secrets
@@ -40,6 +41,8 @@ def check_python(_services: Services) -> Iterator[Finding]:
     else:
         first, last = (".".join(map(str, one)) for one in (FIRST_PYTHON, LAST_PYTHON))
         yield fault(f"Python {running} isn't supported.", f"Install Talaria with Python {first} to {last}.")
+    if Versions(find_installation()).record.pending is not None:
+        yield fault("An update was interrupted.", "`talaria update` undoes what was left unfinished.")
 
 
 def check_sqlite(_services: Services) -> Iterator[Finding]:

@@ -106,7 +106,8 @@ def _describe_silent(process: ShutdownReport) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="status")
     run_ = actions.add_parser("run", help="run in the foreground until Ctrl-C")
     run_.add_argument("--worker", action="store_true", help="join a gateway that is already running, here or elsewhere")
     actions.add_parser("start", help="start in the background")
@@ -186,6 +187,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
     deadline = time.monotonic() + _CHANGE_SECONDS
     while not any(one.pid == process.pid for one in _list_workers(services)):
         if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
             raise Refused(f"The gateway didn't start. Its log ends with:\n{_tail(log, 5)}")
         time.sleep(_POLL_SECONDS)
     services.terminal.line(f"The gateway is running as process {process.pid}.")

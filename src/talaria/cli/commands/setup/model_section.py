@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from talaria.cli.commands.login import TerminalSignIn
 from talaria.cli.commands.setup.questions import MenuChoice, SkipQuestion
 from talaria.cli.commands.setup.wizard_state import SetupContext
 from talaria.contracts.setup import ProbeResult, ProviderOffer, TrialAccount
@@ -21,8 +22,9 @@ from talaria.settings.secrets import KNOWN_SECRETS, mask
 from talaria.settings.sections.checks import is_web_address
 
 _PROVIDER = (
-    "A provider runs the models. Most need a key, which you create on their site; servers on "
-    "this machine and the built-in model don't. Choose `own` for any other server with an "
+    "A provider runs the models. Most need a key, which you create on their site; `chatgpt` and "
+    "`github-copilot` use your subscription instead; servers on this machine and the built-in "
+    "model need neither. Choose `own` for any other server with an "
     "OpenAI-compatible API."
 )
 _ADDRESS = "The base address of the API, for example http://127.0.0.1:9000/v1."
@@ -41,7 +43,9 @@ class ModelSection:
     """Questions about provider, address, key and model; each answer is written once it works."""
 
     title = "Model"
-    purpose = "Which model to use: a provider with an API key, a server on this machine, or the built-in model."
+    purpose = (
+        "Which model to use: a subscription, a provider with an API key, a server on this machine, or the built-in one."
+    )
 
     def __init__(self, setup: SetupContext) -> None:
         self._setup = setup
@@ -64,7 +68,7 @@ class ModelSection:
 
     def _ask_provider(self) -> bool:
         self._offer, self._is_own, self._result = None, False, None
-        offers = {offer.name: offer for offer in self._setup.probes.providers()}
+        offers = {offer.name: offer for offer in sorted(self._setup.probes.providers(), key=self._rank_offer)}
         choices = [MenuChoice(offer.name, self._describe_offer(offer)) for offer in offers.values()]
         choices += [MenuChoice(EMBEDDED, self._describe_embedded()), MenuChoice(OWN, "another server, by address")]
         picked = self._setup.questions.choose(
@@ -110,6 +114,8 @@ class ModelSection:
         offer = self._offer
         if offer is None:
             return False
+        if offer.login:
+            return self._sign_in(offer)
         typed = self._ask_for_key(offer) if offer.key_name else ""
         while self._setup.checks:
             known = typed or self._read_key(offer)
@@ -135,6 +141,29 @@ class ModelSection:
         self._write(offer, typed)
         return True
 
+    def _sign_in(self, offer: ProviderOffer) -> bool:
+        """Sign in with a subscription, unless that is done already, and test the provider."""
+        logins = self._setup.services.models().logins()
+        if not any(state.name == offer.login and state.condition == "signed in" for state in logins.status()):
+            try:
+                state = logins.sign_in(offer.login, TerminalSignIn(self._setup.services))
+            except TalariaError as error:
+                self._setup.say(error.for_owner, "yellow")
+                raise SkipQuestion from error
+            self._setup.say(f"Signed in to {state.title}{f' as {state.account}' if state.account else ''}.", "green")
+        self._result = self._setup.probes.try_login(offer.name)
+        self._setup.say(self._result.sentence, "green" if self._result.right else "yellow")
+        use_provider(self._setup.writer, offer.name)
+        return True
+
+    def _rank_offer(self, offer: ProviderOffer) -> int:
+        """Return 0 for what works already, then subscriptions, providers with keys, and servers that don't run."""
+        if any(key.name == offer.key_name for key in self._setup.found.keys):
+            return 0
+        if any(server.provider == offer.name for server in self._setup.found.servers):
+            return 0
+        return 1 if offer.login else 3 if offer.local else 2
+
     def _ask_model(self) -> bool:
         if self._offer is None:
             return False
@@ -142,13 +171,26 @@ class ModelSection:
         now = self._setup.writer.settings().model.name
         default = now if now and (now in names or not names) else self._result.good if self._result else ""
         ask = self._setup.questions
-        if names:
-            model = ask.choose_from_many("Model", names, default=default, explain=_MODEL)
-        else:
-            model = ask.ask("Model, as the provider calls it", default=default, explain=_MODEL)
-        self._setup.writer.put("model.name", model)
-        self._setup.say(f"Saved {self._offer.name}:{model} in {self._setup.services.profile.config_file}.")
-        return True
+        while True:
+            if names:
+                model = ask.choose_from_many("Model", names, default=default, explain=_MODEL)
+            else:
+                model = ask.ask("Model, as the provider calls it", default=default, explain=_MODEL)
+            self._setup.writer.put("model.name", model)
+            self._setup.say(f"Saved {self._offer.name}:{model} in {self._setup.services.profile.config_file}.")
+            if self._answers(self._offer.name, model):
+                return True
+
+    def _answers(self, provider: str, model: str) -> bool:
+        """Ask the model for a few tokens; return whether it answers, or is to be used all the same."""
+        if not self._setup.checks or self._result is None or not self._result.right:  # kept without a check
+            return True
+        self._setup.say(f"Asking {provider}:{model} …", "dim")
+        result = self._setup.probes.try_model(provider, model)
+        self._setup.say(result.sentence, "green" if result.right else "yellow")
+        return result.right or not self._setup.questions.confirm(
+            "Choose another model?", default=True, explain="It is saved, but didn't answer just now."
+        )
 
     def _choose_embedded(self) -> bool:
         if self._setup.found.embedded == "missing":
@@ -199,6 +241,8 @@ class ModelSection:
         server = next((one for one in self._setup.found.servers if one.provider == offer.name), None)
         if server:
             return f"{offer.title}, running at {offer.base_url}"
+        if offer.login:
+            return f"{offer.title} subscription, without a key"
         if offer.local:
             return f"{offer.title}, not running at {offer.base_url}"
         return f"{offer.title}, {offer.key_name} is set" if key else offer.title

@@ -16,8 +16,8 @@ from talaria.settings.sections.checks import is_web_address
 
 DUCKDUCKGO = "duckduckgo"
 MODES = {
-    "ask": "ask before every dangerous command",
-    "allow-list": "ask before every command that is not on your list",
+    "ask": "ask before dangerous calls, run all others",
+    "allow-list": "ask before everything except reading and the commands in `approval.allowed`",
     "off": "never ask, run everything",
 }
 SANDBOXES = {
@@ -34,7 +34,10 @@ _SEARCH = (
 )
 _SANDBOX = "In a sandbox, the agent's commands can write only to their working folder and can't see your keys."
 _NETWORK = "Without the network, sandboxed commands can't fetch or send anything; the web tools still can."
-_MODE = "Dangerous commands, for example, delete a lot, write outside the working folder, or run downloaded code."
+_MODE = (
+    "Dangerous calls, for example, delete a lot, write outside the working folder, or run downloaded code. `allow-list`"
+    " is the strictest: harmless commands, file writes and code need your approval too, unless you listed the command."
+)
 ALL = "all"
 INTERRUPTED = 130
 _AGAIN_HELP = "All sections are done. `all` goes through everything again, with your answers as defaults."

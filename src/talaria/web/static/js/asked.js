@@ -2,7 +2,7 @@
  * Approvals and questions of a running turn. An answer takes a deliberate act: never in the first moment.
  * @module
  */
-import { useEffect, useSignal } from "../vendor/preact.js";
+import { h, useEffect, useRef, useSignal } from "../vendor/preact.js";
 import { button, code, div, form, input, label, p, pre, section } from "./elements.js";
 import { renderMarkdown } from "./markdown.js";
 import { attempt } from "./state.js";
@@ -38,16 +38,18 @@ export function ApprovalView({ conversation, entry }) {
   const armed = useArmed();
   const sent = useSignal(false);
   const confirming = useSignal(false);
-  /** @type {(answer: string) => void} */
-  const answer = (text) => {
+  const explaining = useSignal(false);
+  /** @type {(answer: string, reason?: string) => void} */
+  const answer = (text, reason = "") => {
     if (!armed || sent.peek()) return;
     if (text === "always" && !confirming.peek()) {
       confirming.value = true;
       return;
     }
     sent.value = true;
-    void attempt(() => conversation.answer(entry.id, text)).then((done) => (sent.value = done));
+    void attempt(() => conversation.answer(entry.id, text, reason)).then((done) => (sent.value = done));
   };
+  const disabled = !armed || sent.value;
   useEffect(() => {
     /** @param {KeyboardEvent} event */
     const press = (event) => {
@@ -72,14 +74,63 @@ export function ApprovalView({ conversation, entry }) {
           {
             type: "button",
             class: value === "once" ? "primary" : value === "no" ? "danger" : "",
-            disabled: !armed || sent.value,
+            disabled,
             title: `Alt+${index + 1}`,
             onClick: () => answer(value),
           },
           value === "always" && confirming.value ? "Click again to always allow" : text,
         )
       ),
+      explaining.value ? null : button(
+        { type: "button", class: "quiet", disabled, onClick: () => (explaining.value = true) },
+        "Say why not …",
+      ),
     ),
+    explaining.value
+      ? h(TextForm, {
+        field: `reason-${entry.id}`,
+        text: "Why not",
+        placeholder: "What should it do instead?",
+        button: "Don't allow",
+        disabled,
+        onSend: (reason) => answer("no", reason),
+      })
+      : null,
+  );
+}
+
+/**
+ * A line of text and a button that sends it.
+ * @type {(props: {
+ *   field: string, text: string, placeholder: string, button: string, disabled: boolean, onSend: (text: string) => void, longest?: number, focus?: boolean,
+ * }) => Child}
+ */
+function TextForm({ field, text, placeholder, button: send, disabled, onSend, longest = 2000, focus = true }) {
+  const typed = useSignal("");
+  const line = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (focus) line.current?.focus();
+  }, []);
+  return form(
+    {
+      class: "asked-form",
+      onSubmit: (event) => {
+        event.preventDefault();
+        if (typed.peek().trim()) onSend(typed.peek().trim());
+      },
+    },
+    label({ class: "offscreen", for: field }, text),
+    input({
+      id: field,
+      type: "text",
+      ref: line,
+      placeholder,
+      maxlength: longest,
+      autocomplete: "off",
+      value: typed.value,
+      onInput: (event) => (typed.value = /** @type {HTMLInputElement} */ (event.target).value),
+    }),
+    button({ type: "submit", class: "primary", disabled: disabled || !typed.value.trim() }, send),
   );
 }
 
@@ -87,14 +138,12 @@ export function ApprovalView({ conversation, entry }) {
 export function QuestionView({ conversation, entry }) {
   const armed = useArmed();
   const sent = useSignal(false);
-  const typed = useSignal("");
   /** @type {(text: string) => void} */
   const answer = (text) => {
-    if (!armed || sent.peek() || !text.trim()) return;
+    if (!armed || sent.peek()) return;
     sent.value = true;
     void attempt(() => conversation.answer(entry.id, text)).then((done) => (sent.value = done));
   };
-  const field = `answer-${entry.id}`;
   return section(
     { class: "entry asked", "aria-label": "Question" },
     div({ class: "asked-title markdown" }, ...renderMarkdown(entry.question)),
@@ -106,24 +155,15 @@ export function QuestionView({ conversation, entry }) {
         ),
       )
       : null,
-    form(
-      {
-        class: "asked-form",
-        onSubmit: (event) => {
-          event.preventDefault();
-          answer(typed.peek());
-        },
-      },
-      label({ class: "offscreen", for: field }, "Your answer"),
-      input({
-        id: field,
-        type: "text",
-        placeholder: entry.choices.length ? "Or type another answer" : "Your answer",
-        autocomplete: "off",
-        value: typed.value,
-        onInput: (event) => (typed.value = /** @type {HTMLInputElement} */ (event.target).value),
-      }),
-      button({ type: "submit", class: "primary", disabled: !armed || sent.value || !typed.value.trim() }, "Answer"),
-    ),
+    h(TextForm, {
+      field: `answer-${entry.id}`,
+      text: "Your answer",
+      placeholder: entry.choices.length ? "Or type another answer" : "Your answer",
+      button: "Answer",
+      disabled: !armed || sent.value,
+      onSend: answer,
+      longest: 20_000,
+      focus: false,
+    }),
   );
 }

@@ -7,7 +7,7 @@ import { Composer } from "./composer.js";
 import { a, button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
 import { EntryView, queuedView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, choices, connected, conversation, drawerOpen, followLink, me, outdated, overlay } from "./state.js";
+import { attempt, choices, conversation, drawerOpen, followLink, me, overlay } from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
@@ -270,14 +270,6 @@ function Banner({ conversation }) {
     await attempt(action);
     busy.value = false;
   };
-  if (outdated.value) {
-    return div(
-      { class: "banner", role: "status" },
-      span(null, "A new version of Talaria is running."),
-      button({ type: "button", onClick: () => location.reload() }, "Reload"),
-    );
-  }
-  if (!connected.value) return div({ class: "banner", role: "status" }, span(null, "Connection lost. Trying again …"));
   if (detail?.elsewhere && detail.taken_from) {
     return div(
       { class: "banner", role: "status" },

@@ -4,7 +4,7 @@
  */
 import { batch, signal } from "../vendor/preact.js";
 import { describe, get, post, request } from "./server.js";
-import { applyEvents, entriesOf, isPrompt, noticeEntries } from "./turn.js";
+import { applyEvents, entriesOf, isPrompt, noticeEntries, withNotices } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
@@ -15,6 +15,8 @@ import { applyEvents, entriesOf, isPrompt, noticeEntries } from "./turn.js";
 
 const PAGE = 60;
 const MOST = 500;
+/** A number after that of any message. */
+const BEYOND = 2 ** 31;
 /** After how many milliseconds without an event a turn that does not run has ended. */
 const SILENCE = 2000;
 /** How many messages are shown before one that a search has found. */
@@ -70,14 +72,19 @@ export class Conversation {
       counts.set(one.seq, count + 1);
       return { key: `${one.seq}.${count}`, seq: one.seq, entry: one.entry };
     });
+    const isLive = turn && !isPrompt(turn);
     for (const notice of this.notices.value) {
+      if (isLive && notice.after >= this._turnFrom) continue; // it stands in the live view of the turn
       const next = found.findIndex((one) => one.seq > notice.after);
       const entries = noticeEntries(notice).map((entry, index) => (
         { key: `notice.${notice.id}.${index}`, seq: notice.after, entry }
       ));
       if (next !== 0 || !this.more.value) found.splice(next < 0 ? found.length : next, 0, ...entries);
     }
-    const live = (turn?.entries ?? []).map((entry, index) => ({ key: `live.${turn?.id}.${index}`, seq: 0, entry }));
+    const during = isLive ? this.notices.value.filter((one) => one.after >= this._turnFrom) : [];
+    const live = withNotices(turn?.entries ?? [], during).map(({ key, entry }) => (
+      { key: `live.${turn?.id}.${key}`, seq: 0, entry }
+    ));
     return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, seq: 0, entry }))];
   }
 
@@ -129,6 +136,13 @@ export class Conversation {
       this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
     }
     if (!this.turn.peek() || this.turn.peek()?.over) await this._settle();
+  }
+
+  /** Show what was delivered, also in the middle of a turn. */
+  async showDelivered() {
+    const turn = this.turn.peek();
+    if (!turn || turn.over || isPrompt(turn)) await this.refresh();
+    else this.notices.value = (await this._getPage(`after=${BEYOND}&limit=1`)).notices;
   }
 
   /** Take over what the list knows. @param {SessionRow} row */
@@ -203,9 +217,9 @@ export class Conversation {
     return post(`/web/sessions/${this.id}/stop`);
   }
 
-  /** Answer a question or an approval. @type {(question: string, text: string) => Promise<unknown>} */
-  answer(question, text) {
-    return post(`/web/sessions/${this.id}/answers/${question}`, { text });
+  /** Answer a question or an approval, a refusal with a reason. @type {(question: string, text: string, reason?: string) => Promise<unknown>} */
+  answer(question, text, reason = "") {
+    return post(`/web/sessions/${this.id}/answers/${question}`, { text, reason });
   }
 
   /** Continue here what lives in a chat. */

@@ -13,6 +13,7 @@ import {
   followLink,
   me,
   onPage,
+  outdated,
   overlay,
   pages,
   signIn,
@@ -60,6 +61,7 @@ function App() {
         onClick: () => (drawerOpen.value = false),
       })
       : null,
+    h(LineBanner, {}),
     onPage() ? (pages.value ? h(pages.value.CurrentPage, {}) : null) : h(ChatPage, {}),
     overlay.value
       ? overlays(({ OverlayView }) =>
@@ -76,6 +78,19 @@ function App() {
       )
       : null,
   );
+}
+
+/** What is wrong with the line to the server, on every page. @type {(props: object) => Child} */
+function LineBanner() {
+  if (outdated.value) {
+    return div(
+      { class: "banner line-banner", role: "status" },
+      span(null, "A new version of Talaria is running."),
+      button({ type: "button", onClick: () => location.reload() }, "Reload"),
+    );
+  }
+  if (connected.value) return null;
+  return div({ class: "banner line-banner", role: "status" }, span(null, "Connection lost. Trying again …"));
 }
 
 /** Show the conversation that a notice is about. @param {MouseEvent} event */
@@ -129,7 +144,10 @@ async function boot() {
       await start();
     }
   } else await start();
-  setTimeout(() => void import("./installed.js").then(({ install }) => install(), () => null), INSTALL_MILLISECONDS);
+  setTimeout(() => {
+    void import("./installed.js").then(({ install }) => install(), () => null);
+    void import("./unsent.js").catch(() => null); // without a connection it could not be loaded
+  }, INSTALL_MILLISECONDS);
 }
 
 const root = document.getElementById("app");

@@ -38,6 +38,21 @@ import {
 export const MOST_PARSED = 200_000;
 
 const coloured = lazy(() => import("./code.js"));
+const mathematics = lazy(() => import("./math.js"));
+/** Formulas have no blank line; a dollar sign next to space or before a digit is money. */
+const INSIDE = "((?:(?!\\n[ \\t]*\\n)[^])+?)";
+const DISPLAY_MATH = `\\$\\$${INSIDE}\\$\\$|\\\\\\[${INSIDE}\\\\\\]`;
+const MATH_BLOCK = new RegExp(`^ {0,3}(?:${DISPLAY_MATH})[ \\t]*(?:\\n+|$)`);
+const MATH_INLINE = new RegExp(
+  `^(?:${DISPLAY_MATH}|\\\\\\(${INSIDE}\\\\\\)|\\$(?!\\s)((?:\\\\[^\\n]|[^$\\\\\\n])+?)(?<!\\s)\\$(?!\\d))`,
+);
+const OPEN_MATH = /^ {0,3}(?:\$\$|\\\[)/;
+/** Formulas for the lexer. */
+const EXTENSIONS = {
+  block: [(/** @type {string} */ source) => mathToken(MATH_BLOCK.exec(source))],
+  inline: [(/** @type {string} */ source) => mathToken(MATH_INLINE.exec(source))],
+  startInline: [(/** @type {string} */ source) => source.match(/\$|\\[([]/)?.index],
+};
 const SAFE_LINK = /^(https?:|mailto:)/i;
 /** @type {Record<string, string>} */
 const ENTITIES = {
@@ -94,6 +109,8 @@ export class Blocks {
     const tokens = parse(this._rest);
     let last = tokens.length - 1;
     while (last > 0 && tokens[last]?.type === "space") last--;
+    const open = tokens.findIndex((token, place) => place < last && OPEN_MATH.test(token.raw) && token.type !== "math");
+    if (open >= 0 && !/\n[ \t]*\n/.test(tokens.slice(open).map((token) => token.raw).join(""))) last = open; // it may close
     const finished = tokens.slice(0, Math.max(last, 0));
     const source = finished.map((token) => token.raw).join("");
     if (this._rest.startsWith(source)) {
@@ -106,7 +123,22 @@ export class Blocks {
 
 /** @type {(text: string) => Token[]} */
 function parse(text) {
-  return text ? lexer(text, { gfm: true }) : [];
+  return text ? lexer(text, { gfm: true, extensions: EXTENSIONS }) : [];
+}
+
+/** @type {(found: RegExpExecArray | null) => Token | undefined} */
+function mathToken(found) {
+  const text = found?.slice(1).find((one) => one?.trim());
+  if (!found || !text) return undefined;
+  return { type: "math", raw: found[0], text: text.trim(), display: Boolean(found[1] ?? found[2]) };
+}
+
+/** A formula; its source until the module for formulas is loaded. @type {(token: Token) => VNode} */
+const formulaView = (token) => h(FormulaView, { text: token.text ?? "", display: token.display ?? false });
+
+/** @type {(props: { text: string, display: boolean }) => Child} */
+function FormulaView({ text, display }) {
+  return mathematics(({ formula }) => formula(text, display)) ?? code(null, text);
 }
 
 /** @type {WeakMap<Token, VNode>} */
@@ -161,6 +193,8 @@ function block(token, finished) {
       return tableBlock(token);
     case "hr":
       return hr();
+    case "math":
+      return div({ class: "formula-block", tabIndex: 0, role: "region", "aria-label": "Formula" }, formulaView(token));
     case "text":
       return token.tokens ? span(null, ...inlines(token.tokens)) : span(null, decode(token.text ?? ""));
     case "plain":
@@ -218,6 +252,8 @@ function inline(token) {
       return code(null, token.text ?? "");
     case "br":
       return br();
+    case "math":
+      return formulaView(token);
     case "link":
       return link(token, inlines(token.tokens));
     case "image":

@@ -3,10 +3,27 @@
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
-import { button, dialog, div, heading, icon, input, label, li, p, span, table, tbody, td, tr, ul } from "./elements.js";
+import {
+  a,
+  button,
+  dialog,
+  div,
+  heading,
+  icon,
+  input,
+  label,
+  li,
+  p,
+  span,
+  table,
+  tbody,
+  td,
+  tr,
+  ul,
+} from "./elements.js";
 import { farItems, nearItems } from "./palette.js";
 import { get } from "./server.js";
-import { attempt, choices, conversation, navigate, overlay, runCommand, toast } from "./state.js";
+import { attempt, choices, conversation, followLink, me, navigate, overlay, runCommand, toast } from "./state.js";
 
 /** @import { Child } from "../vendor/preact.d.ts" */
 /** @import { Item } from "./palette.js" */
@@ -135,6 +152,17 @@ function Choose({ command }) {
       : null,
     h(ItemList, { typed, items, label: "Filter" }),
     offered.value && !items.length ? p({ class: "empty" }, "Nothing to choose from.") : null,
+    command === "model" && me.value?.owner ? comparison() : null,
+  );
+}
+
+/** A link to the page with prices and context of all models. @type {() => Child} */
+function comparison() {
+  const id = conversation.value?.id;
+  const to = id ? `/models/for/${id}` : "/models";
+  return p(
+    { class: "overlay-foot" },
+    a({ href: to, onClick: (event) => followLink(event, to) }, "Compare models and prices"),
   );
 }
 

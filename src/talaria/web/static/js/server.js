@@ -11,6 +11,8 @@ const CHANNEL = "talaria-stream";
 const FIRST_DELAY = 300;
 const LONGEST_DELAY = 10_000;
 const SILENCE = 40_000;
+/** After how much silence a page that wakes up takes the line for dead; the server sends something every 15 seconds. */
+const DEAD = 20_000;
 
 /** Events out of the bytes of a stream of server-sent events. */
 export class EventParser {
@@ -66,15 +68,27 @@ export class Stream {
     /** @type {AbortController | null} */
     this._abort = null;
     this._closed = false;
+    this._heardAt = 0;
+    /** Ends the pause before the next try. */
+    this._retry = () => {};
   }
 
   /** Start; the topics are those of `watch`. */
   start() {
     addEventListener("pagehide", () => this._channel.postMessage({ kind: "left", tab: this._tab }));
-    addEventListener("online", () => this._abort?.abort());
+    addEventListener("offline", () => this._abort?.abort());
+    for (const name of ["online", "resume", "pageshow", "visibilitychange"]) {
+      addEventListener(name, () => this._revive());
+    }
     if (navigator.locks) void navigator.locks.request(LOCK, () => this._lead());
     else void this._lead();
     this._ask();
+  }
+
+  /** Connect at once when the page wakes up or the line is back, unless the line is alive. */
+  _revive() {
+    this._retry();
+    if (this._stream && Date.now() - this._heardAt > DEAD) this._abort?.abort();
   }
 
   /** Stop for good. */
@@ -145,7 +159,10 @@ export class Stream {
       if (this._closed) return;
       this._tell(false);
       if (Date.now() - began > LONGEST_DELAY) delay = FIRST_DELAY;
-      await new Promise((resolve) => setTimeout(resolve, delay));
+      await new Promise((/** @type {(nothing: void) => void} */ resolve) => {
+        this._retry = resolve;
+        setTimeout(resolve, delay);
+      });
       delay = Math.min(delay * 2, LONGEST_DELAY);
     }
   }
@@ -170,6 +187,7 @@ export class Stream {
       }
       if (!reply.ok || !reply.body) return;
       this._stream = id; // the server knows it only now
+      this._heardAt = Date.now();
       if (this._all().join(",") !== topics) void this._send();
       this._tell(true);
       await this._read(reply.body.pipeThrough(new TextDecoderStream()).getReader());
@@ -187,6 +205,7 @@ export class Stream {
       const timer = setTimeout(() => this._abort?.abort(), SILENCE);
       const { done, value } = await reader.read().finally(() => clearTimeout(timer));
       if (done) return;
+      this._heardAt = Date.now();
       for (const data of parser.push(value)) {
         /** @type {StreamMessage} */
         const message = JSON.parse(data);

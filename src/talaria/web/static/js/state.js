@@ -169,7 +169,7 @@ function hear(message) {
     }
     case "delivered": {
       const shown = conversation.peek();
-      if (shown?.id === message.session) void shown.refresh().catch(() => null);
+      if (shown?.id === message.session) void shown.showDelivered().catch(() => null);
       break;
     }
     case "notice":

@@ -39,6 +39,7 @@ import { Blocks } from "./markdown.js";
 
 const MOST_PROGRESS = 20_000;
 const PROMPT = "prompt";
+const SENDS_FILES = "send_file";
 
 /** @returns {Turn} */
 export function newTurn(id = "") {
@@ -233,6 +234,26 @@ export function noticeEntries(notice) {
   const files = notice.files.length ? [{ kind: "files", files: notice.files }] : [];
   return notice.text ? [textEntry(notice.text, notice.at), ...files] : files;
 }
+
+/**
+ * Entries of a running turn with what was delivered during it: a file after the call that sent it, the rest at the end.
+ * @type {(entries: readonly Entry[], notices: readonly NoticeView[]) => { key: string, entry: Entry }[]}
+ */
+export function withNotices(entries, notices) {
+  const files = notices.filter((one) => one.files.length);
+  const rest = notices.filter((one) => !one.files.length);
+  const shown = entries.flatMap((entry, index) => {
+    const sends = entry.kind === "tool" && entry.name === SENDS_FILES && entry.state === "done";
+    return [{ key: String(index), entry }, ...(sends ? asEntries(files.splice(0, 1)) : [])];
+  });
+  return [...shown, ...asEntries([...files, ...rest])];
+}
+
+/** @type {(notices: readonly NoticeView[]) => { key: string, entry: Entry }[]} */
+const asEntries = (notices) =>
+  notices.flatMap((notice) =>
+    noticeEntries(notice).map((entry, index) => ({ key: `notice.${notice.id}.${index}`, entry }))
+  );
 
 /** @type {(message: TranscriptMessage) => Entry[]} */
 function assistantEntries(message) {

@@ -39,9 +39,10 @@ export interface Address {
   user_id?: string;
 }
 
-/** An answer to a question or an approval. */
+/** An answer to a question or an approval; a ``reason`` says why an approval is refused. */
 export interface AnswerRequest {
   text: string;
+  reason: string;
 }
 
 /** A new API key. */
@@ -226,6 +227,16 @@ export interface CreatedApiKey {
   key: string;
 }
 
+/** A conversation with what it has cost so far. */
+export interface DearSession {
+  id: string;
+  title: string;
+  source: string;
+  owner: string;
+  cost_microdollars: number;
+  updated_at: string;
+}
+
 /** The tasks of one call; those without a ``handle`` end with the turn that waits for them. */
 export interface DelegationView {
   session_id: string;
@@ -382,9 +393,27 @@ export interface HomeView {
   networks: NetworkStatus[];
 }
 
-/** A hook of the owner; ``problem`` is set for a broken one. */
+/** New files of a hook; ``before`` are those it has, empty for a new hook. */
+export interface HookEdit {
+  files: HookFiles;
+  before: HookFiles;
+}
+
+/** The files of a hook: its HOOK.yaml, and its handler.py unless a command handles its events. */
+export interface HookFiles {
+  manifest: string;
+  handler: string;
+}
+
+/** New state of a hook. */
+export interface HookSwitch {
+  on: boolean;
+}
+
+/** A hook of the owner; ``problem`` is set for a broken one. ``folder`` is empty for the built-in one. */
 export interface HookView {
   name: string;
+  folder: string;
   state: string;
   description: string;
   events: string[];
@@ -1092,16 +1121,32 @@ export interface SettingsView {
   restart: string[];
 }
 
-/** A skill as the agent reads it. */
+/** A new SKILL.md; ``before`` is the one it replaces, empty for a new skill. */
+export interface SkillEdit {
+  text: string;
+  before: string;
+}
+
+/** A skill as the agent reads it; ``source`` is its SKILL.md, empty if it can't be edited. */
 export interface SkillText {
   name: string;
   text: string;
+  source: string;
 }
 
-/** A skill, without its text. */
+/** A skill, without its text; ``own`` ones can be edited. */
 export interface SkillView {
   name: string;
   about: string;
+  enabled: boolean;
+  own: boolean;
+}
+
+/** A cap of this month and what is spent of it, in millionths of a dollar; ``name`` says for whom. */
+export interface SpendingCap {
+  name: "person" | "total";
+  limit: number;
+  spent: number;
 }
 
 /** The session waits for a store that cannot be written to; it continues when the store is back. */
@@ -1388,6 +1433,8 @@ export interface UsageView {
   totals: UsageTotals;
   today: UsageTotals;
   series: UsageSeries[];
+  caps: SpendingCap[];
+  dearest: DearSession[];
 }
 
 /** The verdict on a turn; ``exit_code`` is that of the verify command, if it ran. */

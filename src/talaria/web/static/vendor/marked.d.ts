@@ -17,9 +17,15 @@ export interface Token {
   header?: TableCell[];
   rows?: TableCell[][];
   align?: ("center" | "left" | "right" | null)[];
+  display?: boolean;
+}
+export interface Extensions {
+  block: ((source: string) => Token | undefined)[];
+  inline: ((source: string) => Token | undefined)[];
+  startInline: ((source: string) => number | undefined)[];
 }
 export interface TableCell {
   text: string;
   tokens: Token[];
 }
-export function lexer(text: string, options?: { gfm?: boolean; breaks?: boolean }): Token[];
+export function lexer(text: string, options?: { gfm?: boolean; breaks?: boolean; extensions?: Extensions }): Token[];

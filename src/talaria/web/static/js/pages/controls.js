@@ -1,12 +1,15 @@
 /**
- * Controls that the management pages share: panels, buttons that wait, switches and lists of texts.
+ * Controls that pages share: panels, buttons that wait, switches and lists of texts.
  * @module
  */
-import { useSignal } from "../../vendor/preact.js";
+import { useEffect, useSignal } from "../../vendor/preact.js";
 import { button, div, form, heading, icon, input, label, li, p, section, span, ul } from "../elements.js";
 import { attempt } from "../state.js";
 
 /** @import { Child, VNode } from "../../vendor/preact.d.ts" */
+
+/** How long a button that wants a second click waits for it. */
+const CONFIRM_MILLISECONDS = 4000;
 
 /** A part of a page with a heading. @type {(title: string, about: Child, ...children: Child[]) => VNode} */
 export const panel = (title, about, ...children) =>
@@ -28,6 +31,11 @@ export const textOf = (event) => /** @type {HTMLInputElement} */ (event.target).
 export function ActionButton({ label: text, onRun, class: kind = "", confirm = "", name, disabled = false }) {
   const busy = useSignal(false);
   const asked = useSignal(false);
+  useEffect(() => {
+    if (!asked.value || busy.value) return;
+    const timer = setTimeout(() => (asked.value = false), CONFIRM_MILLISECONDS);
+    return () => clearTimeout(timer);
+  }, [asked.value, busy.value]);
   const run = async () => {
     if (confirm && !asked.peek()) {
       asked.value = true;

@@ -5,8 +5,9 @@
 import { h } from "../../vendor/preact.js";
 import { post, request } from "../server.js";
 import { code, div, heading, li, p, section, span, table, tbody, td, th, thead, tr, ul } from "../elements.js";
+import { ActionButton } from "./controls.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
-import { ActionButton, ConfirmButton, conversationLink, moment, stateChip, surfaceLabel } from "./parts.js";
+import { conversationLink, moment, stateChip, surfaceLabel } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { GatewayView, OutboxView } from "../wire.d.ts" */
@@ -23,10 +24,11 @@ export function Page() {
       title: "Gateway",
       wide: true,
       actions: view?.workers.length
-        ? h(ConfirmButton, {
+        ? h(ActionButton, {
+          class: "danger quiet",
           label: "Restart",
           confirm: "Restart the gateway?",
-          action: () => post("/web/gateway/restart", {}),
+          onRun: () => post("/web/gateway/restart", {}),
         })
         : null,
     },
@@ -140,11 +142,12 @@ function outboxCard(item, reload) {
       : null,
     item.state === "sending" ? null : div(
       { class: "button-row" },
-      h(ActionButton, { label: "Try again now", action: changing(() => post(`/web/outbox/${item.id}/retry`, {})) }),
-      h(ConfirmButton, {
+      h(ActionButton, { label: "Try again now", onRun: changing(() => post(`/web/outbox/${item.id}/retry`, {})) }),
+      h(ActionButton, {
+        class: "danger quiet",
         label: "Drop",
         confirm: "Drop this message?",
-        action: changing(() => request("DELETE", `/web/outbox/${item.id}`)),
+        onRun: changing(() => request("DELETE", `/web/outbox/${item.id}`)),
       }),
     ),
   );

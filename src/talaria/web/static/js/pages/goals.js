@@ -4,26 +4,12 @@
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
-import {
-  button,
-  details,
-  div,
-  form,
-  heading,
-  icon,
-  label,
-  li,
-  ol,
-  p,
-  span,
-  summary,
-  textarea,
-  ul,
-} from "../elements.js";
+import { button, div, form, heading, icon, label, li, ol, p, span, textarea, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
+import { ActionButton } from "./controls.js";
 import { formatDuration, formatMoney, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
-import { ActionButton, bar, ConfirmButton, conversationLink, moment, stateChip, surfaceLabel } from "./parts.js";
+import { bar, conversationLink, fold, moment, stateChip, surfaceLabel } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { GoalBudget, GoalView, VerdictView } from "../wire.d.ts" */
@@ -155,20 +141,21 @@ function GoalCard({ goal, reload }) {
     div(
       { class: "button-row" },
       goal.state === "active"
-        ? h(ActionButton, { label: "Pause", action: changing(() => post(`${address}/pause`, {})) })
+        ? h(ActionButton, { label: "Pause", onRun: changing(() => post(`${address}/pause`, {})) })
         : null,
       goal.state === "paused" || goal.state === "waiting"
         ? h(ActionButton, {
           label: goal.state === "waiting" ? "Continue now" : "Resume",
           class: "primary",
-          action: changing(() => post(`${address}/resume`, {})),
+          onRun: changing(() => post(`${address}/resume`, {})),
         })
         : null,
       button({ type: "button", class: "quiet", onClick: () => (editing.value = true) }, "Change"),
-      h(ConfirmButton, {
+      h(ActionButton, {
+        class: "danger quiet",
         label: "Clear",
         confirm: "Clear this goal?",
-        action: changing(() => request("DELETE", address)),
+        onRun: changing(() => request("DELETE", address)),
       }),
     ),
   );
@@ -221,13 +208,9 @@ function Verdicts({ session, count }) {
   useEffect(() => {
     if (open.value) void attempt(async () => void (found.value = await get(`/web/goals/${session}/verdicts`)));
   }, [open.value, count]);
-  return details(
-    {
-      class: "fold",
-      open: open.value,
-      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
-    },
-    summary(null, "Verdicts"),
+  return fold(
+    open,
+    ["Verdicts"],
     found.value
       ? found.value.length
         ? ol(

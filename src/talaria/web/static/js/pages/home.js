@@ -6,19 +6,10 @@ import { h, useSignal } from "../../vendor/preact.js";
 import { post } from "../server.js";
 import { button, div, form, heading, input, li, p, pre, section, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
+import { ActionButton } from "./controls.js";
 import { formatMoney, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
-import {
-  ActionButton,
-  bar,
-  ConfirmButton,
-  conversationLink,
-  link,
-  moment,
-  stat,
-  stateChip,
-  surfaceLabel,
-} from "./parts.js";
+import { bar, conversationLink, link, moment, stat, stateChip, surfaceLabel } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { FailedJobView, GoalView, HomeView, JobView, PairingRequestView, QuestionView, RunningTurnView } from "../wire.d.ts" */
@@ -98,19 +89,20 @@ function QuestionCard({ question, reload }) {
     question.tool
       ? div(
         { class: "button-row" },
-        h(ActionButton, { label: "Allow once", class: "primary", action: () => answer("once") }),
-        h(ActionButton, { label: "Allow in this conversation", action: () => answer("session") }),
-        h(ConfirmButton, {
+        h(ActionButton, { label: "Allow once", class: "primary", onRun: () => answer("once") }),
+        h(ActionButton, { label: "Allow in this conversation", onRun: () => answer("session") }),
+        h(ActionButton, {
+          class: "danger quiet",
           label: "Always allow",
           confirm: "Click again to always allow",
-          action: () => answer("always"),
+          onRun: () => answer("always"),
         }),
-        h(ActionButton, { label: "Deny", action: () => answer("no") }),
+        h(ActionButton, { label: "Deny", onRun: () => answer("no") }),
       )
       : div(
         { class: "button-row" },
         ...question.choices.map((choice) =>
-          h(ActionButton, { key: choice, label: choice, action: () => answer(choice) })
+          h(ActionButton, { key: choice, label: choice, onRun: () => answer(choice) })
         ),
         form(
           {

@@ -5,7 +5,7 @@
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { div, icon, input, label, p, span, table, tbody, td, th, thead, tr } from "../elements.js";
 import { describe, get, post } from "../server.js";
-import { me, toast } from "../state.js";
+import { conversation, me, navigate, path, toast } from "../state.js";
 import { ActionButton, ListEditor, panel, textOf } from "./controls.js";
 import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
 import { FirstModel } from "./first_model.js";
@@ -85,7 +85,7 @@ function UsableList({ view, changed }) {
   const usable = useSignal(/** @type {UsableModels | null} */ (null));
   const failure = useSignal("");
   const query = useSignal("");
-  const session = new URLSearchParams(location.search).get("for") ?? "";
+  const session = /^\/models\/for\/([\w-]+)$/.exec(path.value)?.[1] ?? "";
   useEffect(() => {
     get("/web/models/usable").then(
       (found) => (usable.value = /** @type {UsableModels} */ (found)),
@@ -156,6 +156,8 @@ function ModelRow({ one, view, session, changed }) {
     /** @type {CommandReply} */
     const reply = await post(`/web/sessions/${session}/commands`, { text: `/model ${name}` });
     toast.value = reply.shown.join(" ").replaceAll("`", "");
+    navigate(`/c/${session}`);
+    if (conversation.peek()?.id === session) await conversation.peek()?.refresh();
   };
   return tr(
     null,

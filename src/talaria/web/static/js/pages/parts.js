@@ -1,15 +1,14 @@
 /**
- * Small parts that several pages use: choices, cards, buttons that ask again.
+ * Small parts that several pages use: choices, numbers, states, links and bars.
  * @module
  */
-import { h, useEffect, useSignal } from "../../vendor/preact.js";
-import { a, button, code, div, p, span, time } from "../elements.js";
-import { attempt, followLink } from "../state.js";
+import { h } from "../../vendor/preact.js";
+import { a, button, code, details, div, p, span, summary, time } from "../elements.js";
+import { followLink } from "../state.js";
 import { formatMoment } from "./format.js";
 
-/** @import { Child } from "../../vendor/preact.d.ts" */
+/** @import { Child, Signal, VNode } from "../../vendor/preact.d.ts" */
 
-const CONFIRM_MILLISECONDS = 4000;
 /** @type {Record<string, string>} */
 const SURFACES = { api: "API", cli: "Terminal", cron: "Schedule", delegate: "Delegated tasks", python: "Python" };
 
@@ -36,47 +35,17 @@ export function Segments({ label, value, options, onChange }) {
   );
 }
 
-/** A button that does something on the server; it is disabled until that is done.
- * @type {(props: { label: string, action: () => Promise<unknown>, class?: string, icon?: Child }) => Child} */
-export function ActionButton({ label, action, class: kind = "", icon = null }) {
-  const busy = useSignal(false);
-  return button(
+/** Something to unfold, which knows whether it is. @type {(open: Signal<boolean>, title: Child[], ...children: Child[]) => VNode} */
+export const fold = (open, title, ...children) =>
+  details(
     {
-      type: "button",
-      class: kind,
-      disabled: busy.value,
-      onClick: async () => {
-        busy.value = true;
-        await attempt(action);
-        busy.value = false;
-      },
+      class: "fold",
+      open: open.value,
+      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
     },
-    icon,
-    label,
+    summary(null, ...title),
+    ...children,
   );
-}
-
-/** A button for what cannot be undone: it wants a second click.
- * @type {(props: { label: string, confirm: string, action: () => Promise<unknown> }) => Child} */
-export function ConfirmButton({ label, confirm, action }) {
-  const asked = useSignal(false);
-  useEffect(() => {
-    if (!asked.value) return;
-    const timer = setTimeout(() => (asked.value = false), CONFIRM_MILLISECONDS);
-    return () => clearTimeout(timer);
-  }, [asked.value]);
-  return button(
-    {
-      type: "button",
-      class: "danger quiet",
-      onClick: () => {
-        if (asked.peek()) void attempt(action);
-        asked.value = !asked.peek();
-      },
-    },
-    asked.value ? confirm : label,
-  );
-}
 
 /** A number with what it means. @type {(label: string, value: Child, note?: Child) => Child} */
 export const stat = (label, value, note = null) =>

@@ -4,12 +4,13 @@
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
-import { button, code, details, div, heading, icon, li, ol, p, pre, span, summary, ul } from "../elements.js";
+import { button, code, div, heading, icon, li, ol, p, pre, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
+import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
 import { JobForm } from "./job_form.js";
-import { ActionButton, ConfirmButton, conversationLink, moment, stateChip } from "./parts.js";
+import { conversationLink, fold, moment, stateChip } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { JobView, RunView, SchedulesView } from "../wire.d.ts" */
@@ -125,18 +126,19 @@ function JobCard({ job, reload }) {
     h(Runs, { job }),
     div(
       { class: "button-row" },
-      h(ActionButton, { label: "Run now", action: changing(() => post(`${address}/run`, {})) }),
+      h(ActionButton, { label: "Run now", onRun: changing(() => post(`${address}/run`, {})) }),
       job.state !== "over"
         ? h(ActionButton, {
           label: job.state === "paused" ? "Resume" : "Pause",
-          action: changing(() => request("PATCH", address, { paused: job.state !== "paused" })),
+          onRun: changing(() => request("PATCH", address, { paused: job.state !== "paused" })),
         })
         : null,
       button({ type: "button", class: "quiet", onClick: () => (editing.value = true) }, "Edit"),
-      h(ConfirmButton, {
+      h(ActionButton, {
+        class: "danger quiet",
         label: "Delete",
         confirm: "Delete with its history?",
-        action: changing(() => request("DELETE", address)),
+        onRun: changing(() => request("DELETE", address)),
       }),
     ),
   );
@@ -152,13 +154,9 @@ function Runs({ job }) {
   const body = found.value?.length
     ? ol({ class: "runs" }, ...found.value.map(runView))
     : p({ class: "fold-body caption" }, "It hasn't run yet.");
-  return details(
-    {
-      class: "fold",
-      open: open.value,
-      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
-    },
-    summary(null, "History"),
+  return fold(
+    open,
+    ["History"],
     found.value ? body : null,
   );
 }

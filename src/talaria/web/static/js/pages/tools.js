@@ -3,15 +3,17 @@
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
-import { details, div, icon, li, p, pre, span, summary, ul } from "../elements.js";
-import { get, post } from "../server.js";
+import { details, div, icon, li, p, span, summary, ul } from "../elements.js";
+import { post } from "../server.js";
 import { attempt, me, toast } from "../state.js";
 import { ActionButton, panel, Switch } from "./controls.js";
 import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
+import { Hooks } from "./hooks.js";
 import { Memory } from "./memory.js";
+import { Skills } from "./skills.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
-/** @import { HookView, McpServerView, McpTest, SkillText, SkillView, SwitchedTools, ToolsetState, ToolsView } from "../wire.d.ts" */
+/** @import { McpServerView, McpTest, SwitchedTools, ToolsetState, ToolsView } from "../wire.d.ts" */
 
 /** @type {(props: object) => Child} */
 export function Page() {
@@ -52,18 +54,8 @@ function OwnersTools() {
         ? ul({ class: "cards" }, ...view.servers.map((one) => h(ServerCard, { key: one.name, one, toggle })))
         : emptyState("No MCP server is configured."),
     ),
-    panel(
-      "Skills",
-      "Instructions that the agent reads when it needs them.",
-      view.skills.length
-        ? ul({ class: "cards" }, ...view.skills.map((one) => h(SkillCard, { key: one.name, one })))
-        : emptyState("There are no skills yet. Ask the agent to write one down."),
-    ),
-    panel(
-      "Hooks",
-      "Your programs that run on events. Changes apply after a restart.",
-      ul({ class: "cards" }, ...view.hooks.map((one) => hookCard(one))),
-    ),
+    h(Skills, { skills: view.skills, reload }),
+    h(Hooks, { hooks: view.hooks, reload }),
   );
 }
 
@@ -150,40 +142,3 @@ function ServerCard({ one, toggle }) {
       : null,
   );
 }
-
-/** @type {(props: { one: SkillView }) => Child} */
-function SkillCard({ one }) {
-  const text = useSignal("");
-  const load = () =>
-    attempt(async () => {
-      /** @type {SkillText} */
-      const skill = await get(`/web/skills/${encodeURIComponent(one.name)}`);
-      text.value = skill.text;
-    });
-  return li(
-    null,
-    details(
-      {
-        class: "fold",
-        onToggle: (event) => {
-          if (/** @type {HTMLDetailsElement} */ (event.target).open && !text.peek()) void load();
-        },
-      },
-      summary(null, span({ class: "tool-name" }, one.name), span({ class: "clip grow" }, one.about)),
-      div({ class: "fold-body" }, pre({ class: "wrap", tabIndex: 0 }, text.value || "Loading …")),
-    ),
-  );
-}
-
-/** @type {(one: HookView) => Child} */
-const hookCard = (one) =>
-  li(
-    { key: one.name, class: "card" },
-    div(
-      { class: "grow" },
-      p({ class: "card-title" }, one.name, span({ class: `chip ${one.state === "broken" ? "bad" : ""}` }, one.state)),
-      one.description ? p({ class: "caption" }, one.description) : null,
-      one.events.length ? p({ class: "caption mono" }, `${one.events.join(" ")} → ${one.handler}`) : null,
-      one.problem ? p({ class: "notice error" }, one.problem.replaceAll("`", "")) : null,
-    ),
-  );

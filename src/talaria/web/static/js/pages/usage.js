@@ -3,16 +3,16 @@
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
-import { div, section, table, tbody, td, th, thead, tr } from "../elements.js";
+import { div, heading, li, p, section, span, table, tbody, td, th, thead, tr, ul } from "../elements.js";
 import { me } from "../state.js";
 import { BarChart, sumGroups } from "./chart.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
 import { formatCost, formatMoney, formatNumber } from "./format.js";
-import { Segments, stat, surfaceLabel } from "./parts.js";
+import { bar, conversationLink, link, moment, Segments, stat, surfaceLabel } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { Column } from "./chart.js" */
-/** @import { UsageSeries, UsageTotals, UsageView } from "../wire.d.ts" */
+/** @import { DearSession, SpendingCap, UsageSeries, UsageTotals, UsageView } from "../wire.d.ts" */
 
 /** @typedef {"7" | "30" | "90" | "365"} Period */
 /** @typedef {"cost" | "tokens" | "turns"} Metric */
@@ -50,9 +50,11 @@ export function Page() {
 
 /** @type {(view: UsageView, metric: Metric, group: Group) => Child[]} */
 function content(view, metric, group) {
-  if (!view.series.length) return [emptyState("Nothing was used in this period.")];
+  const caps = capsPanel(view.caps);
+  if (!view.series.length) return [caps, emptyState("Nothing was used in this period.")];
   return [
     statistics(view),
+    caps,
     section(
       { key: "chart", class: "work-panel", "aria-label": "Chart" },
       h(BarChart, {
@@ -67,7 +69,70 @@ function content(view, metric, group) {
       }),
     ),
     totalsTable(view.series, group),
+    view.dearest.length ? dearestPanel(view.dearest) : null,
   ];
+}
+
+/** What is spent of the caps of this month. @type {(caps: SpendingCap[]) => Child} */
+function capsPanel(caps) {
+  const change = me.value?.owner ? link("/settings/budget", caps.length ? "Change the caps" : "Set a cap") : null;
+  if (!caps.length && !change) return null;
+  return section(
+    { key: "caps", class: "work-panel work-stack", "aria-label": "Spending caps" },
+    div(
+      { class: "work-head" },
+      heading(2, null, "Spending caps"),
+      change ? span({ class: "caption push" }, change) : null,
+    ),
+    caps.length
+      ? ul(
+        { class: "spending-caps" },
+        ...caps.map(({ name, limit, spent }) => {
+          const text = `${formatMoney(spent)} of ${formatMoney(limit)} this month`;
+          const who = name === "total" ? "All conversations" : me.value?.owner ? "Your conversations" : "You";
+          return li(
+            { key: name },
+            div({ class: "work-head" }, span(null, who), span({ class: "push" }, text)),
+            bar(spent / limit, `${who}: ${text}`),
+          );
+        }),
+      )
+      : p({ class: "caption" }, "There is no monthly cap. Models can spend as much as their providers allow."),
+  );
+}
+
+/** @type {(dearest: DearSession[]) => Child} */
+function dearestPanel(dearest) {
+  return section(
+    { key: "dearest", class: "work-stack", "aria-label": "Dearest conversations" },
+    heading(2, { class: "section-title" }, "Dearest conversations"),
+    div(
+      { class: "table", tabIndex: 0, role: "region", "aria-label": "Costs of conversations" },
+      table(
+        null,
+        thead(
+          null,
+          tr(
+            null,
+            ...["Conversation", "Surface", "Last used"].map((text) => th({ scope: "col" }, text)),
+            th({ scope: "col", class: "right" }, "Cost so far"),
+          ),
+        ),
+        tbody(
+          null,
+          ...dearest.map((one) =>
+            tr(
+              { key: one.id },
+              th({ scope: "row" }, conversationLink(one.id, one.title)),
+              td(null, [surfaceLabel(one.source), one.owner].filter(Boolean).join(" · ")),
+              td(null, moment(one.updated_at)),
+              td({ class: "right" }, formatMoney(one.cost_microdollars)),
+            )
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** @type {(totals: UsageTotals, metric: Metric) => string} */

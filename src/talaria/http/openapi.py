@@ -1,4 +1,4 @@
-"""The description of the API, generated from the routes and their structs: an OpenAPI document and an HTML page."""
+"""The description of all routes, generated from them and their structs: an OpenAPI document and an HTML page."""
 
 import html
 import re
@@ -8,20 +8,22 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from talaria.api.front_door import ErrorEnvelope
 from talaria.http.idempotency import HEADER
 from talaria.http.routing import Route
 
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"{(\w+)\*?}")
-_SCHEME = "key"
+_CODE = re.compile("`([^`]*)`")
+_UNSAFE = frozenset({"DELETE", "PATCH", "POST", "PUT"})
 _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "idempotency-key": (
         "Makes the request safe to retry for a day: repeats get the stored answer.",
         {"type": "string", "minLength": 1, "maxLength": 255},
     ),
     "last-event-id": ("The number of the last event received.", {"type": "string", "pattern": r"^\d{1,18}$"}),
+    "x-talaria": ("Marks a request as one of the web app.", {"type": "string", "enum": ["web"]}),
     "x-talaria-events": (
         "Whether tool progress is sent as separate events, or not at all.",
         {"type": "string", "enum": ["tools", "none"]},
@@ -69,63 +71,88 @@ fetch("/openapi.json").then(answer => answer.json()).then(spec => {{
 """
 _ROUTE = (
     '<details data-path="{path}" data-method="{method}"><summary><b>{shown}</b> <code>{path}</code> {summary}'
-    "</summary><p>{scope}</p><pre></pre></details>"
+    "</summary><p>{requirement}</p><pre></pre></details>"
 )
 
 
-def build_openapi(routes: Sequence[Route], version: str) -> Mapping[str, Any]:
+class RouteGroup(Struct, frozen=True, kw_only=True):
+    """The routes of one front door, and what they have in common.
+
+    ``scheme`` is the OpenAPI security scheme of its callers. ``requirements`` has a sentence for each scope; scopes
+    without one are open to everybody. Requests that change something need ``change_headers``.
+    """
+
+    routes: Sequence[Route]
+    error_type: type
+    scheme_name: str
+    scheme: Mapping[str, str]
+    requirements: Mapping[str, str]
+    change_headers: tuple[str, ...] = ()
+
+    def requirement(self, route: Route) -> str:
+        """Return what a caller needs for a route; empty if anybody may use it."""
+        return self.requirements.get(route.scope, "") if route.scope is not None else ""
+
+
+def build_openapi(groups: Sequence[RouteGroup], version: str) -> Mapping[str, Any]:
     """Return the document."""
     kinds = {
         kind
-        for route in routes
-        for kind in (route.takes, route.asks, route.reply_type, route.events)
+        for group in groups
+        for route in group.routes
+        for kind in (route.takes, route.asks, route.reply_type, route.events, group.error_type)
         if kind is not None
     }
-    ordered = [*sorted(kinds, key=lambda kind: getattr(kind, "__name__", str(kind))), ErrorEnvelope]
+    ordered = sorted(kinds, key=lambda kind: getattr(kind, "__name__", str(kind)))
     schemas, components = msgspec.json.schema_components(ordered, ref_template=_REFERENCE)
     found = dict(zip(ordered, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        paths.setdefault(route.path.replace("*}", "}"), {})[route.method.lower()] = _build_operation(
-            route, found, components
-        )
+    for group in groups:
+        for route in group.routes:
+            operation = _build_operation(group, route, found, components)
+            paths.setdefault(route.path.replace("*}", "}"), {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Talaria",
             "version": version,
-            "description": "Talaria's HTTP API, compatible with OpenAI clients.",
+            "description": "Talaria's HTTP API, compatible with OpenAI clients, and the routes of its web app.",
         },
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {_SCHEME: {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {group.scheme_name: group.scheme for group in groups},
         },
     }
 
 
-def _build_operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> Mapping[str, Any]:
+def _build_operation(
+    group: RouteGroup, route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    requirement = group.requirement(route)
     operation: dict[str, Any] = {
         "operationId": _make_operation_id(route),
         "summary": route.summary,
         "tags": [route.tag],
-        "security": [{_SCHEME: []}] if route.scope is not None else [],
+        "security": [{group.scheme_name: []}] if requirement else [],
         "parameters": [
             *_list_path_parameters(route),
             *_list_query_parameters(route, schemas, components),
-            *_list_header_parameters(route),
+            *_list_header_parameters(group, route),
         ],
-        "responses": _build_responses(route, schemas),
+        "responses": _build_responses(group, route, schemas),
     }
-    if route.scope is not None:
-        operation["description"] = f"Requires a key with the scope `{route.scope}`."
+    if requirement:
+        operation["description"] = requirement
     if route.takes is not None:
         body = {"application/json": {"schema": schemas[route.takes]}}
         operation["requestBody"] = {"required": True, "content": body}
+    elif route.body_limit:
+        operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return operation
 
 
-def _build_responses(route: Route, schemas: Mapping[Any, Any]) -> Mapping[str, Any]:
+def _build_responses(group: RouteGroup, route: Route, schemas: Mapping[Any, Any]) -> Mapping[str, Any]:
     content: dict[str, Any] = {}
     if route.reply_type is not None:
         content["application/json"] = {"schema": schemas[route.reply_type]}
@@ -134,7 +161,7 @@ def _build_responses(route: Route, schemas: Mapping[Any, Any]) -> Mapping[str, A
     success: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}
     if content:
         success["content"] = content
-    error = {"application/json": {"schema": schemas[ErrorEnvelope]}}
+    error = {"application/json": {"schema": schemas[group.error_type]}}
     return {str(route.status): success, "default": {"description": "Error", "content": error}}
 
 
@@ -156,10 +183,11 @@ def _list_query_parameters(
     ]
 
 
-def _list_header_parameters(route: Route) -> list[Mapping[str, Any]]:
-    names = sorted({*route.used_headers, *([HEADER] if route.repeatable else ())})
+def _list_header_parameters(group: RouteGroup, route: Route) -> list[Mapping[str, Any]]:
+    required = group.change_headers if route.method in _UNSAFE else ()
+    names = sorted({*required, *route.used_headers, *([HEADER] if route.repeatable else ())})
     return [
-        {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+        {"name": name, "in": "header", "required": name in required, "description": description, "schema": schema}
         for name in names
         for description, schema in (_HEADERS[name],)
     ]
@@ -170,22 +198,23 @@ def _make_operation_id(route: Route) -> str:
     return "_".join((route.method.lower(), *description))
 
 
-def render_docs_page(routes: Sequence[Route], version: str) -> bytes:
+def render_docs_page(groups: Sequence[RouteGroup], version: str) -> bytes:
     """Return the page for these routes."""
-    ordered = sorted(routes, key=lambda route: (route.tag == "about", route.tag))
-    groups = []
-    for tag, group in groupby(ordered, key=lambda route: route.tag):
-        rendered = "\n".join(map(_render_route, group))
-        groups.append(f"<h2>{html.escape(tag)}</h2>\n{rendered}")
-    return _PAGE.format(version=html.escape(version), groups="\n".join(groups)).encode()
+    parts = []
+    for group in groups:
+        ordered = sorted(group.routes, key=lambda route: (route.tag == "about", route.tag))
+        for tag, routes in groupby(ordered, key=lambda route: route.tag):
+            rendered = "\n".join(_render_route(group, route) for route in routes)
+            parts.append(f"<h2>{html.escape(tag)}</h2>\n{rendered}")
+    return _PAGE.format(version=html.escape(version), groups="\n".join(parts)).encode()
 
 
-def _render_route(route: Route) -> str:
-    scope = f"Requires the scope <code>{route.scope}</code>." if route.scope else "No key required."
+def _render_route(group: RouteGroup, route: Route) -> str:
+    requirement = html.escape(group.requirement(route) or "Open to everybody.")
     return _ROUTE.format(
         path=html.escape(route.path.replace("*}", "}")),
         method=route.method.lower(),
         shown=route.method,
         summary=html.escape(route.summary),
-        scope=scope,
+        requirement=_CODE.sub(r"<code>\1</code>", requirement),
     )

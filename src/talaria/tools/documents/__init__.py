@@ -1,0 +1,1 @@
+"""Documents as text: PDF, office formats, books and notebooks."""

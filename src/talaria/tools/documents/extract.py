@@ -1,0 +1,105 @@
+"""Program that reads one document within limits of time and memory, and writes its text as JSON.
+
+usage: python -m talaria.tools.documents.extract REQUEST
+
+A damaged or hostile document costs this process, not the agent.
+"""
+
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.documents.archive import DocumentArchive
+from talaria.tools.documents.parts import Parts
+from talaria.tools.documents.wire import PDF, Extracted, ExtractRequest
+
+_MEMORY = 1_500_000_000  # bytes of address space
+
+
+def main(request: str) -> int:
+    """Read a document and print what was found."""
+    wanted = msgspec.json.decode(request, type=ExtractRequest)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (wanted.seconds, wanted.seconds + 1))
+    try:
+        found = extract(wanted)
+    except ToolFailed as error:
+        found = Extracted(error=str(error))
+    except (MemoryError, RecursionError):
+        found = Extracted(error="it needs too much memory")
+    sys.stdout.buffer.write(msgspec.json.encode(found))
+    return 0
+
+
+def extract(wanted: ExtractRequest) -> Extracted:
+    """Return the text of the requested parts, as many as there is room for."""
+    path = Path(wanted.path)
+    with path.open("rb") as file:
+        beginning = file.read(1024)
+    if PDF in beginning:
+        from talaria.tools.documents.pdf import draw_page, open_pdf, read_pdf  # noqa: PLC0415 (loaded for a PDF)
+
+        document = open_pdf(path)
+        return _collect(read_pdf(document), wanted, lambda number, picture: draw_page(document, number, picture))
+    if path.suffix.lower() == ".ipynb":
+        from talaria.tools.documents.books import read_notebook  # noqa: PLC0415 (loaded for a notebook)
+
+        return _collect(read_notebook(path), wanted)
+    return _collect(_read_archive(DocumentArchive(path)), wanted)
+
+
+def _read_archive(archive: DocumentArchive) -> Parts:
+    from talaria.tools.documents.office import read_slides, read_word, read_workbook  # noqa: PLC0415 (not for a PDF)
+
+    for folder, read in (("word/", read_word), ("ppt/", read_slides), ("xl/", read_workbook)):
+        if any(name.startswith(folder) for name in archive.names):
+            return read(archive)
+    if "META-INF/container.xml" in archive.names:
+        from talaria.tools.documents.books import read_book  # noqa: PLC0415 (loaded for a book)
+
+        return read_book(archive)
+    if "content.xml" in archive.names:
+        from talaria.tools.documents.open_document import read_open_document  # noqa: PLC0415 (only for its formats)
+
+        return read_open_document(archive)
+    raise ToolFailed("it is a ZIP archive; unpack it with the terminal")
+
+
+def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], None] | None = None) -> Extracted:
+    texts: list[str] = []
+    pictures: list[str] = []
+    room, next_part, has_text = wanted.room, 0, False
+    chosen = parts.choose(wanted.parts)
+    for index in chosen:
+        if room <= 0:
+            next_part = index + 1
+            break
+        section = parts.sections[index]
+        text = section.text()
+        has_text = has_text or bool(text)
+        if not text and draw is not None and wanted.folder and len(pictures) < wanted.pictures:
+            picture = Path(wanted.folder) / f"page-{index + 1}.png"
+            draw(index, picture)
+            pictures.append(str(picture))
+            text = f"[no text; picture of the page: {picture}]"
+        heading = f"[{parts.unit} {index + 1}{f': {section.name}' if section.name else ''}]\n" if parts.unit else ""
+        texts.append(heading + (text or "[no text]")[:room])
+        room -= len(text)
+    return Extracted(
+        kind=parts.kind,
+        unit=parts.unit,
+        title=parts.title,
+        total=len(parts.sections),
+        text="\n\n".join(texts),
+        has_text=has_text,
+        next_part=next_part,
+        pictures=tuple(pictures),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

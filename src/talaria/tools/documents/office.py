@@ -1,0 +1,249 @@
+"""Text of Word documents, presentations and workbooks (Office Open XML)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.documents.archive import DocumentArchive, Element
+from talaria.tools.documents.parts import Parts, Section, table_row
+
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_HEADING = re.compile(r"heading (\d)|title", re.IGNORECASE)
+_CELL = re.compile(r"([A-Z]{1,3})(\d+)")
+_DATE_CODES = re.compile(r'"[^"]{0,200}"|\[[^\]]{0,200}\]|\\.')
+_DATE_FORMATS = {*range(14, 23), *range(45, 48)}
+_MOST_COLUMNS = 500
+_FIRST_DAY = datetime(1899, 12, 30)  # noqa: DTZ001 -- serial dates have no time zone
+_FIRST_DAY_1904 = datetime(1904, 1, 1)  # noqa: DTZ001 -- serial dates have no time zone
+_DAMAGED = "the file is damaged or incomplete"
+
+
+def read_word(archive: DocumentArchive) -> Parts:
+    """Return a Word document as Markdown: headings, lists, tables, links and notes."""
+    main = _main_part(archive, "word/document.xml")
+    root, relations = archive.xml(main), archive.related(main)
+    styles = _heading_styles(archive, relations)
+    body = root.find(f"{_W}body")
+    lines = list(_blocks(body, styles, relations)) if body is not None else []
+    for kind in ("footnotes", "endnotes"):
+        target = next((target for name, target in relations.values() if name == kind), "")
+        if target in archive.names:
+            for note in archive.xml(target):
+                text = " ".join(_blocks(note, styles, {})).strip()
+                if text and note.get(f"{_W}type") is None:
+                    lines.append(f"[^{note.get(f'{_W}id')}]: {text}")
+    return Parts("Word document", "", [Section("", partial("\n".join, lines))])
+
+
+def _main_part(archive: DocumentArchive, usual: str) -> str:
+    """Return the name of the part that the package says is the document."""
+    named = (target for kind, target in archive.related("").values() if kind == "officeDocument")
+    name = next(named, usual)
+    if name not in archive.names:
+        raise ToolFailed(_DAMAGED)
+    return name
+
+
+def _heading_styles(archive: DocumentArchive, relations: dict[str, tuple[str, str]]) -> dict[str, int]:
+    """Return the level of each style that is a heading."""
+    target = next((target for name, target in relations.values() if name == "styles"), "")
+    found = {}
+    if target in archive.names:
+        for style in archive.xml(target).iter(f"{_W}style"):
+            name = style.find(f"{_W}name")
+            heading = _HEADING.fullmatch(name.get(f"{_W}val", "")) if name is not None else None
+            if heading:
+                found[style.get(f"{_W}styleId", "")] = int(heading[1] or 1)
+    return found
+
+
+def _blocks(parent: Element, styles: dict[str, int], relations: dict[str, tuple[str, str]]) -> Iterator[str]:
+    for block in parent:
+        if block.tag == f"{_W}p":
+            text = _paragraph(block, relations)
+            style = block.find(f"{_W}pPr/{_W}pStyle")
+            level = styles.get(style.get(f"{_W}val", ""), 0) if style is not None else 0
+            listed = block.find(f"{_W}pPr/{_W}numPr") is not None or (
+                style is not None and style.get(f"{_W}val", "").startswith("List")
+            )
+            if text:
+                yield f"{'#' * level} {text}" if level else f"- {text}" if listed else text
+        elif block.tag == f"{_W}tbl":
+            for row in block.iter(f"{_W}tr"):
+                yield table_row([" ".join(_blocks(cell, styles, relations)) for cell in row.iter(f"{_W}tc")])
+        elif block.tag in {f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml", f"{_W}ins"}:
+            yield from _blocks(block, styles, relations)
+
+
+def _paragraph(block: Element, relations: dict[str, tuple[str, str]]) -> str:
+    return "".join(_runs(block, relations)).strip()
+
+
+def _runs(parent: Element, relations: dict[str, tuple[str, str]]) -> Iterator[str]:
+    for one in parent:
+        if one.tag == f"{_W}t":
+            yield one.text or ""
+        elif one.tag in {f"{_W}tab", f"{_W}br", f"{_W}cr"}:
+            yield "\t" if one.tag == f"{_W}tab" else "\n"
+        elif one.tag in {f"{_W}footnoteReference", f"{_W}endnoteReference"}:
+            yield f"[^{one.get(f'{_W}id')}]"
+        elif one.tag == f"{_W}hyperlink":
+            text, target = "".join(_runs(one, relations)), relations.get(one.get(f"{_R}id", ""), ("", ""))[1]
+            yield f"[{text}]({target})" if "://" in target else text
+        elif one.tag not in {f"{_W}del", f"{_W}pPr", f"{_W}rPr", f"{_W}instrText", _FALLBACK}:
+            yield from _runs(one, relations)
+
+
+def read_slides(archive: DocumentArchive) -> Parts:
+    """Return a presentation: the text, tables and notes of each slide, in the order of the show."""
+    main = _main_part(archive, "ppt/presentation.xml")
+    relations = archive.related(main)
+    order = [relations.get(one.get(f"{_R}id", ""), ("", ""))[1] for one in archive.xml(main).iter(f"{_P}sldId")]
+    slides = [name for name in order if name in archive.names]
+    return Parts("presentation", "slide", [Section("", partial(_slide, archive, name)) for name in slides])
+
+
+def _slide(archive: DocumentArchive, name: str) -> str:
+    lines = list(_shapes(archive.xml(name)))
+    notes = next((target for kind, target in archive.related(name).values() if kind == "notesSlide"), "")
+    if notes in archive.names:
+        said = [
+            text
+            for shape in archive.xml(notes).iter(f"{_P}sp")
+            if (kind := shape.find(f".//{_P}ph")) is not None and kind.get("type") == "body"
+            for text in _shapes(shape)
+        ]
+        if said:
+            lines += ["Notes:", *said]
+    return "\n".join(lines)
+
+
+def _shapes(parent: Element) -> Iterator[str]:
+    for one in parent:
+        if one.tag == f"{_A}tbl":
+            for row in one.iter(f"{_A}tr"):
+                yield table_row([" ".join(_shapes(cell)) for cell in row.iter(f"{_A}tc")])
+        elif one.tag == f"{_A}p":
+            pieces = (
+                "\n" if piece.tag == f"{_A}br" else piece.text or ""
+                for piece in one.iter()
+                if piece.tag in {f"{_A}t", f"{_A}br"}
+            )
+            if text := "".join(pieces).strip():
+                yield text
+        elif one.tag != _FALLBACK:
+            yield from _shapes(one)
+
+
+def read_workbook(archive: DocumentArchive) -> Parts:
+    """Return a workbook: the rows of each sheet, with the values that formulas had when it was saved."""
+    main = _main_part(archive, "xl/workbook.xml")
+    relations, root = archive.related(main), archive.xml(main)
+    properties = root.find(f"{_S}workbookPr")
+    first_day = (
+        _FIRST_DAY_1904 if properties is not None and properties.get("date1904") in {"1", "true"} else _FIRST_DAY
+    )
+    of_kind = dict(relations.values())
+    texts = _shared_texts(archive, of_kind.get("sharedStrings", ""))
+    dates = _date_styles(archive, of_kind.get("styles", ""))
+    sections = []
+    for sheet in root.iter(f"{_S}sheet"):
+        target = relations.get(sheet.get(f"{_R}id", ""), ("", ""))[1]
+        if target in archive.names:
+            hidden = " (hidden)" if sheet.get("state", "visible") != "visible" else ""
+            rows = _Rows(archive, target, texts, dates, first_day)
+            sections.append(Section(f"{sheet.get('name', '')}{hidden}", rows.text))
+    return Parts("workbook", "sheet", sections)
+
+
+def _shared_texts(archive: DocumentArchive, name: str) -> list[str]:
+    if name not in archive.names:
+        return []
+    return [_cell_text(one) for one in archive.rows(name, f"{_S}si")]
+
+
+def _cell_text(element: Element) -> str:
+    """Return the text of a rich text, without its phonetic hints."""
+    hints = {id(text) for hint in element.iter(f"{_S}rPh") for text in hint.iter(f"{_S}t")}
+    return "".join(text.text or "" for text in element.iter(f"{_S}t") if id(text) not in hints)
+
+
+def _date_styles(archive: DocumentArchive, name: str) -> set[int]:
+    """Return the numbers of the cell styles that show dates."""
+    if name not in archive.names:
+        return set()
+    root = archive.xml(name)
+    own = {
+        int(one.get("numFmtId", 0))
+        for one in root.iter(f"{_S}numFmt")
+        if set(_DATE_CODES.sub("", one.get("formatCode", "")).lower()) & set("ymdhs")
+    }
+    formats = root.find(f"{_S}cellXfs")
+    found = enumerate(formats if formats is not None else ())
+    return {number for number, one in found if int(one.get("numFmtId", 0)) in _DATE_FORMATS | own}
+
+
+class _Rows:
+    """The rows of a sheet as lines of text."""
+
+    def __init__(
+        self, archive: DocumentArchive, name: str, texts: Sequence[str], dates: set[int], first_day: datetime
+    ) -> None:
+        self._archive = archive
+        self._name = name
+        self._texts = texts
+        self._dates = dates
+        self._first_day = first_day
+
+    def text(self) -> str:
+        lines = []
+        for row in self._archive.rows(self._name, f"{_S}row"):
+            values: list[str] = []
+            for cell in row.iter(f"{_S}c"):
+                column = _column(cell.get("r", "")) or len(values) + 1
+                if column <= _MOST_COLUMNS and (text := self._value(cell)):
+                    values += [""] * (column - len(values) - 1)
+                    values.append(text)
+            if any(values):
+                lines.append(f"{row.get('r', '')}\t{table_row(values)}".strip())
+        return "\n".join(lines)
+
+    def _value(self, cell: Element) -> str:
+        kind = cell.get("t", "n")
+        if kind == "inlineStr":
+            return _cell_text(cell)
+        found = cell.find(f"{_S}v")
+        text = found.text or "" if found is not None else ""
+        if not text and (formula := cell.find(f"{_S}f")) is not None and formula.text:
+            return f"={formula.text}"
+        if kind == "s":
+            return self._texts[int(text)] if text.isdecimal() and int(text) < len(self._texts) else ""
+        if kind == "b":
+            return "TRUE" if text == "1" else "FALSE"
+        style = cell.get("s", "0")
+        if kind == "n" and text and style.isdecimal() and int(style) in self._dates:
+            return self._date(text)
+        return text
+
+    def _date(self, text: str) -> str:
+        try:
+            at = self._first_day + timedelta(days=float(text))
+        except (ValueError, OverflowError):
+            return text
+        at = (at + timedelta(microseconds=500_000)).replace(microsecond=0)
+        return f"{at:%Y-%m-%d}" if not at.hour + at.minute + at.second else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def _column(reference: str) -> int:
+    found = _CELL.fullmatch(reference)
+    number = 0
+    for letter in found[1] if found else "":
+        number = number * 26 + ord(letter) - 64
+    return number

@@ -1,0 +1,115 @@
+"""Reads documents in a process of their own, and remembers the last ones."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.documents.wire import OLD_OFFICE, Extracted, ExtractRequest
+
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_SECONDS = 30  # of CPU
+_PATIENCE = 180.0  # seconds; a machine may be busy
+_REMEMBERED = 8
+
+
+class DocumentReader:
+    """Converts documents to text; pictures of pages without text are stored below ``pictures``, if it is given."""
+
+    def __init__(self, pictures: Path | None = None) -> None:
+        self._pictures = pictures
+        self._read: OrderedDict[tuple[str, int, int, str], Extracted] = OrderedDict()
+
+    async def read(self, path: Path, parts: str = "") -> Extracted:
+        """Return the text of a document, or raise `ToolFailed` with the reason."""
+        state = await asyncio.to_thread(path.stat)
+        key = (str(path), state.st_mtime_ns, state.st_size, parts)
+        if key not in self._read:
+            self._read[key] = await self._extract(path, parts, repr(key))
+            while len(self._read) > _REMEMBERED:
+                self._read.popitem(last=False)
+        self._read.move_to_end(key)
+        return self._read[key]
+
+    async def _extract(self, path: Path, parts: str, name: str) -> Extracted:
+        await asyncio.to_thread(_refuse_old_office, path)
+        folder = ""
+        if self._pictures is not None:
+            target = self._pictures / hashlib.sha256(name.encode()).hexdigest()[:16]
+            await asyncio.to_thread(target.mkdir, 0o700, parents=True, exist_ok=True)
+            folder = str(target)
+        found = await _run(ExtractRequest(str(path), parts, folder, _SECONDS))
+        if folder and not found.pictures:
+            await asyncio.to_thread(_remove_empty, Path(folder))
+        if found.error:
+            raise ToolFailed(f"{path} can't be read: {found.error}.")
+        return found
+
+
+async def read_downloaded(body: bytes, name: str) -> str:
+    """Return the text of a document that was downloaded, under its title, or raise `ToolFailed`."""
+    with TemporaryDirectory(prefix="talaria-") as folder:
+        path = Path(folder) / name
+        await asyncio.to_thread(path.write_bytes, body)
+        found = await _run(ExtractRequest(str(path), seconds=_SECONDS))
+    if found.error:
+        raise ToolFailed(f"the {found.kind or 'document'} can't be read: {found.error}")
+    if not found.has_text:
+        raise ToolFailed(f"the {found.kind} contains no text; its pages are images")
+    return "\n\n".join(filter(None, (found.title and f"# {found.title}", found.text)))
+
+
+async def _run(wanted: ExtractRequest) -> Extracted:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-m",
+        "talaria.tools.documents.extract",
+        msgspec.json.encode(wanted).decode(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PATH": os.defpath},
+    )
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return Extracted(error="it takes too long")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        slow = process.returncode in {-signal.SIGXCPU, -signal.SIGKILL}
+        return Extracted(error="it takes too long" if slow else "the file is damaged, or needs too much memory")
+    return msgspec.json.decode(output, type=Extracted)
+
+
+def _refuse_old_office(path: Path) -> None:
+    with path.open("rb") as file:
+        beginning = file.read(len(OLD_OFFICE))
+        if beginning != OLD_OFFICE:
+            return
+        file.seek(0)
+        encrypted = _ENCRYPTED in file.read(1_000_000)
+    if encrypted:
+        raise ToolFailed(f"{path} can't be read: it is encrypted with a password.")
+    raise ToolFailed(
+        f"{path} has the old format of Office (before 2007). Convert it first, for example with"
+        " `libreoffice --headless --convert-to docx`."
+    )
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return

@@ -1,0 +1,88 @@
+"""Servers for a whole run of the suite, each started when the first test of any process asks for it.
+
+They belong to the process that the run began with, which answers at a port of loopback. Its children find the port in
+their environment.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Literal
+
+from talaria.settings.environment import process_environment
+from talaria.testing.postgres import PostgresServer
+
+PORT_VARIABLE = "TALARIA_TEST_SERVERS"
+ServerName = Literal["postgres", "programs"]
+_ROOT = Path(__file__).parents[1]
+
+
+class SharedServers:
+    """Starts and ends the servers: PostgreSQL, and the process that forks for each run of `talaria`."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._started: dict[str, str] = {}
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        os.environ[PORT_VARIABLE] = str(self._listener.getsockname()[1])  # noqa: TID251 (workers of this run inherit it)
+        self._thread = threading.Thread(target=self._serve, name="shared-servers", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering and end the servers."""
+        with suppress(OSError):  # closed, because a server did not start
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._open.close()
+
+    def _serve(self) -> None:
+        with self._listener:  # a server that does not start ends this thread, and later callers are refused
+            while True:
+                try:
+                    caller, _ = self._listener.accept()
+                except OSError:  # closed
+                    return
+                with caller, caller.makefile("rw", encoding="utf-8") as line:
+                    line.write(self._find_address(line.readline().strip()))
+
+    def _find_address(self, name: str) -> str:
+        if name not in self._started:
+            self._started[name] = self._start_postgres() if name == "postgres" else self._start_fork_server()
+        return self._started[name]
+
+    def _start_postgres(self) -> str:
+        return self._open.enter_context(PostgresServer()).url
+
+    def _start_fork_server(self) -> str:
+        """Start `tests.app.fork_server`; it ends with this process, because its input does."""
+        folder = tempfile.mkdtemp(prefix="talaria-fork-")
+        self._open.callback(shutil.rmtree, folder, ignore_errors=True)
+        address = f"{folder}/socket"
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.app.fork_server", address],
+            cwd=_ROOT,
+            env={"PATH": process_environment()["PATH"]},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._open.callback(server.communicate)
+        assert server.stdout is not None
+        if server.stdout.readline() != b"ready\n":
+            raise RuntimeError("the fork server did not start")
+        return address
+
+
+def server_address(name: ServerName) -> str:
+    """Return the address of a server of this run, which is started if necessary."""
+    port = int(process_environment()[PORT_VARIABLE])
+    with socket.create_connection(("127.0.0.1", port)) as caller, caller.makefile("rw", encoding="utf-8") as line:
+        line.write(f"{name}\n")
+        line.flush()
+        return line.read()

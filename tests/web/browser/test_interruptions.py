@@ -1,0 +1,199 @@
+"""Interruptions of the line and of the page: offline, asleep, slow, and a server that is upgraded or restarted."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Browser, CDPSession, Page, expect
+from tests.api.in_process_server import Hosted
+from tests.app.program import TALARIA, Program
+from tests.app.program_with_model import scripted_program
+from tests.system.gateway_workers import workplace
+from tests.web.browser.pages import Watched, assert_equals_transcript, needs_chromium, served, signed_in
+
+import talaria
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Received, Say
+from talaria.testing.wait import LIMIT, until
+
+pytestmark = needs_chromium
+
+STORY = " ".join(f"word{number}" for number in range(200))
+
+
+class Story:
+    """A reply whose first words come at once, and the rest when the test says so."""
+
+    def __init__(self, model: ModelServer) -> None:
+        self.goes_on = asyncio.Event()
+        model.answering(self._answer)
+
+    async def _answer(self, received: Received) -> Say:
+        if received.is_title_request:
+            return Say("A story")
+        if received.question == "Go on":
+            await self.goes_on.wait()
+        return Say(STORY, chunks=40)
+
+
+async def _start(watched: Watched) -> None:
+    """Say something, and once more to have a turn that is running and waits."""
+    await watched.say("Begin")
+    await expect(watched.page.locator(".reply")).to_contain_text(re.compile("word199$"))
+    await expect(watched.page.get_by_role("button", name="Stop")).to_be_hidden()
+    await watched.say("Go on")
+    await expect(watched.page.get_by_role("button", name="Stop")).to_be_visible()
+
+
+async def _assert_caught_up(page: Page) -> None:
+    await expect(page.locator(".reply")).to_have_count(2)
+    await expect(page.locator(".reply").last).to_contain_text(re.compile("word199$"))
+    await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    await assert_equals_transcript(page)
+
+
+async def test_a_minute_offline_is_made_up_for_once(browser: Browser, host: Hosted, model: ModelServer) -> None:
+    story = Story(model)
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await page.clock.install()
+        await page.reload()
+        await page.get_by_role("heading", name="New conversation").wait_for()
+        await _start(watched)
+        await page.clock.run_for(5_000)
+        await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        await watched.context.set_offline(offline=True)
+        await page.clock.run_for(60_000)
+        await expect(page.locator(".banner")).to_contain_text("Connection lost")
+        await page.get_by_label("Message", exact=True).fill("While I was away")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".toast")).to_contain_text("You're offline")
+        story.goes_on.set()
+        await _ended(host)
+        await page.clock.run_for(60_000)
+        await watched.context.set_offline(offline=False)
+        await page.clock.run_for(15_000)
+        await page.clock.resume()
+        await expect(page.locator(".reply")).to_have_count(3)
+        await expect(page.locator(".bubble")).to_have_text(["Begin", "Go on", "While I was away"])
+        await expect(page.locator(".banner")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await assert_equals_transcript(page)
+
+
+async def test_a_page_that_slept_shows_everything_once(browser: Browser, host: Hosted, model: ModelServer) -> None:
+    story = Story(model)
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await _start(watched)
+        session = await watched.context.new_cdp_session(page)
+        await session.send("Page.setWebLifecycleState", {"state": "frozen"})
+        story.goes_on.set()
+        await _ended(host)
+        await session.send("Page.setWebLifecycleState", {"state": "active"})
+        await _assert_caught_up(page)
+        watched.assert_clean()
+
+
+async def _ended(host: Hosted) -> None:
+    """Wait until no turn is running on the server."""
+
+    async def is_idle() -> bool:
+        return not await host.application.store.read(lambda tx: tx.turns.find(running=True))
+
+    await until(is_idle)
+
+
+async def test_a_slow_line_ends_with_the_transcript(browser: Browser, host: Hosted, model: ModelServer) -> None:
+    story = Story(model)
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await _start(watched)
+        session = await watched.context.new_cdp_session(page)
+        await _set_speed(session, 300)
+        story.goes_on.set()
+        await _ended(host)
+        await _set_speed(session, -1)
+        await _assert_caught_up(page)
+        watched.assert_clean()
+
+
+async def _set_speed(session: CDPSession, bytes_per_second: int) -> None:
+    await session.send(
+        "Network.emulateNetworkConditions",
+        {"offline": False, "latency": 0, "downloadThroughput": bytes_per_second, "uploadThroughput": -1},
+    )
+
+
+async def test_an_upgraded_server_is_noticed_and_no_draft_is_lost(
+    tmp_path: Path, browser: Browser, model: ModelServer
+) -> None:
+    model.answering(lambda received: Say(f"re: {received.question}"))
+    program = scripted_program(tmp_path, model)
+    async with served(program, browser) as watched, asyncio.timeout(LIMIT * 1.8):
+        page, server = watched.page, watched.server
+        assert server is not None
+        await watched.say("Hello")
+        await expect(page.locator(".reply")).to_contain_text("re: Hello")
+        await page.get_by_label("Message", exact=True).fill("An unfinished thought")
+        await server.end()
+        await expect(page.locator(".banner")).to_contain_text("Connection lost")
+        async with _newer_version(program, tmp_path / "newer", server.port):
+            await expect(page.locator(".banner")).to_contain_text("A new version of Talaria is running")
+            await page.get_by_role("link", name="Manage").click()
+            await expect(page.locator(".banner")).to_contain_text("A new version of Talaria is running")
+            await page.get_by_role("link", name="Chats").click()
+            await page.get_by_role("button", name="Reload").click()
+            await expect(page.locator(".banner")).to_have_count(0)
+            await expect(page.locator(".reply")).to_contain_text("re: Hello")
+            await expect(page.get_by_label("Message", exact=True)).to_have_value("An unfinished thought")
+            style = await page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--newer')")
+            assert style.strip() == "1"
+
+
+@asynccontextmanager
+async def _newer_version(program: Program, folder: Path, port: int) -> AsyncIterator[None]:
+    """Serve another version of Talaria, with other files, at the same port."""
+    source = Path(talaria.__file__).parent
+    shutil.copytree(source, folder / "talaria", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "talaria/web/static/app.css").open("a") as styles:
+        styles.write(":root { --newer: 1; }\n")
+    process = await asyncio.create_subprocess_exec(
+        TALARIA,
+        "serve",
+        "--port",
+        str(port),
+        env=program.environment(PYTHONPATH=str(folder)),
+        cwd=program.home / "work",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_a_gateway_is_restarted_from_its_page(tmp_path: Path, browser: Browser, model: ModelServer) -> None:
+    async with LoopbackNetwork() as network:
+        program = workplace(tmp_path, model, network)
+        started = await asyncio.to_thread(program.run, "gateway", "start")
+        assert started.code == 0, started.err
+        try:
+            async with served(program, browser) as watched, asyncio.timeout(LIMIT * 1.8):
+                page = watched.page
+                await watched.open("/gateway")
+                card = page.locator("li.work-panel")
+                await expect(card).to_contain_text(re.compile(r"Process \d+"))
+                begun = await card.locator("time").first.get_attribute("datetime")
+                await page.get_by_role("button", name="Restart").click()
+                await page.get_by_role("button", name="Restart the gateway?").click()
+                await expect(card.locator("time").first).not_to_have_attribute("datetime", str(begun))
+                await expect(card).to_contain_text("connected")
+                watched.assert_clean()
+        finally:
+            await asyncio.to_thread(program.run, "gateway", "stop")
