@@ -28,13 +28,14 @@
           pythonRelaxDeps = true;
           dependencies = with pkgs.python313Packages; [
             apsw
+            charset-normalizer
             google-re2
             httptools
             jsonschema-rs
             msgspec
             prompt-toolkit
             pygments
-            pypdf
+            pypdfium2
             pyyaml
             segno
             selectolax

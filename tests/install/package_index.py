@@ -83,20 +83,25 @@ def derive_version(wheel: Path, version: str, changes: Mapping[str, Callable[[st
     return changed
 
 
-def pack_requirements(name: str, folder: Path) -> None:
-    """Pack a package's requirements, as they are installed here, with their own requirements."""
-    pending, seen = [name], {name}
+def pack_requirements(wheel: Path) -> None:
+    """Pack what a wheel requires, as it is installed here, with its own requirements, into the folder of the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        pending = re.findall(r"^Requires-Dist: (.+)$", archive.read(name).decode(), re.MULTILINE)
+    seen: set[str] = set()
     while pending:
-        for requirement in distribution(pending.pop()).requires or []:
-            found = _NAME.match(requirement)
-            if found is None or "extra ==" in requirement or normalize(found[0]) in seen:
-                continue
-            seen.add(normalize(found[0]))
-            try:
-                pack(distribution(found[0]), folder)
-            except PackageNotFoundError:  # its marker excludes this system
-                continue
-            pending.append(found[0])
+        requirement = pending.pop()
+        found = _NAME.match(requirement)
+        if found is None or "extra ==" in requirement or normalize(found[0]) in seen:
+            continue
+        seen.add(normalize(found[0]))
+        try:
+            required = distribution(found[0])
+        except PackageNotFoundError:
+            assert ";" in requirement, f"{found[0]} isn't installed here; run `make test`."
+            continue  # its marker excludes this system
+        pack(required, wheel.parent)
+        pending += required.requires or []
 
 
 def pack(found: Distribution, folder: Path) -> Path:

@@ -37,6 +37,14 @@ def test_syntax_is_valid(command: tuple[str, ...], file: str) -> None:
     assert done.code == 0, done.err
 
 
+def test_image_gets_the_pinned_versions_of_all_required_packages() -> None:
+    base, image = (
+        set(re.findall(r"^[\w.-]+==[^\s;]+", (ROOT / f"requirements/{name}.lock").read_text(), re.MULTILINE))
+        for name in ("base", "container")
+    )
+    assert base - image == set()
+
+
 def test_flake_has_all_required_packages() -> None:
     text = (ROOT / "pyproject.toml").read_text().partition("dependencies = [")[2].partition("]")[0]
     required = {name.lower().replace("_", "-") for name in re.findall(r'"([\w-]+)>=', text)}

@@ -38,6 +38,14 @@ def running_version(program: InstalledProgram) -> str:
     return str(workers[0]["version"]) if workers else ""
 
 
+def read_restart_command(program: InstalledProgram, version: str) -> list[str]:
+    """Return the command with which a gateway of an updated version replaces itself."""
+    python = program.command.parent.parent / "talaria-versions" / version / "bin" / "python"
+    code = "from talaria.core.installation import restart_command; print(*restart_command(), sep='\\n')"
+    done = subprocess.run([python, "-c", code, "gateway", "run"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 def record(program: InstalledProgram) -> dict[str, object]:
     file = program.command.parent.parent / "talaria-versions" / "update.json"
     return dict(json.loads(file.read_text())) if file.exists() else {}
@@ -50,6 +58,7 @@ def test_update_switches_program_and_gateway_and_back(gateway: InstalledProgram)
     assert done.code == 0, done.err
     assert f"Talaria {GOOD} is installed." in done.out
     assert (gateway.run("--version").out, running_version(gateway)) == (f"talaria {GOOD}\n", GOOD)
+    assert read_restart_command(gateway, GOOD) == [str(gateway.command), "gateway", "run"]
     backups = list((gateway.home / "data/profiles/default/backups").glob(f"before-{GOOD}-*.zip"))
     assert len(backups) == 1
     same = gateway.run("update", "--to", GOOD)

@@ -125,7 +125,7 @@ def test_a_wrong_value_in_the_file_is_reported_even_if_the_environment_overrides
         ("[store]\nschema = 1979-05-27", "but is the time 1979-05-27."),
         ('[store]\nschema = "1a"', "not starting with a digit, but is the text"),
         ("[store]\ncolor = 'never'", "`store.color` is not a known key; the nearest is `cli.color`."),
-        ("[zzz]", "`zzz` is not a known section; known are `store`, `cli`, `sessions`, `doctor`, `log`, "),
+        ("[zzz]", "`zzz` is not a known section; known are `store`, `cli`, `sessions`, `doctor`, "),
         ("color = 1", "`color` is not a known key; the nearest is `cli.color`."),
         ("[store\nreaders = 2", "line 1: This isn't valid TOML: "),
         ('[store]\nurl = "', "line 2: This isn't valid TOML: "),

@@ -7,7 +7,7 @@ from tests.api.in_process_server import PATIENCE, Hosted
 from tests.web.web_client import OWN_HEADERS
 
 from talaria.access.browsers import read_browsers
-from talaria.access.pairing import offer_code
+from talaria.access.pairing import offer_code, refuse_request
 from talaria.contracts.stores.pairing import PairedPerson
 from talaria.testing.wait import until
 
@@ -75,6 +75,17 @@ async def test_few_codes_are_shown_to_one_address(host: Hosted) -> None:
     async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS) as stranger:
         answers = [(await stranger.post("/web/pairing", json={})).status_code for _ in range(7)]
     assert answers == [200] * 5 + [429] * 2
+
+
+async def test_a_browser_waits_in_one_place(host: Hosted) -> None:
+    async with httpx.AsyncClient(base_url=host.url, trust_env=False, headers=OWN_HEADERS, timeout=PATIENCE) as other:
+        await other.post("/web/pairing", json={})
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(other.get("/web/pairing")) for _ in range(4)]
+            await until(lambda: sum(wait.done() for wait in waits) == 3)
+            (request,) = await host.application.store.read(lambda tx: tx.pairing.waiting())
+            await host.application.store.write(lambda tx: refuse_request(tx, request.platform, request.user_id))
+    assert sorted(wait.result().status_code for wait in waits) == [200, 409, 409, 409]
 
 
 async def test_no_code_is_shown_without_pairing(host: Hosted, owner: httpx.AsyncClient) -> None:

@@ -51,6 +51,11 @@ class Auxiliary:
         self._calls = calls
         self._budget = budget or UnlimitedBudget()
 
+    @property
+    def has_price(self) -> bool:
+        """Return whether the cost of a call can be calculated."""
+        return (self._calls.first.info or _UNKNOWN).has_price
+
     async def summarise(self, earlier: str, messages: Sequence[Message]) -> str:
         """Return a summary of the messages that continues an earlier one."""
         before = f"The summary so far:\n{earlier}\n\nThe messages after it:\n" if earlier else ""

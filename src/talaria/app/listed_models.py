@@ -31,6 +31,10 @@ class ListedModels:
         found = self._read().get(provider)
         return found.models.get(model) if found else None
 
+    def first(self, provider: str, now: datetime) -> str:
+        """Return the first model of a provider's list, empty if the list is missing or old."""
+        return next(iter(self._read()[provider].models), "") if self.is_current(provider, now) else ""
+
     def is_current(self, provider: str, now: datetime) -> bool:
         """Return whether the list of a provider is less than a day old."""
         found = self._read().get(provider)

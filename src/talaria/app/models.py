@@ -358,6 +358,8 @@ class Models:
 
         Raises `ProviderError` if it does not answer, and `NotFound` if it lists none.
         """
+        if account.preset.access == "login" and (name := self._listed.first(account.preset.name, SystemClock().now())):
+            return name  # asked once a day, not for each message
         lists = account.preset.lists_models
         models = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
         self._store_list(account, models)

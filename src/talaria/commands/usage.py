@@ -25,14 +25,15 @@ def _build_lines(tx: Transaction, context: CommandContext) -> Iterator[str]:
     if session is None:
         raise NotFound("This conversation no longer exists.")
     delegated = delegated_usage(tx, session.id)
-    here = [session.usage, *delegated]
-    yield f"- This conversation: {format_usage(sum_usage(here))}"
+    here, free = [session.usage, *delegated], context.active_session.chat.info.free
+    yield f"- This conversation: {format_usage(sum_usage(here), free=free)}"
     if delegated:
-        yield f"- Of that, delegated tasks: {format_usage(sum_usage(delegated))}"
+        yield f"- Of that, delegated tasks: {format_usage(sum_usage(delegated), free=free)}"
     ancestors = [found for one in list_ancestors(tx, session) if (found := tx.sessions.get(one)) is not None]
     inherited = [usage for one in ancestors for usage in (one.usage, *delegated_usage(tx, one.id))]
     if inherited:
-        yield f"- Including the conversation it was branched from: {format_usage(sum_usage([*here, *inherited]))}"
+        total = format_usage(sum_usage([*here, *inherited]), free=free)
+        yield f"- Including the conversation it was branched from: {total}"
     is_private = context.author.owner and not audience_of(context.surface.address)
     for cap in context.application.caps(session) if is_private else ():
         spent = tx.ledger.spent(cap.account)
@@ -40,12 +41,12 @@ def _build_lines(tx: Transaction, context: CommandContext) -> Iterator[str]:
         yield f"- Spent on {name}: {format_money(spent) or '$0'} of {format_money(cap.limit)}"
 
 
-def format_usage(usage: Usage) -> str:
-    """Return a usage on one line."""
+def format_usage(usage: Usage, *, free: bool = False) -> str:
+    """Return a usage on one line; ``free`` if its model costs nothing."""
     if not usage.calls:
         return "nothing used yet."
     share = 100 * usage.cache_read_tokens // usage.input_tokens if usage.input_tokens else 0
-    cost = format_money(usage.cost_microdollars) or "unknown cost"
+    cost = format_money(usage.cost_microdollars) or ("no cost" if free else "unknown cost")
     return (
         f"{pluralize(usage.calls, 'model call')}, {usage.input_tokens:,} tokens in ({share}% cached), "
         f"{usage.output_tokens:,} out, {cost}."

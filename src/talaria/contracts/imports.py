@@ -16,7 +16,7 @@ ImportKind = Literal[
     "sessions", "settings", "keys", "persona", "memory", "skills", "commands", "MCP servers", "jobs", "people"
 ]
 ImportOutcome = Literal["imported", "changed", "unchanged", "skipped"]
-AGENTS = ("hermes",)
+AGENTS = ("hermes", "openclaw", "claude-code", "codex")
 
 
 class ForeignSession(Struct, frozen=True, kw_only=True):
@@ -88,14 +88,16 @@ class SkippedItem(Struct, frozen=True):
 class ForeignHome(Struct, frozen=True, kw_only=True):
     """Everything in another agent's home that Talaria has a place for.
 
-    ``settings`` and ``servers`` have Talaria's keys. ``facts`` are about the person, ``memory`` is the rest of the
-    memory, and ``notes`` are longer texts by file name. ``allowed`` has people as ``platform:id``.
+    ``settings`` and ``servers`` have Talaria's keys. ``instructions`` go with every request, after the identity.
+    ``facts`` are about the person, ``memory`` is the rest of the memory, and ``notes`` are longer texts by file name.
+    ``allowed`` has people as ``platform:id``.
     """
 
     sessions: tuple[ForeignSession, ...] = ()
     settings: Mapping[str, Any] = {}
     keys: Mapping[str, str] = {}
     persona: str = ""
+    instructions: str = ""
     personalities: Mapping[str, str] = {}
     memory: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()

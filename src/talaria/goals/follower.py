@@ -70,10 +70,12 @@ class Judge:
         *,
         seconds: float = 60,
         verify: CommandRunner | None = None,
+        has_price: bool = True,
     ) -> None:
         self._session_id = session_id
         self._store = store
         self._ask = ask
+        self._has_price = has_price
         self._seconds = seconds
         self._verify = verify
 
@@ -126,7 +128,7 @@ class Judge:
         result = read_verdict(answer) or _make_unjudged("the judge's answer couldn't be read", "unreadable")
         if result.verdict == "stop" and not state.contract.stop_when:
             result = structs.replace(result, verdict="continue")
-        return structs.replace(result, usage=usage)
+        return structs.replace(result, usage=usage, has_price=self._has_price)
 
 
 def _make_unjudged(why: str, failure: JudgeFailure = "unavailable") -> Opinion:

@@ -206,7 +206,8 @@ class Opinion(Struct, frozen=True, kw_only=True):
     """Opinion of the judge about a turn.
 
     ``exit_code`` is that of the verify command; ``wait_seconds`` and ``wait_pid`` limit a wait. ``failure`` is set if
-    there was no verdict, with the cause. ``usage`` is that of the judging model.
+    there was no verdict, with the cause. ``usage`` is that of the judging model, whose
+    cost is unknown if it has no price.
     """
 
     verdict: Verdict
@@ -216,6 +217,7 @@ class Opinion(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     failure: JudgeFailure = ""
     usage: Usage = Usage()
+    has_price: bool = True
 
 
 def read_verdict(answer: str) -> Opinion | None:

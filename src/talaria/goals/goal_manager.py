@@ -217,7 +217,7 @@ class GoalManager:
             return stored is not None and (stored.id, stored.status) == (state.id, "active")
 
         def count(tx: Transaction, stored: StoredGoal) -> GoalState | None:
-            usage = add_usage(tx, self._session_id, opinion.usage)
+            usage = add_usage(tx, self._session_id, opinion.usage, has_price=opinion.has_price)
             if not is_same(stored.state):
                 return stored.state
             transition = turn_judged(stored.state, opinion, turn, usage, watched, self._clock.now())

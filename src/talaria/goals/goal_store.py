@@ -74,10 +74,10 @@ def get_usage(tx: Transaction, session_id: SessionId) -> Usage:
     return session.usage
 
 
-def add_usage(tx: Transaction, session_id: SessionId, usage: Usage) -> Usage:
+def add_usage(tx: Transaction, session_id: SessionId, usage: Usage, *, has_price: bool = True) -> Usage:
     """Add the usage of a judge to that of a session, and return the sum."""
     if usage != Usage():
-        tx.usage.add(session_id, usage)
+        tx.usage.add(session_id, usage, has_price=has_price)
     return get_usage(tx, session_id)
 
 

@@ -20,6 +20,10 @@ _MAX_BYTES = 50_000_000
 _COPY_ATTEMPTS = 3
 _HIDDEN = re.compile("[\x00\ud800-\udfff]")  # no store takes them
 _MILLISECONDS = 100_000_000_000  # seconds of the year 5138: a larger number counts milliseconds
+_JSON5 = re.compile(
+    r'(?P<ignored>\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)|"(?:\\.|[^"\\])*"'
+    r"|(?P<single>'(?:\\.|[^'\\])*')|(?P<word>[A-Za-z_$][\w$]*)|[-+.\w]+|."
+)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -48,7 +52,7 @@ class ForeignFiles:
             return ""
 
     def json(self, kind: ImportKind, path: Path) -> Any:
-        """Return the content of a JSON file, with comments and trailing commas allowed; ``None`` if unusable."""
+        """Return the content of a JSON file; ``None`` if unusable."""
         return self._parse(kind, path, parse_relaxed_json, "JSON")
 
     def yaml(self, kind: ImportKind, path: Path) -> Any:
@@ -84,13 +88,23 @@ class ForeignFiles:
 
 
 def parse_relaxed_json(text: str) -> Any:
-    """Return the value of JSON with comments and trailing commas; raises `ValueError`."""
+    """Return the value of JSON, also in the form that people write it (JSON5); raises `ValueError`."""
     try:
         return json.loads(text)
     except ValueError:
-        plain = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or "", text, flags=re.DOTALL)
-        plain = re.sub(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', lambda found: found[1] or "", plain)
-        return json.loads(plain)
+        tokens = [found for found in _JSON5.finditer(text) if found.lastgroup != "ignored"]
+        written = [_write_token(token, tokens[place + 1 : place + 2]) for place, token in enumerate(tokens)]
+        return json.loads("".join(written))
+
+
+def _write_token(token: "re.Match[str]", following: "list[re.Match[str]]") -> str:
+    text = token[0]
+    next_text = following[0][0] if following else ""
+    if token.lastgroup == "single":
+        return json.dumps(text[1:-1].replace("\\'", "'"))
+    if token.lastgroup == "word" and next_text == ":":
+        return json.dumps(text)
+    return "" if text == "," and next_text in {"}", "]"} else text
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
@@ -104,6 +118,29 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | None]
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 entry = None
             yield number, entry if isinstance(entry, dict) else None
+
+
+def split_markdown(text: str) -> list[str]:
+    """Return the statements of a Markdown text: list items and paragraphs, without headings, comments and code."""
+    entries: list[str] = []
+    is_code = is_open = False
+    for line in _remove_comments(text).splitlines():
+        stripped = line.strip()
+        if stripped.startswith("```"):
+            is_code, is_open = not is_code, False
+        elif is_code or not stripped or stripped.startswith(("#", "---")):
+            is_open = False
+        elif stripped.startswith(("- ", "* ")) or not is_open:
+            entries.append(stripped.removeprefix("- ").removeprefix("* "))
+            is_open = True
+        else:
+            entries[-1] += f" {stripped}"
+    return [entry for entry in entries if entry]
+
+
+def _remove_comments(text: str) -> str:
+    first, *others = text.split("<!--")
+    return first + "".join(other.partition("-->")[2] for other in others)
 
 
 def clean_text(text: str) -> str:

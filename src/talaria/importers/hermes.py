@@ -241,11 +241,9 @@ class Hermes:
         if (self.home / "auth.json").exists():
             skip("keys", "auth.json", "Sign-ins can't be copied: `talaria login` makes new ones.")
         for folder in sorted((self.home / "profiles").glob("*/")):
-            skip(
-                "settings",
-                f"profile {folder.name}",
-                f"Import it on its own: `talaria -p {folder.name} import hermes {folder}`.",
-            )
+            name = folder.name
+            reason = f"Create a profile for it, then run `talaria -p {name} import hermes {folder}`."
+            skip("settings", f"profile {name}", reason)
         if config.get("command_allowlist"):
             skip("settings", "command_allowlist", "Talaria asks again; `approval.allowed` lists what it needn't ask.")
         if as_table(config.get("quick_commands")):

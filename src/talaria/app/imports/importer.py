@@ -11,6 +11,7 @@ from msgspec import structs
 from talaria.app.imports.profile_writer import ProfileWriter
 from talaria.app.imports.session_writer import IMPORTED, ImportRecord, SessionWriter, build_record_key
 from talaria.app.platforms import reachable_platforms
+from talaria.app.session.agent_spec import DEFAULT_IDENTITY
 from talaria.app.store import open_database
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.imports import (
@@ -30,7 +31,10 @@ from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.formatting import pluralize
 from talaria.core.ids import new_id
+from talaria.importers.claude_code import ClaudeCode
+from talaria.importers.codex import Codex
 from talaria.importers.hermes import Hermes
+from talaria.importers.openclaw import OpenClaw
 from talaria.schedule.job_store import JobRules, add_job, resolve_targets
 from talaria.schedule.recurrence import system_zone
 from talaria.sessions.chat_directory import HomeChat, read_home, write_home
@@ -41,9 +45,15 @@ from talaria.settings.secrets import KNOWN_SECRETS, read_secrets
 
 _AGENTS: Mapping[str, Callable[[Path], ForeignAgent]] = {
     "hermes": Hermes,
+    "openclaw": OpenClaw,
+    "claude-code": ClaudeCode,
+    "codex": Codex,
 }
 _HOMES = {
     "hermes": ("HERMES_HOME", ".hermes"),
+    "openclaw": ("OPENCLAW_STATE_DIR", ".openclaw"),
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude"),
+    "codex": ("CODEX_HOME", ".codex"),
 }
 _NO_LIMIT = 1_000_000
 
@@ -135,7 +145,7 @@ class ProfileImporter:
 
     def _survey(self) -> ForeignHome:
         if self._home is None:
-            self._home = _keep_useful_keys(self._agent.survey())
+            self._home = _fit(self._agent.survey())
         return self._home
 
     def _read_records(self) -> Mapping[str, ImportRecord]:
@@ -166,7 +176,7 @@ class ProfileImporter:
         settings = ForeignHome(settings={"access.allowed": list(home.allowed)})
         owners = load_settings(self._profile, self._environment).access.owners
         guests = [person for person in home.allowed if person not in owners]
-        detail = f"{', '.join(guests)} are guests here; `access.owners` names those who are you." if guests else ""
+        detail = f"Guests here: {', '.join(guests)}. `access.owners` names those who are you." if guests else ""
         return [
             structs.replace(item, kind="people", name=", ".join(home.allowed), detail=item.detail and detail)
             for item in files.write(settings, self._name, with_keys=False)
@@ -201,14 +211,15 @@ class ProfileImporter:
             return ImportItem("jobs", _name_of(job), "skipped", str(error))
 
 
-def _keep_useful_keys(home: ForeignHome) -> ForeignHome:
-    """Return a home with only the keys that Talaria or one of the imported servers and providers can use."""
+def _fit(home: ForeignHome) -> ForeignHome:
+    """Return a home with its instructions after an identity, and only with keys that something here can use."""
     texts = " ".join(str(server) for server in home.servers.values())
     useful = {secret.name for secret in KNOWN_SECRETS} | set(re.findall(r"\$\{(\w+)\}", texts))
     useful |= {str(value) for key, value in home.settings.items() if key.endswith(".key")}
     others = [SkippedItem("keys", name, "Talaria doesn't use it.") for name in home.keys if name not in useful]
     keys = {name: value for name, value in home.keys.items() if name in useful}
-    return structs.replace(home, keys=keys, skipped=(*home.skipped, *others))
+    persona = home.persona or (f"{DEFAULT_IDENTITY}\n\n{home.instructions}" if home.instructions else "")
+    return structs.replace(home, keys=keys, persona=persona, skipped=(*home.skipped, *others))
 
 
 def _admit(tx: Transaction, person: PairedPerson) -> ImportItem:

@@ -43,6 +43,7 @@ def make_judge(tool_context: ToolContext, environment: TurnEnvironment, auxiliar
         auxiliary.answer,
         seconds=tool_context.settings.goals.judge_seconds,
         verify=VerificationRunner(tool_context, environment).run,
+        has_price=auxiliary.has_price,
     )
 
 

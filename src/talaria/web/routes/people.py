@@ -27,10 +27,10 @@ from talaria.access.browsers import (
 )
 from talaria.access.pairing import RULES, WEB, approve_code, approve_request, offer_browser_code, refuse_request
 from talaria.commands.application import Application
-from talaria.contracts.store import Store, Transaction
+from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.pairing import PairedPerson
 from talaria.core.errors import NotFound, Refused
-from talaria.http.errors import Problem, make_too_many
+from talaria.http.errors import Problem, make_conflict, make_too_many
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.settings.profiles import Profile
 from talaria.web.front_door import (
@@ -150,6 +150,7 @@ class PeopleRoutes:
         self._application = application
         self._profile = profile
         self._limiter = SignInLimiter()
+        self._waiting: dict[str, Subscription] = {}  # one request per browser that shows a code
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
@@ -192,17 +193,25 @@ class PeopleRoutes:
         return make_json_reply(view, headers={"set-cookie": make_cookie(request, token)})
 
     async def _wait(self, request: WebRequest) -> Reply:
-        """Reply when the owner has answered, or after a while without an answer."""
+        """Reply when the owner has answered, or after a while without an answer; a newer request ends this one."""
         digest = digest_token(read_token(request))
         async with self._store.subscribe(BROWSERS_TOPIC) as subscription:
             state = await self._store.read(lambda tx: _read_pairing(tx, digest))
+            if state.waiting and digest in self._waiting:
+                self._waiting[digest].wake()
+            self._waiting[digest] = subscription
             try:
                 async with asyncio.timeout(_WAIT_SECONDS):
                     while state.waiting:
                         await subscription.wait()
+                        if self._waiting.get(digest) is not subscription:
+                            raise make_conflict("Another page of this browser waits now.", code="waiting_elsewhere")
                         state = await self._store.read(lambda tx: _read_pairing(tx, digest))
             except TimeoutError:
                 pass
+            finally:
+                if self._waiting.get(digest) is subscription:
+                    del self._waiting[digest]
         return make_json_reply(state)
 
     async def _show(self, request: WebRequest) -> Reply:

@@ -150,8 +150,14 @@ class _Updater:
             self._gateways.start(gateways)
             self._gateways.wait_until_healthy(gateways, version, self._patience)
         except (TalariaError, OSError, KeyboardInterrupt) as error:
-            self._undo(pending)
             reason = str(error) or "it was interrupted."
+            try:
+                self._undo(pending)
+            except (TalariaError, OSError) as second:
+                raise Refused(
+                    f"Talaria {version} wasn't put into use: {reason}\nReturning to {__version__} failed, too: {second}"
+                    "\nFix this, then run `talaria update` to try again."
+                ) from error
             raise Refused(f"Talaria {version} wasn't put into use, {__version__} is running again: {reason}") from error
         self.versions.write(UpdateRecord(previous=pending.before, backups=pending.backups))
         self.versions.prune(pending.before, name)

@@ -4,12 +4,12 @@
  */
 import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { get, post } from "../server.js";
-import { code, details, div, heading, li, p, pre, section, span, summary, ul } from "../elements.js";
+import { code, div, heading, li, p, pre, section, span, ul } from "../elements.js";
 import { attempt, pageChange } from "../state.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
-import { conversationLink, moment, stateChip } from "./parts.js";
+import { conversationLink, fold, moment, stateChip } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { BackgroundView, ChildTaskView, DelegationView, OutputPage, ProcessView } from "../wire.d.ts" */
@@ -107,13 +107,9 @@ function Output({ process }) {
   useEffect(() => {
     if (box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [text.value]);
-  return details(
-    {
-      class: "fold",
-      open: open.value,
-      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
-    },
-    summary(null, span({ class: "tool-summary" }, process.last_line || "Output")),
+  return fold(
+    open,
+    [span({ class: "tool-summary" }, process.last_line || "Output")],
     open.value
       ? pre({ class: "output", ref: box, tabIndex: 0, "aria-label": "Output" }, text.value || "No output yet.")
       : null,

@@ -4,27 +4,12 @@
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
-import {
-  button,
-  details,
-  div,
-  form,
-  heading,
-  icon,
-  label,
-  li,
-  ol,
-  p,
-  span,
-  summary,
-  textarea,
-  ul,
-} from "../elements.js";
+import { button, div, form, heading, icon, label, li, ol, p, span, textarea, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration, formatMoney, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
-import { bar, conversationLink, moment, stateChip, surfaceLabel } from "./parts.js";
+import { bar, conversationLink, fold, moment, stateChip, surfaceLabel } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { GoalBudget, GoalView, VerdictView } from "../wire.d.ts" */
@@ -223,13 +208,9 @@ function Verdicts({ session, count }) {
   useEffect(() => {
     if (open.value) void attempt(async () => void (found.value = await get(`/web/goals/${session}/verdicts`)));
   }, [open.value, count]);
-  return details(
-    {
-      class: "fold",
-      open: open.value,
-      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
-    },
-    summary(null, "Verdicts"),
+  return fold(
+    open,
+    ["Verdicts"],
     found.value
       ? found.value.length
         ? ol(

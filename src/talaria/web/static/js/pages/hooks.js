@@ -3,11 +3,12 @@
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
-import { button, details, div, label, li, p, span, summary, textarea, ul } from "../elements.js";
+import { button, div, label, li, p, span, textarea, ul } from "../elements.js";
 import { describe, get, post, request } from "../server.js";
 import { attempt, toast } from "../state.js";
 import { panel, plainForm, Switch, textField, textOf } from "./controls.js";
 import { failureNotice } from "./frame.js";
+import { fold } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { HookFiles, HookView } from "../wire.d.ts" */
@@ -89,13 +90,9 @@ function HookFold({ one, reload }) {
     open.value = false;
     files.value = null;
   };
-  return details(
-    {
-      class: "fold",
-      open: open.value,
-      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
-    },
-    summary(null, span({ class: "offscreen" }, `${one.name}: `), "Files"),
+  return fold(
+    open,
+    [span({ class: "offscreen" }, `${one.name}: `), "Files"],
     files.value
       ? h(HookEditor, {
         key: files.value.manifest + files.value.handler,

@@ -3,11 +3,11 @@
  * @module
  */
 import { h } from "../../vendor/preact.js";
-import { a, button, code, div, p, span, time } from "../elements.js";
+import { a, button, code, details, div, p, span, summary, time } from "../elements.js";
 import { followLink } from "../state.js";
 import { formatMoment } from "./format.js";
 
-/** @import { Child } from "../../vendor/preact.d.ts" */
+/** @import { Child, Signal, VNode } from "../../vendor/preact.d.ts" */
 
 /** @type {Record<string, string>} */
 const SURFACES = { api: "API", cli: "Terminal", cron: "Schedule", delegate: "Delegated tasks", python: "Python" };
@@ -34,6 +34,18 @@ export function Segments({ label, value, options, onChange }) {
     ),
   );
 }
+
+/** Something to unfold, which knows whether it is. @type {(open: Signal<boolean>, title: Child[], ...children: Child[]) => VNode} */
+export const fold = (open, title, ...children) =>
+  details(
+    {
+      class: "fold",
+      open: open.value,
+      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
+    },
+    summary(null, ...title),
+    ...children,
+  );
 
 /** A number with what it means. @type {(label: string, value: Child, note?: Child) => Child} */
 export const stat = (label, value, note = null) =>

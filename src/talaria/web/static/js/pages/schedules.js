@@ -4,13 +4,13 @@
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
-import { button, code, details, div, heading, icon, li, ol, p, pre, span, summary, ul } from "../elements.js";
+import { button, code, div, heading, icon, li, ol, p, pre, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
 import { JobForm } from "./job_form.js";
-import { conversationLink, moment, stateChip } from "./parts.js";
+import { conversationLink, fold, moment, stateChip } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { JobView, RunView, SchedulesView } from "../wire.d.ts" */
@@ -154,13 +154,9 @@ function Runs({ job }) {
   const body = found.value?.length
     ? ol({ class: "runs" }, ...found.value.map(runView))
     : p({ class: "fold-body caption" }, "It hasn't run yet.");
-  return details(
-    {
-      class: "fold",
-      open: open.value,
-      onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
-    },
-    summary(null, "History"),
+  return fold(
+    open,
+    ["History"],
     found.value ? body : null,
   );
 }

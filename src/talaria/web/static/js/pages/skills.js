@@ -3,11 +3,12 @@
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
-import { button, details, div, label, li, p, pre, span, summary, textarea, ul } from "../elements.js";
+import { button, div, label, li, p, pre, span, textarea, ul } from "../elements.js";
 import { describe, get, request } from "../server.js";
 import { attempt, toast } from "../state.js";
 import { panel, plainForm, Switch, textField, textOf } from "./controls.js";
 import { emptyState, failureNotice } from "./frame.js";
+import { fold } from "./parts.js";
 import { useSettings } from "./settings_data.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
@@ -65,13 +66,9 @@ function SkillCard({ one, toggle, reload }) {
       div({ class: "grow" }, p({ class: "card-title" }, one.name), p({ class: "caption" }, one.about)),
       h(Switch, { label: `Skill ${one.name}`, on: one.enabled, onSwitch: (on) => void toggle(one.name, on) }),
     ),
-    details(
-      {
-        class: "fold",
-        open: open.value,
-        onToggle: (event) => (open.value = /** @type {HTMLDetailsElement} */ (event.target).open),
-      },
-      summary(null, span({ class: "offscreen" }, `${one.name}: `), "Text"),
+    fold(
+      open,
+      [span({ class: "offscreen" }, `${one.name}: `), "Text"],
       editing.value && shown
         ? h(SkillEditor, {
           name: one.name,
