@@ -77,15 +77,18 @@ async def test_a_slow_reader_holds_a_bounded_queue_and_misses_nothing(store: Sto
         pages = aiter(follower)
         reading = group.create_task(_read_page(pages))
         await until(lambda: follower.is_joined)
-        for number in range(12):
-            await _add(store, f"{long}{number}")
-        await until(lambda: not follower.is_joined)
+        said: list[str] = []
+        while follower.is_joined:
+            said.append(f"{long}{len(said)}")
+            await _add(store, said[-1])
+            await until(lambda: follower.position >= len(said) or not follower.is_joined)
         assert follower.is_slow
+        await _add(store, "read from the store")
         await _end(store)
         seen = [one.payload for one in (await reading).events]
         seen += [one.payload async for page in pages for one in page.events]
         await follower.close()
-    assert seen == [*(f"{long}{number}" for number in range(12)), '{"type":"run.stopped"}']
+    assert seen == [*said, "read from the store", '{"type":"run.stopped"}']
 
 
 async def test_followers_are_disconnected_before_the_end(store: Store) -> None:

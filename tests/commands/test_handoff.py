@@ -180,6 +180,7 @@ async def test_cancelling_the_wait_withdraws_the_request(tmp_path: Path) -> None
             await desk.place.told("Handing off")
             using.cancel()
         assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
+        await until(lambda: not desk.active_session.busy)  # it looks for messages that came meanwhile
         here = desk.active_session.session_id
         assert await desk.application.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
         assert "already being handed off" in await desk.use("/handoff telegram")

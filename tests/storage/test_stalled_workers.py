@@ -19,11 +19,17 @@ _IN_THE_MIDDLE = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'talar
 
 
 def _options(place: Place, clock: SettableClock, worker: str) -> PostgresOptions:
-    return PostgresOptions(place.schema, clock=clock, worker=WorkerId(worker), stall_seconds=0.2)
+    return PostgresOptions(place.schema, clock=clock, worker=WorkerId(worker), stall_seconds=1.0)
 
 
 def _opened(place: Place, clock: SettableClock, worker: str) -> ConnectionDatabase:
     return open_postgres(place.address, _options(place, clock, worker))
+
+
+@pytest.fixture(autouse=True)
+def _create_tables(postgres_place: Place, clock: SettableClock) -> None:
+    """Create the tables without the short limit."""
+    postgres_place.open(clock).close()
 
 
 def test_what_it_holds_is_free_for_others(postgres_place: Place, clock: SettableClock) -> None:
