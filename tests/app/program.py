@@ -57,13 +57,11 @@ class Program:
     def run_on_terminal(self, *words: str, typed: str = "", env: Mapping[str, str] | None = None) -> Outcome:
         """Return the exit code and all that the screen received."""
         with terminal_pair() as (keyboard, screen):
-            process = subprocess.Popen(
-                [TALARIA, *words], env=self.environment(**env or {}), stdin=screen, stdout=screen, stderr=screen
-            )
             os.write(keyboard, typed.encode())
+            terminal = os.ttyname(screen)
+            code, shown = warm_program.run_on_terminal(words, self.environment(**env or {}), terminal, keyboard)
             os.close(screen)
-            shown = read_all(keyboard)
-            return Outcome(process.wait(), shown)
+            return Outcome(code, shown.decode().replace("\r\n", "\n"))
 
 
 @contextmanager

@@ -172,6 +172,22 @@ def run(
         return code, out.read().decode(), err.read().decode()
 
 
+def run_on_terminal(
+    arguments: Sequence[str], env: Mapping[str, str], terminal: str, keyboard: int
+) -> tuple[int, bytes]:
+    """Run the program on a terminal, whose other end is ``keyboard``; return the exit code and what was shown."""
+    with ExitStack() as theirs:
+        _, connection = _request(arguments, env, None, [_open_stream(0, DEVNULL, theirs)[0]], terminal=terminal)
+    shown = bytearray()
+    with connection:
+        while keyboard in select.select([keyboard, connection], [], [])[0]:
+            try:
+                shown += os.read(keyboard, 65536)
+            except OSError:  # how Linux reports that the terminal's session has ended
+                break
+        return int(connection.recv(_LONGEST_ANSWER)), bytes(shown)
+
+
 def _request(
     arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: Sequence[int], **kind: str
 ) -> tuple[int, socket.socket]:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from tests.app import warm_program
 from tests.app.program import TALARIA, Program
 
 from talaria.testing.screen import Screen, open_screen
@@ -46,6 +47,8 @@ class Dialogue:
 @asynccontextmanager
 async def dialogue(program: Program, *words: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Dialogue]:
     """Run the program on a terminal of 100 columns and talk to it."""
-    command = [TALARIA, *words]
-    async with open_screen(command, env=program.environment(**env or {}), rows=400, cwd=program.home) as screen:
+    environment = program.environment(**env or {})
+    async with open_screen(
+        [TALARIA, *words], env=environment, rows=400, cwd=program.home, spawn=warm_program.spawn
+    ) as screen:
         yield Dialogue(screen)

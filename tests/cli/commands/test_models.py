@@ -86,7 +86,7 @@ async def test_a_model_is_chosen_after_its_provider_was_asked(program: Program) 
 def test_a_choice_without_its_key_changes_nothing(program: Program) -> None:
     refused = program.run("model", "anthropic", env=ELSEWHERE)
     assert refused.code == 1
-    assert "`talaria config set ANTHROPIC_API_KEY -` stores it" in refused.err
+    assert "Store it with `talaria config set ANTHROPIC_API_KEY -`" in refused.err
     assert not (program.home / "profiles").exists()
 
 

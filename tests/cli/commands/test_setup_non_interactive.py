@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.app.program import TALARIA, Outcome, Program
+from tests.app import warm_program
+from tests.app.program import Outcome, Program
 from tests.app.setup.network_servers import TOKEN, networks
 from tests.cli.commands.test_setup import DEAD, ELSEWHERE, KEY, kept
 
@@ -34,20 +34,12 @@ def env(server: ModelServer) -> dict[str, str]:
 
 async def run(program: Program, env: dict[str, str], *words: str, typed: str = "") -> Outcome:
     """Run the setup in parallel with its server."""
-
-    def run_it() -> Outcome:
-        done = subprocess.run(
-            [TALARIA, *SCRIPT, *words],
-            env=program.environment(**env),
-            cwd=program.home,
-            input=typed,
-            capture_output=True,
-            text=True,
-            check=False,
+    environment = program.environment(**env)
+    return Outcome(
+        *await asyncio.to_thread(
+            warm_program.run, [*SCRIPT, *words], env=environment, cwd=program.home, typed=typed.encode()
         )
-        return Outcome(done.returncode, done.stdout, done.stderr)
-
-    return await asyncio.to_thread(run_it)
+    )
 
 
 def nothing_written(program: Program) -> bool:

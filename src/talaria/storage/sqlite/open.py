@@ -80,7 +80,7 @@ def _create_if_missing(path: Path) -> bool:
     if _exists(path):
         return False
     deadline = time.monotonic() + _CREATION_TIMEOUT
-    while not _exists(path) and is_used(path):
+    while is_used(path) and not _exists(path):  # in this order: a process that uses the file has created it before
         if time.monotonic() > deadline:
             raise StoreGone(
                 f"{path} is missing, but a running process still uses it; see `talaria gateway status`."
