@@ -180,7 +180,7 @@ def run_on_terminal(
         _, connection = _request(arguments, env, None, [_open_stream(0, DEVNULL, theirs)[0]], terminal=terminal)
     shown = bytearray()
     with connection:
-        while keyboard in select.select([keyboard, connection], [], [])[0]:
+        while keyboard in select.select([keyboard, connection.fileno()], [], [])[0]:
             try:
                 shown += os.read(keyboard, 65536)
             except OSError:  # how Linux reports that the terminal's session has ended
