@@ -30,6 +30,7 @@ def test_every_document_is_a_page(site: Path) -> None:
     assert {Path("index.html"), Path("architecture.html"), Path("changelog.html")} <= pages
 
 
+@pytest.mark.asyncio(loop_scope="session")  # as the driver of the browser
 async def test_a_page_opened_from_a_folder_can_be_searched_without_a_network(site: Path, browser: Browser) -> None:
     context = await browser.new_context()
     page = await context.new_page()
