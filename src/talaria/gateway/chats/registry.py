@@ -20,6 +20,7 @@ from talaria.goals.goal_store import resumable_goals
 from talaria.runtime.agent_cache import AgentCache, AgentSpec, SessionVersion, read_session_version
 from talaria.runtime.completions import BATCH_WINDOW, WAKE, queue_reports_if_idle
 from talaria.runtime.open_session import ResumeSession
+from talaria.runtime.runner import RunnerState
 from talaria.runtime.turns import PENDING_SESSIONS, list_pending_sessions
 from talaria.runtime.workers import can_claim_chat, claim_chat, is_assigned
 from talaria.settings.live import LiveSettings
@@ -99,6 +100,9 @@ class ChatRegistry:
         needed, or once it is idle.
         """
         agent_version, chat = await self._read_agent_version(key, address, session_id, version), self._cache.find(key)
+        if chat is not None and _has_moved(chat):  # the session has come back
+            self._cache.evict(key)
+            chat = None
         is_current = chat is None or (agent_version is not None and chat.agent_version == agent_version)
         agent_spec = None if is_current else await self._build_spec(address, session_id)
         signature = None if agent_spec is None else self._required_signature(key, agent_spec)
@@ -256,6 +260,11 @@ class ChatRegistry:
 def _has_pending_work(tx: Transaction) -> bool:
     """Return whether any turn is running or any message pending, in any process."""
     return bool(tx.turns.find(running=True, limit=1) or tx.inbox.unsettled())
+
+
+def _has_moved(chat: Chat) -> bool:
+    """Return whether the last turn of a chat was moved to another one: its open session runs no more turns."""
+    return chat.active_session.is_open and chat.active_session.chat.conversation.state is RunnerState.MOVED
 
 
 async def _close_chat(chat: Chat) -> None:
