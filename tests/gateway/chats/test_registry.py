@@ -13,10 +13,12 @@ from tests.tools.process.process_fixture import sleeping
 from talaria.contracts.background_processes import BackgroundProcess
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.contracts.store import Transaction
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.os_processes import is_running
 from talaria.gateway.chats.chat import Chat
 from talaria.goals.stored_goal import read_goal
+from talaria.runtime.active_session import bind_session
+from talaria.runtime.live.control import redirect_running_turn
 from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -251,3 +253,34 @@ async def test_a_chat_with_a_waiting_goal_is_not_evicted(
         await said(network, "bob", "hello")
         gateway.chats.sweep()
         assert gateway.chats.find(key_of("ann")) is not None
+
+
+async def test_a_session_that_comes_back_after_its_turn_was_moved_away_answers(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    away = Address("web", "owner", thread_id="1")
+    here = Address("loopback", "ann")
+
+    async def answer(received: Received) -> Say:
+        if received.question == "Wait":
+            room, session_id = room_of(gateway, "ann"), room_of(gateway, "ann").active_session.session_id
+
+            def take(tx: Transaction) -> None:
+                bind_session(tx, session_id, build_session_key(away), away)
+                redirect_running_turn(tx, session_id, ReplyRoute(away))
+
+            await room.active_session.store.write(take)
+        return Say(f"re: {received.question}")
+
+    server.answering(answer)
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+        await said(network, "ann", "Hello")
+        session_id, store = room_of(gateway, "ann").active_session.session_id, gateway.application.store
+        room_of(gateway, "ann").release = lambda: False  # the turn ends before the notice that it was moved arrives
+        network.say("ann", "Wait", sender="ann")
+        await until(lambda: store.read(lambda tx: len(tx.turns.find(session_id)) == 2))
+        await until(lambda: store.read(lambda tx: not tx.turns.find(session_id, running=True)))
+        await store.write(lambda tx: bind_session(tx, session_id, key_of("ann"), here))
+        network.say("ann", "Back", sender="ann")
+        await network.until(lambda: "re: Back" in network.shown("ann"))
+        assert room_of(gateway, "ann").active_session.session_id == session_id
