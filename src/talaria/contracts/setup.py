@@ -57,6 +57,17 @@ class TrialAccount(Struct, frozen=True):
     key: str = ""
 
 
+class SearchEngineOffer(Struct, frozen=True, kw_only=True):
+    """Web search engine to choose; ``gap`` says what is missing to use it, ``used`` whether searches do."""
+
+    name: str
+    title: str
+    key_name: str
+    gap: str
+    has_key: bool
+    used: bool
+
+
 class FoundKey(Struct, frozen=True):
     """Key that is set: its name and origin, without its value."""
 
@@ -84,6 +95,16 @@ class Discovery(Struct, frozen=True):
     trouble: str = ""
 
 
+class SearchProbes(Protocol):
+    """Probes of the web search engines; the settings are read again for each call."""
+
+    def engines(self) -> tuple[SearchEngineOffer, ...]:
+        """All engines: those in use first, in their order."""
+
+    def try_engine(self, engine: str, key: str = "") -> ProbeResult:
+        """Send a query to an engine, with this key or else the stored one."""
+
+
 class SetupProbes(Protocol):
     """Probes for the setup; the settings are read again for each call."""
 
@@ -104,6 +125,9 @@ class SetupProbes(Protocol):
 
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
         """Query a chat network, or the server at ``base_url``, for the account of a token."""
+
+    def search(self) -> SearchProbes:
+        """Probes of the web search engines."""
 
     def open_importer(self, agent: str, path: "Path | None") -> "AbstractContextManager[Importer]":
         """The import of another agent's home into this profile; without a path, of its usual home."""

@@ -27,6 +27,7 @@ from talaria.settings.sections.providers import (
     ModelSettings,
     ProviderAccount,
 )
+from talaria.settings.sections.web import WebSettings
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
 _SOME_TOOLSETS = {
@@ -222,13 +223,6 @@ class ToolSettings(Section, frozen=True):
     ] = TOOLSETS
     disabled: Annotated[tuple[str, ...], Meta(description="Tools that are off.")] = ()
     disabled_skills: Annotated[tuple[str, ...], Meta(description="Skills that the agent doesn't see.")] = ()
-    search_engine: Annotated[
-        str,
-        Meta(
-            description="Address of a SearXNG server for web searches; empty means DuckDuckGo.",
-            extra={"check": is_web_address, "expected": "empty or an address that starts with https:// or http://"},
-        ),
-    ] = ""
 
 
 class SurfaceSettings(Section, frozen=True):
@@ -363,6 +357,7 @@ class Settings(Section, frozen=True):
     voice: VoiceSettings = VoiceSettings()
     budget: BudgetSettings = BudgetSettings()
     tools: ToolSettings = ToolSettings()
+    web: WebSettings = WebSettings()
     surfaces: dict[str, SurfaceSettings] = {}
     mcp: dict[str, McpServerSettings] = {}
     approval: ApprovalSettings = ApprovalSettings()

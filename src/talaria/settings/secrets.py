@@ -32,6 +32,10 @@ class KnownSecret(Struct, frozen=True):
     live: bool = False
 
 
+def _build_search_secret(name: str, vendor: str, site: str) -> KnownSecret:
+    return KnownSecret(name, f"Search the web with {vendor}.", f"Create one at {site}.", live=True)
+
+
 def _build_model_secret(name: str, vendor: str) -> KnownSecret:
     hint = f"Create one in the API keys section of your {vendor} account."
     return KnownSecret(name, f"Use {vendor} models.", hint, live=True)
@@ -78,6 +82,13 @@ KNOWN_SECRETS = (
     KnownSecret("MATRIX_HOMESERVER", "Find the Matrix server.", "Address of the server of the bot's account."),
     KnownSecret("MATRIX_ACCESS_TOKEN", "Connect to Matrix.", "From a client that is logged in as the bot."),
     KnownSecret("MATRIX_PASSWORD", "Log in to Matrix.", "Instead of a token; used once, with options.user."),
+    _build_search_secret("BRAVE_API_KEY", "Brave", "api-dashboard.search.brave.com"),
+    _build_search_secret("BRAVE_SEARCH_API_KEY", "Brave", "api-dashboard.search.brave.com"),
+    _build_search_secret("TAVILY_API_KEY", "Tavily", "app.tavily.com"),
+    _build_search_secret("EXA_API_KEY", "Exa", "dashboard.exa.ai"),
+    _build_search_secret("SERPER_API_KEY", "Serper", "serper.dev"),
+    _build_search_secret("GOOGLE_CSE_API_KEY", "Google", "console.cloud.google.com"),
+    _build_search_secret("KAGI_API_KEY", "Kagi", "kagi.com/api"),
     KnownSecret("TALARIA_API_KEY", "Call this agent over HTTP.", "At least 16 characters; instead of `api-keys`."),
     KnownSecret("WEBHOOK_SECRET", "Verify the sender of webhooks.", "Any long random text that both sides know."),
 )

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 import re
@@ -6,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.app.program import Outcome, Program
 from tests.app.program_with_model import scripted_program, talk
 from tests.cli.stored_sessions import converse, read, said
 from tests.house.tree import ROOT
+from tests.tools.web.engine_servers import KEY as ENGINE_KEY
+from tests.tools.web.engine_servers import SearchServers, search_servers
 
 from talaria.cli.commands.doctor.machine_checks import FIRST_PYTHON, FIRST_SQLITE, LAST_PYTHON
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
@@ -96,7 +100,7 @@ def test_every_fault_of_the_settings_is_reported_and_the_rest_still_looked_at(pr
     assert (
         found(seen, "model") == found(seen, "tools") == [("warning", "Not checked, because the settings have faults.")]
     )
-    assert "2 faults and 4 warnings in the profile default." in seen.out
+    assert "2 faults and 5 warnings in the profile default." in seen.out
 
 
 @pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
@@ -105,7 +109,7 @@ def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Progra
     for words in (["doctor", "--offline"], ["doctor", "--offline", "--fix"], ["doctor", "--offline", "--json"]):
         seen = program.run(*words)
         assert (seen.code, seen.err) == (1, "")
-    assert len(json.loads(seen.out)) == 13
+    assert len(json.loads(seen.out)) == 14
 
 
 def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program: Program) -> None:
@@ -417,3 +421,36 @@ def test_an_api_without_keys_is_reported(program: Program) -> None:
     program.run("config", "set", "api.keyless", "true")
     reported = [sentence for state, sentence in found(program.run("doctor"), "access") if state == "warning"]
     assert any("without a key: `api.keyless` is on" in sentence for sentence in reported)
+
+
+def engine_settings(servers: SearchServers, *engines: str) -> str:
+    addresses = "\n".join(f'{name} = "{servers.base}/{name}"' for name in engines)
+    return f"[web.addresses]\n{addresses}\n"
+
+
+async def test_configured_search_engines_are_asked(program: Program) -> None:
+    async with search_servers() as servers:
+        settings = engine_settings(servers, "brave", "tavily", "exa", "searxng")
+        write_private(folder(program) / "config.toml", settings)
+        servers.override["exa"] = lambda: web.Response(status=429)
+        keys = {"BRAVE_SEARCH_API_KEY": ENGINE_KEY, "TAVILY_API_KEY": "wrong-0123456789", "EXA_API_KEY": ENGINE_KEY}
+        seen = await asyncio.to_thread(program.run, "doctor", env={**keys, "GOOGLE_CSE_API_KEY": "g-0123456789"})
+    assert found(seen, "search") == [
+        ("warning", "Google isn't used: no search engine id (set web.google_engine_id)."),
+        ("ok", "Brave answers."),
+        ("warning", "Tavily can't be used: it rejected TAVILY_API_KEY (HTTP 401)."),
+        ("warning", "Exa can't be used: rate-limited."),
+        ("ok", "SearXNG answers."),
+    ]
+    assert sorted(servers.asked) == ["brave", "exa", "searxng", "tavily"]
+    assert "0123456789" not in seen.out
+
+
+def test_search_engines_are_not_contacted_offline(program: Program) -> None:
+    ((state, sentence),) = found(program.run("doctor", "--offline"), "search")
+    assert (state, sentence.startswith("Web searches use DuckDuckGo")) == ("ok", True)
+    dead = {"KAGI_API_KEY": "k", "TALARIA__WEB__ENGINES": "kagi,brave"}
+    assert found(program.run("doctor", "--offline", env=dead), "search") == [
+        ("warning", "Brave isn't used: no key (set BRAVE_API_KEY)."),
+        ("ok", "Web searches use Kagi (not contacted)."),
+    ]

@@ -1,5 +1,6 @@
 """`talaria setup` on a terminal: what it asks, tries out and writes."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 from tests.app.program import Program
 from tests.app.setup.network_servers import TOKEN, networks
 from tests.cli.terminal_dialogue import dialogue
+from tests.tools.web.engine_servers import ENGINE_ID, search_servers
+from tests.tools.web.engine_servers import KEY as ENGINE_KEY
 
 from talaria.providers.presets import PRESETS
 from talaria.settings.model import TOOLSETS
@@ -64,8 +67,8 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
     assert "Run `talaria` to chat" in talk.text
     assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n"
     assert kept(program, "config.toml") == (
-        '[model]\nprovider = "openai"\nname = "gpt-5"\n\n[tools]\ntoolsets = ["files", "web"]\n'
-        'search_engine = "http://127.0.0.1:8888"\n\n[approval]\nmode = "allow-list"\n'
+        '[model]\nprovider = "openai"\nname = "gpt-5"\n\n[tools]\ntoolsets = ["files", "web"]\n\n'
+        '[web.addresses]\nsearxng = "http://127.0.0.1:8888"\n\n[approval]\nmode = "allow-list"\n'
     )
 
 
@@ -295,3 +298,39 @@ async def test_it_works_on_a_dumb_terminal(program: Program, env: dict[str, str]
         assert await talk.end() == 0
     assert "On: none." in talk.text
     assert not any(cell.bold for row in talk.screen.styled for cell in row)
+
+
+async def test_the_key_of_a_search_engine_is_checked_before_it_is_kept(program: Program, env: dict[str, str]) -> None:
+    async with search_servers() as servers:
+        env |= {
+            "TALARIA__WEB__ADDRESSES": json.dumps({"tavily": f"{servers.base}/tavily"}),
+            "BRAVE_API_KEY": "b-0123456789",
+        }
+        async with dialogue(program, "setup", "tools", env=env) as talk:
+            await talk.answer("Toolsets", "web")
+            await talk.answer("Web search [brave]", "tavli")
+            await talk.answer("Web search [brave]", "tavily")
+            await talk.answer("TAVILY_API_KEY", "wrong")
+            await talk.answer("What next? [another]", "")
+            await talk.answer("TAVILY_API_KEY", ENGINE_KEY)
+            await talk.answer("Approval", "skip")
+            assert await talk.end() == 0
+    assert "Tavily can't be used: it rejected TAVILY_API_KEY (HTTP 401)." in talk.text
+    assert "Tavily answers." in talk.text
+    assert "Web searches use Tavily." in talk.text
+    assert kept(program, ".env") == f"TAVILY_API_KEY={ENGINE_KEY}\n"
+    assert 'engines = ["tavily", "brave", "duckduckgo"]' in kept(program, "config.toml")
+
+
+async def test_google_also_needs_the_id_of_a_search_engine(program: Program, env: dict[str, str]) -> None:
+    async with search_servers() as servers:
+        env["TALARIA__WEB__ADDRESSES"] = json.dumps({"google": f"{servers.base}/google"})
+        async with dialogue(program, "setup", "tools", env=env) as talk:
+            await talk.answer("Toolsets", "web")
+            await talk.answer("Web search [duckduckgo]", "google")
+            await talk.answer("Search engine id", ENGINE_ID)
+            await talk.answer("GOOGLE_CSE_API_KEY", ENGINE_KEY)
+            await talk.answer("Approval", "skip")
+            assert await talk.end() == 0
+    assert "Google answers." in talk.text
+    assert kept(program, "config.toml").endswith(f'[web]\ngoogle_engine_id = "{ENGINE_ID}"\n')

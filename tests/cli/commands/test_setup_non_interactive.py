@@ -10,6 +10,8 @@ from tests.app import warm_program
 from tests.app.program import Outcome, Program
 from tests.app.setup.network_servers import TOKEN, networks
 from tests.cli.commands.test_setup import DEAD, ELSEWHERE, KEY, kept
+from tests.tools.web.engine_servers import KEY as ENGINE_KEY
+from tests.tools.web.engine_servers import search_servers
 
 from talaria.testing.model_server import ModelServer
 
@@ -202,3 +204,29 @@ def test_the_embedded_model_needs_no_key(program: Program) -> None:
 async def test_what_was_set_up_by_a_script_is_not_asked_for_again(program: Program, env: dict[str, str]) -> None:
     await run(program, env, "--provider", "openai", "--key-from", "MY_KEY", "--toolsets", "files")
     assert json.loads(kept(program, "setup.json")) == {"finished": ["model", "tools"]}
+
+
+async def test_a_search_engine_is_checked_and_kept_with_its_key(program: Program, env: dict[str, str]) -> None:
+    async with search_servers() as servers:
+        env |= {"TALARIA__WEB__ADDRESSES": json.dumps({"exa": f"{servers.base}/exa"}), "GOOD": ENGINE_KEY, "WRONG": "x"}
+        words = ("--search-engine", "exa", "--search-key-from")
+        failed = await run(program, env, *words, "WRONG")
+        assert (failed.code, nothing_written(program)) == (1, True)
+        assert "exa: Exa can't be used: it rejected EXA_API_KEY (HTTP 401)." in failed.out
+        done = await run(program, env, *words, "GOOD")
+    assert (done.code, kept(program, ".env")) == (0, f"EXA_API_KEY={ENGINE_KEY}\n")
+    assert kept(program, "config.toml") == '[web]\nengines = ["exa", "duckduckgo"]\n'
+    assert ENGINE_KEY not in done.out
+
+
+async def test_wrong_search_engines_are_refused(program: Program, env: dict[str, str]) -> None:
+    for words, reason in {
+        ("--search-engine", "altavista"): "`altavista` isn't a search engine",
+        ("--search-engine", "kagi"): "Kagi needs a key: add --search-key-from SOURCE.",
+        ("--search-key-from", "MY_KEY"): "--search-key-from needs an engine",
+    }.items():
+        done = await run(program, env, *words)
+        assert (done.code, nothing_written(program)) == (1, True)
+        assert reason in done.err
+    done = await run(program, env, "--search-engine", "http://127.0.0.1:8888")
+    assert (done.code, kept(program, "config.toml")) == (0, '[web.addresses]\nsearxng = "http://127.0.0.1:8888"\n')

@@ -237,6 +237,7 @@ def _build_tool_context(
         viewer=resolve_viewer(request, session),
         file_limit=request.surface.file_limit,
         delegated_scope=request.delegated_scope,
+        find_secret=application.secrets.get,
     )
 
 

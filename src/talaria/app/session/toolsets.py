@@ -48,7 +48,7 @@ from talaria.tools.todo import Todo
 from talaria.tools.vision import Vision
 from talaria.tools.web.client import WebClient
 from talaria.tools.web.fetch import WebFetch
-from talaria.tools.web.search import DuckDuckGo, SearXng, WebSearch
+from talaria.tools.web.search import WebSearch
 from talaria.tools.workspace import folder_of
 
 if TYPE_CHECKING:  # loaded with the first call
@@ -88,7 +88,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     session does not belong to the agent's owner; ``viewer`` holds its owner and audience. ``began_in`` is the folder in
     which the session began, if that may differ from ``folder``. ``networks`` are where messages can be sent;
     ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
-    delegated tasks; ``delegated_scope`` is set if the session itself is one.
+    delegated tasks; ``delegated_scope`` is set if the session itself is one. ``find_secret`` returns a key by its name.
     """
 
     settings: Settings
@@ -110,6 +110,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     viewer: Viewer = Viewer()
     delegator: Delegator | None = None
     delegated_scope: DelegatedScope | None = None
+    find_secret: Callable[[str], str | None] = lambda _: None
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -240,10 +241,11 @@ def _construct_web_fetch(tool_context: ToolContext) -> Tool:
 
 
 def _construct_web_search(tool_context: ToolContext) -> Tool:
-    url = tool_context.settings.tools.search_engine
-    engine = SearXng(url) if url else DuckDuckGo()
-    tool_context.closing.push_async_callback(engine.close)
-    return WebSearch(engine)
+    from talaria.app.search_engines import open_search  # noqa: PLC0415 (loaded with the first search)
+
+    engines = open_search(tool_context.settings.web, tool_context.find_secret)
+    tool_context.closing.push_async_callback(engines.close)
+    return WebSearch(engines)
 
 
 def _construct_session_search(tool_context: ToolContext) -> Tool:

@@ -21,6 +21,7 @@ from talaria.contracts.setup import (
     NetworkName,
     ProbeResult,
     ProviderOffer,
+    SearchProbes,
     TrialAccount,
 )
 from talaria.core.errors import (
@@ -122,6 +123,12 @@ class ProfileSetup:
         from talaria.app.setup.token_checks import check_token  # noqa: PLC0415 (loaded when a token is checked)
 
         return asyncio.run(check_token(network, token, base_url=base_url))
+
+    def search(self) -> SearchProbes:
+        """Return the probes of the web search engines."""
+        from talaria.app.search_engines import ProfileSearch  # noqa: PLC0415 (loaded when engines are checked)
+
+        return ProfileSearch(self._profile, self._environment)
 
     def open_importer(self, agent: str, path: Path | None) -> AbstractContextManager[Importer]:
         """Return the import of another agent's home as a context manager that removes temporary copies."""

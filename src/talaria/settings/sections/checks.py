@@ -47,6 +47,11 @@ def is_web_address(text: str) -> bool:
     return not text or (parts.scheme in {"http", "https"} and bool(parts.hostname))
 
 
+def are_engine_addresses(addresses: dict[str, str], engines: tuple[str, ...]) -> bool:
+    """Return whether each key is one of ``engines`` and each value the address of an HTTP server."""
+    return all(name in engines and bool(address) and is_web_address(address) for name, address in addresses.items())
+
+
 def are_model_names(texts: tuple[str, ...]) -> bool:
     """Return whether each text names a provider and a model, for example ``openai:gpt-5``."""
     return all(all(text.partition(":")[::2]) for text in texts)

@@ -1,87 +1,164 @@
-"""The web_search tool, with DuckDuckGo or your own SearXNG."""
+"""The web_search tool: several engines in order, the next one where one fails, and a small cache."""
 
 import asyncio
-from typing import Annotated, Protocol
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.setup import Outcome
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
-from talaria.core.errors import ToolFailed
-from talaria.tools.web.client import WebClient, decoded
+from talaria.core.errors import TalariaError, ToolFailed
+
+if TYPE_CHECKING:  # loaded with the first search: sockets and TLS
+    from talaria.http_client.client import HttpPool
 
 _LONGEST_SNIPPET = 300
+_CACHED_SEARCHES = 64
+_TIMEOUT_PAUSE = timedelta(minutes=1)
 
 
 class SearchResult(Struct, frozen=True):
-    """A page found by an engine."""
+    """A page found by an engine; ``date`` as the engine gives it, ISO days where it is a time."""
 
     title: str
     url: str
     snippet: str
+    date: str = ""
 
 
-class SearchEngine(Protocol):
-    """A web search engine."""
+class EngineAccount(Struct, frozen=True):
+    """An engine to ask, by its name, with what the settings have for it; an empty ``url`` means the vendor's."""
 
-    async def search(self, query: str, count: int) -> list[SearchResult]:
-        """Return at most so many pages, best first, or raise `ToolFailed`."""
-
-    async def close(self) -> None:
-        """Close the connections."""
-
-
-class DuckDuckGo:
-    """DuckDuckGo's page for browsers without scripts; it needs no key and occasionally asks for a captcha."""
-
-    def __init__(self, base_url: str = "https://html.duckduckgo.com/html/") -> None:
-        self._base_url = base_url
-        self._client = WebClient.for_service(base_url)
-
-    async def search(self, query: str, count: int) -> list[SearchResult]:
-        """Return the results, without ads."""
-        download = await self._client.get(self._base_url, {"q": query})
-        from talaria.tools.web.search_results import duckduckgo_results  # noqa: PLC0415 (loaded with the first results: parses HTML)
-
-        results = await asyncio.to_thread(duckduckgo_results, decoded(download))
-        return results[:count]
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+    name: str
+    key: str = ""
+    url: str = ""
+    engine_id: str = ""
 
 
-class SearXng:
-    """An instance that answers in JSON (``search.formats`` of its settings has ``json``)."""
+class EngineFailed(TalariaError):
+    """An engine can't be used; it is left alone for ``pause``."""
 
-    def __init__(self, base_url: str) -> None:
-        self._url = f"{base_url.rstrip('/')}/search"
-        self._client = WebClient.for_service(base_url)
+    def __init__(self, reason: str, pause: timedelta = timedelta(), outcome: Outcome = "odd") -> None:
+        super().__init__(reason)
+        self.pause = pause
+        self.outcome = outcome
 
-    async def search(self, query: str, count: int) -> list[SearchResult]:
-        """Return the results of the instance."""
-        download = await self._client.get(self._url, {"q": query, "format": "json"})
+
+class SearchOptions(Struct, frozen=True):
+    """Limits of a search: ``seconds`` for each engine, and the age up to which results are reused."""
+
+    seconds: float = 10.0
+    reuse: timedelta = timedelta(minutes=15)
+
+
+class FoundPages(Struct, frozen=True):
+    """The results, the title of the engine they came from, and why engines before it were skipped."""
+
+    engine: str
+    results: Sequence[SearchResult]
+    skipped: Sequence[str]
+
+
+class SearchChain:
+    """Engines in order. Owns its connections from first use to `close`.
+
+    ``accounts`` is read for each search. An engine that failed is left alone for a while, unless its key changes. The
+    cache is bounded in number and age.
+    """
+
+    def __init__(
+        self,
+        accounts: Callable[[], Sequence[EngineAccount]],
+        options: SearchOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._accounts = accounts
+        self._options = options or SearchOptions()
+        self._clock = clock or SystemClock()
+        self._http: HttpPool | None = None
+        self._paused: dict[EngineAccount, tuple[datetime, str]] = {}
+        self._cache: OrderedDict[tuple[str, int], tuple[datetime, FoundPages]] = OrderedDict()
+
+    async def search(self, query: str, count: int) -> FoundPages:
+        """Return the results of the first engine that has any, or raise `ToolFailed` if none answered."""
+        key = (" ".join(query.split()), count)
+        cached = self._read_cache(key)
+        if cached is not None:
+            return cached
+        from talaria.tools.web.engines import ENGINES  # noqa: PLC0415 (loaded with the first search)
+
+        skipped: list[str] = []
+        has_answer = False
+        for account in self._accounts():
+            title = ENGINES[account.name].title
+            try:
+                results = await self._ask_unless_paused(account, query, count)
+            except EngineFailed as error:
+                skipped.append(f"{title}: {error}")
+                continue
+            if results:
+                return self._write_cache(key, FoundPages(title, results, tuple(skipped)))
+            has_answer = True
+            skipped.append(f"{title}: no results")
+        if has_answer:
+            return FoundPages("", (), tuple(skipped))
+        raise ToolFailed(
+            f"no search engine answered ({'; '.join(skipped)}). Fetch a page you know, or ask for "
+            "an engine to be set up with `talaria setup tools`."
+        )
+
+    async def ask(self, account: EngineAccount, query: str, count: int) -> Sequence[SearchResult]:
+        """Ask one engine, within its time limit, or raise `EngineFailed`."""
+        from talaria.tools.web.engines import ask_engine  # noqa: PLC0415 (loaded with the first search)
+
+        seconds = self._options.seconds
         try:
-            answer = msgspec.json.decode(download.body, type=_SearXngAnswer)
-        except msgspec.DecodeError as error:
-            raise ToolFailed(
-                "the search engine's answer isn't JSON; JSON output may be disabled in its settings"
-            ) from error
-        return [SearchResult(one.title, one.url, one.content or "") for one in answer.results[:count]]
+            async with asyncio.timeout(seconds):
+                return await ask_engine(self._pool(), account, query, count)
+        except TimeoutError as error:
+            raise EngineFailed(f"no answer within {seconds:g} s", _TIMEOUT_PAUSE, "late") from error
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        if self._http is not None:
+            await self._http.close()
 
+    async def _ask_unless_paused(self, account: EngineAccount, query: str, count: int) -> Sequence[SearchResult]:
+        now = self._clock.now()
+        until, reason = self._paused.get(account, (now, ""))
+        if until > now:
+            seconds = max(1, round((until - now).total_seconds()))
+            raise EngineFailed(f"{reason}, not asked again for {seconds} s")
+        try:
+            return await self.ask(account, query, count)
+        except EngineFailed as error:
+            if error.pause:
+                self._paused[account] = (self._clock.now() + error.pause, str(error))
+            raise
 
-class _SearXngResult(Struct, frozen=True):
-    url: str
-    title: str = ""
-    content: str | None = None
+    def _pool(self) -> "HttpPool":
+        if self._http is None:
+            from talaria.http_client.client import HttpPool  # noqa: PLC0415 (loaded with the first search)
 
+            self._http = HttpPool()
+        return self._http
 
-class _SearXngAnswer(Struct, frozen=True):
-    results: list[_SearXngResult]
+    def _read_cache(self, key: tuple[str, int]) -> FoundPages | None:
+        at, found = self._cache.get(key, (None, None))
+        if at is None or self._clock.now() - at >= self._options.reuse:
+            return None
+        return found
+
+    def _write_cache(self, key: tuple[str, int], found: FoundPages) -> FoundPages:
+        self._cache[key] = (self._clock.now(), found)
+        self._cache.move_to_end(key)
+        while len(self._cache) > _CACHED_SEARCHES:
+            self._cache.popitem(last=False)
+        return found
 
 
 class WebSearchArguments(Struct, frozen=True):
@@ -92,31 +169,36 @@ class WebSearchArguments(Struct, frozen=True):
 
 
 class WebSearch:
-    """Searches with one engine."""
+    """Searches with a chain of engines."""
 
     name = "web_search"
     description = "Search the web. Read results with web_fetch."
     effect = Effect.READS
     arguments: type[Struct] = WebSearchArguments
 
-    def __init__(self, engine: SearchEngine) -> None:
-        self._engine = engine
+    def __init__(self, engines: SearchChain) -> None:
+        self._engines = engines
 
     def proposed_action(self, arguments: WebSearchArguments) -> ProposedAction:
         """Describe the search."""
         return ProposedAction("fetch", f"web search: {arguments.query}")
 
     async def run(self, arguments: WebSearchArguments, call: Call) -> ToolOutput:
-        """Return titles, URLs and snippets."""
-        results = await self._engine.search(arguments.query, arguments.count)
-        shown = "\n\n".join(f"{number}. {_shown(result)}" for number, result in enumerate(results, 1))
-        return ToolOutput(shown or "Nothing found.", source="a web search" if shown else "")
+        """Return titles, URLs, dates and snippets, with the engine's name and the engines that were skipped."""
+        found = await self._engines.search(arguments.query, arguments.count)
+        skipped = "; ".join(found.skipped)
+        if not found.results:
+            return ToolOutput(f"Nothing found ({skipped}).")
+        before = f" (skipped {skipped})" if skipped else ""
+        shown = [f"{number}. {_show(result)}" for number, result in enumerate(found.results, 1)]
+        return ToolOutput("\n\n".join([f"Results from {found.engine}{before}:", *shown]), source="a web search")
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._engine.close()
+        await self._engines.close()
 
 
-def _shown(result: SearchResult) -> str:
+def _show(result: SearchResult) -> str:
     snippet = " ".join(result.snippet.split())[:_LONGEST_SNIPPET]
-    return "\n".join(filter(None, [" ".join(result.title.split()), result.url, snippet]))
+    about = " · ".join(filter(None, [" ".join(result.date.split())[:40], snippet]))
+    return "\n".join(filter(None, [" ".join(result.title.split()), result.url, about]))

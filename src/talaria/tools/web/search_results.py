@@ -1,20 +1,23 @@
-"""Parse the result page of a search engine. Imported when one was fetched."""
+"""Parse DuckDuckGo's result page. Imported when one was fetched."""
 
 from urllib.parse import parse_qs, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from talaria.core.errors import ToolFailed
 from talaria.tools.web.search import SearchResult
 
 
-def duckduckgo_results(html: str) -> list[SearchResult]:
-    """Return the results on DuckDuckGo's plain page, or raise `ToolFailed` if it shows a captcha."""
+def list_results(html: str) -> list[SearchResult]:
+    """Return the results on DuckDuckGo's plain page, without ads."""
     tree = LexborHTMLParser(html)
-    if tree.css_first(".anomaly-modal__title, #challenge-form"):
-        raise ToolFailed("the search engine asks for a captcha; try again later, or fetch a page you know")
     found = (_result(node) for node in tree.css(".result") if "result--ad" not in (node.attributes.get("class") or ""))
     return [result for result in found if result is not None]
+
+
+def has_captcha(html: str) -> bool:
+    """Return whether the page asks for a captcha, by its elements: the query is part of every page."""
+    marks = '.anomaly-modal__title, #challenge-form, form[action*="duckduckgo.com/anomaly"]'
+    return LexborHTMLParser(html).css_first(marks) is not None
 
 
 def _result(node: LexborNode) -> SearchResult | None:

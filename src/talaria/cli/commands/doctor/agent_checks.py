@@ -20,6 +20,8 @@ from talaria.settings.model import Settings
 
 _SKIPPED = "Not checked, because the settings have faults."
 _REPAIR_FIRST = "Fix the settings first."
+_LAST_ENGINE = "duckduckgo"
+_ADD_ENGINE = "`talaria setup tools` sets up an engine with a key."
 _INSTALL = "install it with your package manager, for example `sudo apt install {package}`."
 
 
@@ -85,6 +87,40 @@ def check_tools(services: Services) -> Iterator[Finding]:
             "ripgrep (rg) isn't installed, so searching many files is slow.",
             _capitalize(_INSTALL.format(package="ripgrep")),
         )
+
+
+def check_search(services: Services) -> Iterator[Finding]:
+    """Send a query to each configured search engine, and report those that can't be used."""
+    yield from _check_engines(services, is_online=True)
+
+
+def check_search_offline(services: Services) -> Iterator[Finding]:
+    """Report the configured search engines, without network access."""
+    yield from _check_engines(services, is_online=False)
+
+
+def _check_engines(services: Services, *, is_online: bool) -> Iterator[Finding]:
+    try:
+        named = services.settings().web.engines
+    except SettingsInvalid:
+        yield warning(_SKIPPED, _REPAIR_FIRST)
+        return
+    probes = services.setup_probes().search()
+    engines = probes.engines()
+    for engine in engines:
+        if engine.gap and (engine.name in named or engine.has_key):
+            yield warning(f"{engine.title} isn't used: {engine.gap}.")
+    ready = [one for one in engines if one.used and not one.gap and (one.name in named or one.name != _LAST_ENGINE)]
+    if not ready:
+        yield ok(f"Web searches use DuckDuckGo, which blocks programs at times. {_ADD_ENGINE}")
+    elif not is_online:
+        yield ok(f"Web searches use {', '.join(one.title for one in ready)} (not contacted).")
+    else:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (loaded when engines are contacted)
+
+        with ThreadPoolExecutor(len(ready)) as threads:
+            for result in threads.map(lambda one: probes.try_engine(one.name), ready):
+                yield (ok if result.right else warning)(result.sentence)
 
 
 def check_sandbox(services: Services) -> Iterator[Finding]:

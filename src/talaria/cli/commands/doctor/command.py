@@ -10,6 +10,8 @@ from talaria.cli.commands.doctor.agent_checks import (
     check_model,
     check_model_offline,
     check_sandbox,
+    check_search,
+    check_search_offline,
     check_tools,
 )
 from talaria.cli.commands.doctor.machine_checks import (
@@ -38,6 +40,7 @@ CHECKS = (
     DoctorCheck("keys", check_keys),
     DoctorCheck("model", check_model),
     DoctorCheck("tools", check_tools),
+    DoctorCheck("search", check_search),
     DoctorCheck("sandbox", check_sandbox),
     DoctorCheck("access", check_access),
     DoctorCheck("store", check_store),
@@ -47,9 +50,8 @@ CHECKS = (
     DoctorCheck("terminal", check_terminal),
 )
 
-OFFLINE_CHECKS = tuple(
-    DoctorCheck(check.name, check_model_offline) if check.probe is check_model else check for check in CHECKS
-)
+_OFFLINE = {"model": check_model_offline, "search": check_search_offline}
+OFFLINE_CHECKS = tuple(DoctorCheck(check.name, _OFFLINE.get(check.name, check.probe)) for check in CHECKS)
 
 _COLORS = {"ok": "green", "warning": "yellow", "fault": "red"}
 _INDENT = " " * 19
@@ -72,10 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exits with 1 if faults remain; warnings don't count. --fix only makes files\n"
         "private, creates missing folders and recovers a damaged store. The model's provider\n"
-        "gets one request that costs next to nothing, unless you add --offline."
+        "and each search engine get one request that costs next to nothing, unless you add\n"
+        "--offline."
     )
     parser.add_argument("--fix", action="store_true", help="fix what can be fixed safely")
-    parser.add_argument("--offline", action="store_true", help="don't contact the model's provider")
+    parser.add_argument("--offline", action="store_true", help="don't contact the model's provider and search engines")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -5,23 +5,16 @@ from functools import partial
 
 from msgspec import Struct
 
-from talaria.cli.commands.setup.questions import MenuChoice, SkipQuestion
-from talaria.cli.commands.setup.wizard_state import SetupContext
-from talaria.contracts.setup import NetworkName
-from talaria.settings.secrets import KNOWN_SECRETS, mask
+from talaria.cli.commands.setup.questions import MenuChoice
+from talaria.cli.commands.setup.wizard_state import SetupContext, ask_for_secret
+from talaria.contracts.setup import NetworkName, ProbeResult
+from talaria.settings.secrets import mask
 from talaria.settings.sections.checks import is_web_address
 
 HOMESERVER = "MATRIX_HOMESERVER"
 
 _WHICH = "Give numbers or names separated by commas, or `none`. Tokens of networks that you leave out are kept."
 _HOMESERVER = "Address of the bot account's server, for example https://matrix.org."
-_FAILURE_CHOICES = (
-    MenuChoice("another", "enter another token"),
-    MenuChoice("again", "try again"),
-    MenuChoice("keep", "save it without checking"),
-    MenuChoice("skip", "save nothing and continue"),
-)
-_AFTER_FAILURE = "The token hasn't been saved yet. `keep` saves it although it couldn't be checked."
 
 
 class NetworkToken(Struct, frozen=True):
@@ -88,38 +81,12 @@ class ChatSection:
         if token.network == "matrix" and not self._setup.writer.secrets().get(HOMESERVER):
             self._setup.say("Skipping the Matrix token, because it needs a server.")
             return False
-        typed = self._ask_for_token(token)
-        while self._setup.checks:
-            known = typed or self._setup.writer.secrets().get(token.secret) or ""
-            self._setup.say(f"Checking with {token.title} …", "dim")
-            result = self._setup.probes.try_token(token.asked, known, self._base_url(token.network))
-            self._setup.say(result.sentence, "green" if result.right else "yellow")
-            if result.right:
-                break
-            default = "another" if result.outcome == "refused" else "again"
-            match self._setup.questions.choose("What next?", _FAILURE_CHOICES, default=default, explain=_AFTER_FAILURE):
-                case "another":
-                    typed = self._ask_for_token(token)
-                case "keep":
-                    break
-                case "skip":
-                    raise SkipQuestion
-        if typed:
-            self._setup.writer.keep_secret(token.secret, typed)
-            file = self._setup.services.profile.secrets_file
-            self._setup.say(f"Saved {token.secret} {mask(typed)} in {file}.")
+        check = partial(self._check_token, token)
+        ask_for_secret(self._setup, token.secret, token.title, check, kind="token")
         return True
 
-    def _ask_for_token(self, token: NetworkToken) -> str:
-        """Return a new token, or an empty string to keep the current one."""
-        known = self._setup.writer.secrets().get(token.secret) or ""
-        hint = next(secret.hint for secret in KNOWN_SECRETS if secret.name == token.secret)
-        while True:
-            default = f"keep {mask(known)}" if known else ""
-            typed = self._setup.questions.ask_hidden(token.secret, default=default, explain=hint)
-            if typed or known:
-                return typed
-            self._setup.say("Type or paste the token, or `skip` to continue without one.")
+    def _check_token(self, token: NetworkToken, value: str) -> ProbeResult:
+        return self._setup.probes.try_token(token.asked, value, self._base_url(token.network))
 
     def _base_url(self, network: str) -> str:
         given = self._setup.network_urls.get(network, "")

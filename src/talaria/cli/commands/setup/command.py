@@ -54,7 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_completion(script.add_argument(f"--{option}-token-from", metavar="SOURCE", help=what), "files")
     script.add_argument("--matrix-homeserver", metavar="URL", help="address of the Matrix account's server")
     script.add_argument("--toolsets", metavar="NAMES", help="toolsets that are on, separated by commas")
-    script.add_argument("--search-engine", metavar="URL", help="a SearXNG server for web searches; empty: DuckDuckGo")
+    script.add_argument(
+        "--search-engine", metavar="NAME", help="engine for web searches, or the address of a SearXNG server"
+    )
+    add_completion(script.add_argument("--search-key-from", metavar="SOURCE", help="the search engine's key"), "files")
     script.add_argument("--sandbox", choices=("auto", "on", "off"), help="when commands run in a sandbox")
     script.add_argument("--approval", choices=("ask", "allow-list", "off"), help="when to ask for approval")
     script.add_argument("--json", action="store_true", help="print the checks and saved settings as JSON")
@@ -94,7 +97,7 @@ def _find_misuse(arguments: argparse.Namespace, services: Services) -> str:
 _SCRIPT_OPTIONS = (
     *("provider", "model", "base_url", "key_from", "matrix_homeserver"),
     *(f"{name}_token_from" for name in ("telegram", "discord", "slack", "slack_app", "matrix")),
-    *("toolsets", "search_engine", "sandbox", "approval", "json"),
+    *("toolsets", "search_engine", "search_key_from", "sandbox", "approval", "json"),
 )
 
 

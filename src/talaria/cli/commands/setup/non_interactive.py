@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from talaria.cli.commands.setup.chat_section import HOMESERVER, TOKENS
-from talaria.cli.commands.setup.wizard_state import WizardProgress
+from talaria.cli.commands.setup.wizard_state import WizardProgress, order_engines
 from talaria.cli.services import Services
-from talaria.contracts.setup import ProbeResult, ProviderOffer, TrialAccount
+from talaria.contracts.setup import ProbeResult, ProviderOffer, SearchEngineOffer, TrialAccount
 from talaria.core.errors import Refused
 from talaria.settings.config_writer import ConfigWriter, check_setting
 from talaria.settings.errors import nearest
@@ -64,6 +64,7 @@ class SetupPlanner:
     def __init__(self, arguments: argparse.Namespace, services: Services, writer: ConfigWriter) -> None:
         self._arguments = arguments
         self._probes = services.setup_probes()
+        self._search = self._probes.search()
         self._settings = writer.settings()
         self._secrets = writer.secrets()
         self._sources = SecretSources(services.environment)
@@ -159,17 +160,43 @@ class SetupPlanner:
     def _plan_tools(self, plan: SetupPlan) -> None:
         given = {
             "tools.toolsets": self._arguments.toolsets,
-            "tools.search_engine": self._arguments.search_engine,
             "sandbox.enabled": self._arguments.sandbox,
             "approval.mode": self._arguments.approval,
         }
         chosen = {key: text for key, text in given.items() if text is not None}
+        chosen |= self._plan_search(plan)
         if chosen:
             plan.settings |= chosen
             plan.sections.append("tools")
 
+    def _plan_search(self, plan: SetupPlan) -> dict[str, str]:
+        """Return the settings of the search engine; its key is checked and added to the plan."""
+        name, source = self._arguments.search_engine, self._arguments.search_key_from
+        if name is None:
+            if source:
+                raise Refused("--search-key-from needs an engine: add --search-engine NAME.")
+            return {}
+        if "://" in name:
+            return {"web.addresses.searxng": name}
+        offers = self._search.engines()
+        offer = next((one for one in offers if one.name == name), None)
+        if offer is None:
+            raise Refused(f"`{name}` isn't a search engine. Give an address, or one of {_list_names(offers)}.")
+        key = self._sources.read(source, "--search-key-from") if source else ""
+        if offer.key_name and not (key or offer.has_key):
+            raise Refused(f"{offer.title} needs a key: add --search-key-from SOURCE.")
+        if key and offer.key_name:
+            plan.secrets[offer.key_name] = key
+            if not self._arguments.no_check:
+                self._add_check(plan, name, self._search.try_engine(name, key))
+        return {"web.engines": msgspec.json.encode(order_engines(offers, name)).decode()}
+
     def _add_check(self, plan: SetupPlan, what: str, result: ProbeResult) -> None:
         plan.checks.append(SetupCheck(what, result.outcome, result.sentence))
+
+
+def _list_names(offers: Sequence[SearchEngineOffer]) -> str:
+    return ", ".join(offer.name for offer in offers)
 
 
 class SecretSources:

@@ -8,13 +8,20 @@ import msgspec
 from talaria.cli.commands.setup.chat_section import NETWORKS, TOKENS, ChatSection
 from talaria.cli.commands.setup.model_section import ModelSection
 from talaria.cli.commands.setup.questions import MenuChoice, QuitWizard, SetupQuestions, run_steps
-from talaria.cli.commands.setup.wizard_state import SECTIONS, SetupContext, WizardProgress
+from talaria.cli.commands.setup.wizard_state import (
+    SECTIONS,
+    SetupContext,
+    WizardProgress,
+    ask_for_secret,
+    order_engines,
+)
 from talaria.cli.first_run import describe_discovery
 from talaria.cli.services import Services
 from talaria.settings.config_writer import ConfigWriter
 from talaria.settings.sections.checks import is_web_address
 
 DUCKDUCKGO = "duckduckgo"
+SEARXNG = "searxng"
 MODES = {
     "ask": "ask before dangerous calls, run all others",
     "allow-list": "ask before everything except reading and the commands in `approval.allowed`",
@@ -29,9 +36,10 @@ _WHICH = (
     "Each tool makes every request a little larger. Give the numbers or names of the toolsets to turn on, or `none`."
 )
 _SEARCH = (
-    f"`{DUCKDUCKGO}` needs no setup. To use a SearXNG server instead, give its address, for "
-    "example http://127.0.0.1:8888."
+    f"`{DUCKDUCKGO}` needs no setup, but blocks programs at times. The engines with a key don't: give the name of one. "
+    "To use a SearXNG server of your own, give its address, for example http://127.0.0.1:8888."
 )
+_GOOGLE_ID = "Google's engine searches with a Programmable Search Engine of yours; its overview page shows the id (cx)."
 _SANDBOX = "In a sandbox, the agent's commands can write only to their working folder and can't see your keys."
 _NETWORK = "Without the network, sandboxed commands can't fetch or send anything; the web tools still can."
 _MODE = (
@@ -52,10 +60,18 @@ class ToolsSection:
     def __init__(self, setup: SetupContext) -> None:
         self._setup = setup
         self._enabled: tuple[str, ...] = ()
+        self._engine = ""
 
     def steps(self) -> Sequence[Callable[[], bool]]:
         """Return the questions in order."""
-        return (self._ask_toolsets, self._ask_search, self._ask_sandbox, self._ask_network, self._ask_approval)
+        return (
+            self._ask_toolsets,
+            self._ask_search,
+            self._ask_search_key,
+            self._ask_sandbox,
+            self._ask_network,
+            self._ask_approval,
+        )
 
     def _ask_toolsets(self) -> bool:
         self._enabled = self._setup.writer.settings().tools.toolsets
@@ -70,18 +86,52 @@ class ToolsSection:
         return True
 
     def _ask_search(self) -> bool:
+        self._engine = ""
         if "web" not in self._enabled:
             return False
-        now = self._setup.writer.settings().tools.search_engine
+        offers = {offer.name: offer for offer in self._setup.search.engines()}
+        addresses = self._setup.writer.settings().web.addresses
+        now = next(iter(offers))
+        default = addresses.get(now, "") if now == SEARXNG and now in addresses else now
         while True:
-            typed = self._setup.questions.ask("Web search", default=now or DUCKDUCKGO, explain=_SEARCH)
-            address = "" if typed.lower() == DUCKDUCKGO else typed
-            if is_web_address(address):
+            typed = self._setup.questions.ask("Web search", default=default, explain=_SEARCH)
+            name = typed.lower()
+            if name in offers and (name != SEARXNG or SEARXNG in addresses):
                 break
-            self._setup.say(f"Type `{DUCKDUCKGO}`, or an address that begins with http:// or https://.")
-        self._setup.writer.put("tools.search_engine", address)
-        self._setup.say(f"Web searches use {address or 'DuckDuckGo'}.")
+            if "://" in typed and is_web_address(typed):
+                self._setup.writer.put(f"web.addresses.{SEARXNG}", typed)
+                name = SEARXNG
+                break
+            names = ", ".join(one for one in offers if one != SEARXNG)
+            self._setup.say(f"Type {names}, or an address that begins with http:// or https://.")
+        self._engine = name
+        if not offers[name].key_name:
+            self._use_engine()
         return True
+
+    def _ask_search_key(self) -> bool:
+        offers = {offer.name: offer for offer in self._setup.search.engines()}
+        offer = offers.get(self._engine)
+        if offer is None or not offer.key_name:
+            return False
+        if offer.name == "google":
+            known = self._setup.writer.settings().web.google_engine_id
+            answer = self._setup.questions.ask("Search engine id", default=known, explain=_GOOGLE_ID)
+            self._setup.writer.put("web.google_engine_id", answer)
+        check = partial(self._setup.search.try_engine, offer.name)
+        ask_for_secret(self._setup, offer.key_name, offer.title, check, kind="key")
+        self._use_engine()
+        return True
+
+    def _use_engine(self) -> None:
+        """Write the order of the engines, unless searches use the chosen one first already."""
+        offers = self._setup.search.engines()
+        self._setup.writer.reset_setting("web.engines")
+        if next(iter(self._setup.search.engines())).name != self._engine:
+            order = order_engines(offers, self._engine)
+            self._setup.writer.put("web.engines", msgspec.json.encode(order).decode())
+        title = next(offer.title for offer in offers if offer.name == self._engine)
+        self._setup.say(f"Web searches use {title}.")
 
     def _ask_sandbox(self) -> bool:
         if not {"terminal", "code"}.intersection(self._enabled):
@@ -142,6 +192,7 @@ def run_wizard(services: Services, section: str | None, *, checks: bool, network
         questions=SetupQuestions(terminal),
         writer=ConfigWriter(services.profile, services.environment),
         probes=probes,
+        search=probes.search(),
         found=probes.discover(),
         checks=checks,
         network_urls=network_urls,
