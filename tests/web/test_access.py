@@ -1,5 +1,8 @@
 """Who gets in: every route, with every way of not being allowed to use it."""
 
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
 import httpx
 import pytest
 from tests.api.in_process_server import Hosted
@@ -232,6 +235,7 @@ async def test_every_reply_is_protected(host: Hosted, owner: httpx.AsyncClient) 
         assert "require-trusted-types-for 'script'" in policy
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
+        assert abs(datetime.now(UTC) - parsedate_to_datetime(headers["date"])) < timedelta(hours=1)
         assert "immutable" in headers["cache-control"] if path == script else "no-" in headers["cache-control"]
     assert "<script>" not in page
 

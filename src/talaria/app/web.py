@@ -20,7 +20,7 @@ from talaria.http_client.client import HttpPool
 from talaria.runtime.turn_environment import monthly_caps
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
-from talaria.web.changes import ChangeWatcher
+from talaria.web.changes import PageChannels
 from talaria.web.conversations import WebConversations
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebFrontDoor
@@ -74,7 +74,7 @@ class WebApp:
         self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._session_list = SessionListWatcher(app.store, self._hub)
-        self._changes = ChangeWatcher(app.store, self._hub, app.identity.log_file)
+        self._pages = PageChannels(app.store, self._hub, jobs, app.identity.log_file)
         self._web_files = WebFiles(app.profile.media_folder)
         self._media_models = MediaModels(app)
         self._http = HttpPool()
@@ -111,6 +111,7 @@ class WebApp:
                 body_limit=_BODY_LIMIT,
                 heartbeat=min(settings.heartbeat_seconds, _HEARTBEAT),
                 stall=settings.stall_seconds,
+                headers={"cache-control": "no-store", **SECURITY_HEADERS},
             ),
         )
         return CombinedApplication(
@@ -125,8 +126,7 @@ class WebApp:
         await asyncio.to_thread(self._web_files.clean)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._session_list.follow())
-            group.create_task(self._changes.follow())
-            group.create_task(end_revoked_streams(store, self._hub, self._front_door))
+            group.create_task(end_revoked_streams(store, self._hub))
             group.create_task(self._delivery.serve())
             group.create_task(self._handoffs.serve())
             group.create_task(follow_pairing(store, self._notifier))
@@ -144,6 +144,7 @@ class WebApp:
     async def close(self) -> None:
         """Close all streams and conversations."""
         self._hub.close()
+        self._pages.close()
         await self._conversations.close()
         await self._media_models.close()
         await self._http.close()
@@ -192,7 +193,7 @@ class WebApp:
             *GoalRoutes(store, self._conversations).routes(),
             *ScheduleRoutes(store, lambda: self._app.schedules, self._app.run_due_jobs, self._jobs).routes(),
             *build_management_routes(self._app),
-            *StreamRoutes(store, self._hub, self._session_list, self._assets.digest).routes(),
+            *StreamRoutes(store, self._hub, self._pages, self._session_list, self._assets.digest).routes(),
         )
 
 
@@ -225,24 +226,6 @@ class CombinedApplication:
         """Serve one request."""
         before, _, part = scope.get("path", "/").partition("/")
         if not before and part.partition("/")[0] in self._web_parts:  # the path of `OPTIONS *` has no slash
-            await self._web(scope, receive, _with_security_headers(send))
+            await self._web(scope, receive, send)
         else:
             await self._api(scope, receive, send)
-
-
-def _with_security_headers(send: Send) -> Send:
-    async def send_with_headers(message: dict[str, object]) -> None:
-        if message["type"] == "http.response.start":
-            headers = message["headers"]
-            assert isinstance(headers, list)
-            names = {name for name, _ in headers}
-            if b"cache-control" not in names:
-                headers.append((b"cache-control", b"no-store"))
-            headers += [
-                (name.encode(), value.encode())
-                for name, value in SECURITY_HEADERS.items()
-                if name.encode() not in names
-            ]
-        await send(message)
-
-    return send_with_headers  # type: ignore[return-value] # messages of ASGI are untyped

@@ -6,9 +6,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
@@ -103,6 +104,7 @@ class RequestMetrics:
 
 
 _HEARTBEAT = b": still here\n\n"
+_READS_NOTHING = "the client read nothing for too long"
 _TOO_LONG = "The first answer was too long to store."
 log = logging.getLogger(__name__)
 
@@ -110,12 +112,14 @@ log = logging.getLogger(__name__)
 class ServerOptions(Struct, frozen=True, kw_only=True):
     """Server options: times in seconds, the size of a body in bytes.
 
-    A client that reads nothing for ``stall`` seconds counts as gone.
+    A client that reads nothing for ``stall`` seconds counts as gone. Replies have ``headers``, unless a route sets
+    others.
     """
 
     body_limit: int = 20_000_000
     heartbeat: float = 15.0
     stall: float = 60.0
+    headers: Mapping[str, str] = {}
 
 
 class FrontDoor(Protocol[CallerT]):
@@ -160,7 +164,8 @@ class HttpApplication:
             return
         request: Request[Any] = Request(scope, receive)
         started = perf_counter()
-        exchange = _Exchange(send, self._origins.reply_headers(request.headers.get("origin")), self._options)
+        headers = {**self._options.headers, **self._origins.reply_headers(request.headers.get("origin"))}
+        exchange = _Exchange(send, headers, self._options)
         route: Route | None = None
         try:
             self._origins.check(request.headers)
@@ -261,6 +266,8 @@ class _Exchange:
         self._options = options
         self._sent = 0
         self._is_streaming = False
+        self._blocked_since: float | None = None  # while a piece of a stream is being sent
+        self._stall_limit = asyncio.timeout(None)
         self.check_caller: Callable[[], Awaitable[None]] | None = None
 
     async def write(self, reply: Reply) -> None:
@@ -298,44 +305,63 @@ class _Exchange:
 
     async def attend(self, request: Request[Any], *, until_complete: bool = False) -> None:
         """Detect that the client is gone or its permission revoked, and send keep-alives for proxies."""
-        try:
-            await self._watch_client(request)
-        except (ClientGone, Problem):
-            if not until_complete:
-                raise
+        while True:
+            try:
+                await self._watch_client(request)
+            except ClientGone:
+                if not until_complete:
+                    raise
+                return
+            except Problem:
+                if not until_complete:
+                    raise
+                self.check_caller = None
 
     async def _send_chunks(self, stream: ReplyStream, collected: list[bytes] | None) -> None:
-        self._is_streaming = is_connected = True
-        async for chunk in stream:
-            if collected is not None:
-                collected.append(chunk)
-            try:
-                if is_connected:
-                    await self._send_body(chunk, more=True)
-            except ClientGone:
-                if collected is None:
-                    raise
-                is_connected = False
-        self._is_streaming = False
-        if is_connected:
+        """Send a stream while `attend` watches the client; a timer for each piece would cost more than sending it."""
+        loop, pieces = asyncio.get_running_loop(), aiter(stream)
+        self._is_streaming = True
+        try:
+            async with self._stall_limit:
+                async for piece in pieces:
+                    if collected is not None:
+                        collected.append(piece)
+                    self._sent += 1
+                    self._blocked_since = loop.time()
+                    await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                    self._blocked_since = None
+        except TimeoutError as error:
+            if not self._stall_limit.expired():
+                raise
+            if collected is None:
+                raise ClientGone(_READS_NOTHING) from error
+            collected.extend([piece async for piece in pieces])
+        else:
+            self._is_streaming = False
             await self._send_body(b"", more=False)
 
     async def _watch_client(self, request: Request[Any]) -> None:
         last_sent = self._sent
         while True:
             try:
-                async with asyncio.timeout(self._options.heartbeat):
+                async with asyncio.timeout(min(self._options.heartbeat, self._options.stall)):
                     await request.gone()
             except TimeoutError:
                 if self.check_caller is not None:
                     await self.check_caller()
-                if self._is_streaming and last_sent == self._sent:
+                now = asyncio.get_running_loop().time()
+                if self._blocked_since is not None:
+                    if now - self._blocked_since >= self._options.stall:
+                        self._stall_limit.reschedule(now)
+                        self._blocked_since = None
+                elif self._is_streaming and last_sent == self._sent:
                     await self._send_body(_HEARTBEAT, more=True)
                 last_sent = self._sent
 
     async def _send_head(self, reply: Reply, *more: tuple[str, str]) -> None:
         self.status = reply.status
         headers = {
+            "date": formatdate(time(), usegmt=True),
             "content-type": reply.content_type,
             "x-request-id": f"req_{new_id()}",
             **self._headers,
@@ -354,7 +380,7 @@ class _Exchange:
             async with asyncio.timeout(self._options.stall):
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
         except TimeoutError as error:
-            raise ClientGone("the client read nothing for too long") from error
+            raise ClientGone(_READS_NOTHING) from error
 
 
 def _to_reply(stored: StoredReply) -> Reply:

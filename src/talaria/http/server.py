@@ -247,13 +247,26 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to the process and the backlog unchanged."""
+    """A uvicorn server that leaves signals to the process and the backlog unchanged, and sleeps while it is idle."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Stop accepting connections and end `serve`."""
+        self.should_exit = True
+        self._stopping.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start accepting connections."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(_BACKLOG)
+
+    async def main_loop(self) -> None:
+        """Wait for `stop`, where uvicorn would look for it and set the time of replies ten times a second."""
+        await self._stopping.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -297,6 +310,7 @@ async def serve_application(
         log_level="critical",  # requests are not logged, and our own errors are logged elsewhere
         access_log=False,
         server_header=False,
+        date_header=False,  # replies have the time at which they are sent
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
@@ -308,7 +322,8 @@ async def serve_application(
     try:
         yield f"http://{displayed_host}:{listener.getsockname()[1]}"
     finally:
-        application.ending = server.should_exit = True
+        application.ending = True
+        server.stop()
         await asyncio.wait([server_task])
         listener.close()
 

@@ -1,7 +1,7 @@
 """Notifications for pages: browsers that show one load it again when the store reports a change."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from time import monotonic
 
@@ -12,12 +12,12 @@ from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import SESSION_CHANGES
 from talaria.goals.goal_store import GOALS
 from talaria.handoff.service import HANDOFFS
+from talaria.http.fan_out import Channel
 from talaria.runtime.delegation.task_store import DELEGATIONS
 from talaria.runtime.questions import QUESTIONS
 from talaria.runtime.workers import GATEWAY_RESTARTS
 from talaria.schedule.job_store import SCHEDULES
-from talaria.web.front_door import WebCaller
-from talaria.web.hub import LiveHub
+from talaria.web.hub import BrowserStream, LiveHub
 from talaria.web.wire import ChangedMessage
 
 PAGES: Mapping[str, tuple[str, ...]] = {
@@ -40,52 +40,67 @@ _PAUSE = 0.25  # seconds between two messages about a page
 _CHECK_SECONDS = 20.0  # a notification of another process may be lost
 
 
-def allowed_pages(topics: set[str], caller: WebCaller) -> set[str]:
-    """Return the topics that are pages which a person may see."""
-    return {topic for topic in topics if topic in PAGES and (caller.is_owner or topic not in _OF_OWNERS)}
+class PageChannel(Channel[BrowserStream]):
+    """Browsers that show one page; they are notified when it has changed."""
 
-
-class ChangeWatcher:
-    """Watcher of all pages, for the streams of this process."""
-
-    def __init__(self, store: Store, hub: LiveHub, log_file: Path) -> None:
+    def __init__(self, page: str, store: Store, jobs: asyncio.TaskGroup) -> None:
+        super().__init__(jobs)
+        self._page = page
         self._store = store
-        self._hub = hub
-        self._log_file = log_file
 
-    async def follow(self) -> None:
-        """Send notifications until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for page, topics in PAGES.items():
-                if topics:
-                    group.create_task(self._follow_page(page, topics))
-            group.create_task(self._follow_log())
-
-    async def _follow_page(self, page: str, topics: tuple[str, ...]) -> None:
-        sent_at, check = monotonic(), _CHECKS.get(page, _CHECK_SECONDS)
-        async with self._store.subscribe(*topics) as subscription:
+    async def watch(self) -> None:
+        """Notify after changes in the store, and from time to time, until cancelled."""
+        checked_at, check = monotonic(), _CHECKS.get(self._page, _CHECK_SECONDS)
+        async with self._store.subscribe(*PAGES[self._page]) as subscription:
             while True:
-                is_notified = await subscription.wait()
-                if is_notified or monotonic() - sent_at > check:
-                    if self._hub.streams:
-                        self.send(page)
-                    sent_at = monotonic()
+                if await subscription.wait() or monotonic() - checked_at > check:
+                    self.notify()
+                    checked_at = monotonic()
                     await asyncio.sleep(_PAUSE)
 
-    async def _follow_log(self) -> None:
+    def notify(self) -> None:
+        """Let the browsers load the page again."""
+        for stream in self.followers:
+            stream.send(ChangedMessage(self._page))
+
+
+class LogChannel(PageChannel):
+    """Browsers that show the log."""
+
+    def __init__(self, store: Store, jobs: asyncio.TaskGroup, file: Path) -> None:
+        super().__init__("logs", store, jobs)
+        self._file = file
+
+    async def watch(self) -> None:
+        """Notify when the file has grown, until cancelled."""
         size = -1
         while True:
+            before, size = size, _size_of(self._file)
+            if size != before:
+                self.notify()
             await asyncio.sleep(_LOG_SECONDS)
-            if any("logs" in stream.topics for stream in self._hub.streams):
-                before, size = size, _size_of(self._log_file)
-                if size != before:
-                    self.send("logs")
 
-    def send(self, page: str) -> None:
-        """Notify the browsers that show a page."""
-        for stream in self._hub.streams:
-            if page in stream.topics:
-                stream.send(ChangedMessage(page))
+
+class PageChannels:
+    """The channels of all pages; only those that a browser shows are watched."""
+
+    def __init__(self, store: Store, hub: LiveHub, jobs: asyncio.TaskGroup, log_file: Path) -> None:
+        self._channels = {page: PageChannel(page, store, jobs) for page in PAGES}
+        self._channels["logs"] = LogChannel(store, jobs, log_file)
+        hub.on_close(lambda stream: self.set_topics(stream, ()))
+
+    def set_topics(self, stream: BrowserStream, topics: Collection[str]) -> None:
+        """Set the pages of a stream; those that its person may not see are left out."""
+        for page, channel in self._channels.items():
+            if page in topics and (stream.caller.is_owner or page not in _OF_OWNERS):
+                channel.join(stream)
+            elif stream in channel.followers:
+                channel.leave(stream)
+
+    def close(self) -> None:
+        """Stop watching."""
+        for channel in self._channels.values():
+            channel.close()
 
 
 def _size_of(file: Path) -> int:

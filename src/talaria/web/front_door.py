@@ -146,10 +146,6 @@ class WebFrontDoor:
             with suppress(StoreError):
                 await self._find_caller(request)
 
-    async def is_signed_in(self, digest: str) -> bool:
-        """Return whether the browser with this token digest is still signed in."""
-        return digest in await self._read(fresh=True)
-
     def render_problem(self, problem: Problem) -> Reply:
         """Return an error as JSON."""
         answer = WebErrorReply(WebError(str(problem), problem.code or "invalid_request"))

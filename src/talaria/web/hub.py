@@ -17,7 +17,7 @@ from talaria.runtime.live.remote import RemoteWatcher
 from talaria.web.front_door import WebCaller
 from talaria.web.wire import DeliveredMessage, SessionMessage, StreamMessage
 
-_TICK = 0.015  # seconds in which text is joined before it is sent; the first piece is sent at once
+_TICK = 0.015  # seconds in which events are joined before they are sent; the first piece of text is sent at once
 _REMEMBERED_TURNS = 16
 _encode = msgspec.json.Encoder().encode
 
@@ -202,11 +202,16 @@ class LiveHub:
         self._jobs = jobs
         self._channels: dict[SessionId, SessionChannel] = {}
         self._streams: dict[str, BrowserStream] = {}
+        self._close_hooks: list[Callable[[BrowserStream], None]] = []
 
     @property
     def streams(self) -> Collection[BrowserStream]:
         """The open streams."""
         return tuple(self._streams.values())
+
+    def on_close(self, hook: Callable[[BrowserStream], None]) -> None:
+        """Call a function with every stream that is closed."""
+        self._close_hooks.append(hook)
 
     def channel(self, session_id: SessionId) -> SessionChannel:
         """Return the channel of a conversation."""
@@ -247,11 +252,10 @@ class LiveHub:
             if f"session:{session_id}" in stream.topics:
                 stream.send(DeliveredMessage(session_id))
 
-    def end_streams(self, condition: Callable[[BrowserStream], bool] = lambda _: True) -> None:
-        """End the streams that meet a condition; all by default."""
+    def end_streams(self) -> None:
+        """End all streams."""
         for stream in self.streams:
-            if condition(stream):
-                stream.end()
+            stream.end()
 
     def close(self) -> None:
         """End all streams and stop watching."""
@@ -261,6 +265,8 @@ class LiveHub:
 
     def _forget(self, stream: BrowserStream) -> None:
         self.set_sessions(stream, (), ())
+        for hook in self._close_hooks:
+            hook(stream)
         key = self._key(stream.id, stream.caller)
         if self._streams.get(key) is stream:
             del self._streams[key]

@@ -1,16 +1,17 @@
 """Routes of the event stream: one per browser, with topics that change while it is open."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
-from talaria.access.browsers import BROWSERS_TOPIC
+from talaria.access.browsers import BROWSERS_TOPIC, read_browsers
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import make_not_found
 from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
 from talaria.web.addresses import UNREAD
-from talaria.web.changes import PAGES, allowed_pages
-from talaria.web.front_door import USER, WebCaller, WebFrontDoor, WebRequest
+from talaria.web.changes import PageChannels
+from talaria.web.front_door import USER, WebCaller, WebRequest
 from talaria.web.hub import BrowserStream, LiveHub
 from talaria.web.session_list import SESSIONS, SessionListWatcher
 from talaria.web.wire import Done, HelloMessage, StreamMessage, StreamQuery, TopicsRequest
@@ -22,9 +23,12 @@ SEEN = "seen:"  # a topic for each visible page, with its conversation
 class StreamRoutes:
     """The stream of a browser, and what it is about."""
 
-    def __init__(self, store: Store, hub: LiveHub, session_list: SessionListWatcher, digest: str) -> None:
+    def __init__(
+        self, store: Store, hub: LiveHub, pages: PageChannels, session_list: SessionListWatcher, digest: str
+    ) -> None:
         self._store = store
         self._hub = hub
+        self._pages = pages
         self._session_list = session_list
         self._digest = digest
 
@@ -58,8 +62,7 @@ class StreamRoutes:
         await self._set_seen(stream, topics)
         self._hub.set_sessions(stream, wanted, [_session_of(topic) for topic in again])
         names = set(topics)
-        stream.topics -= PAGES.keys()
-        stream.topics |= allowed_pages(names, stream.caller)
+        self._pages.set_topics(stream, names)
         if SESSIONS in names:
             stream.topics.add(SESSIONS)
             self._session_list.check_soon()
@@ -75,18 +78,21 @@ class StreamRoutes:
             self._session_list.check_soon()
 
 
-async def end_revoked_streams(store: Store, hub: LiveHub, front_door: WebFrontDoor) -> None:
-    """End the streams of browsers as they are signed out, in any process, until cancelled."""
+async def end_revoked_streams(store: Store, hub: LiveHub) -> None:
+    """End the streams of browsers as they are signed out, in any process, until cancelled.
+
+    A notification of another process may be lost, so this reads the store every second while there are streams.
+    """
     async with store.subscribe(BROWSERS_TOPIC) as subscription:
         while True:
             await subscription.wait()
-            for digest in {stream.caller.digest for stream in hub.streams}:
-                try:
-                    is_known = await front_door.is_signed_in(digest)
-                except StoreError:
-                    continue
-                if not is_known:
-                    hub.end_streams(lambda stream, gone=digest: stream.caller.digest == gone)  # type: ignore[misc]
+            if not (open_streams := hub.streams):
+                continue
+            with suppress(StoreError):
+                known = await store.read(read_browsers)
+                for stream in open_streams:
+                    if stream.caller.digest not in known:
+                        stream.end()
 
 
 def _find_visible(tx: Transaction, topics: Iterable[str], caller: WebCaller) -> list[SessionId]:
