@@ -41,6 +41,21 @@ async def test_a_slow_browser_has_a_bounded_queue_and_gets_a_snapshot(store: Sto
         hub.close()
 
 
+async def test_the_first_words_of_a_reply_are_sent_at_once(store: Store) -> None:
+    """What came just before them doesn't delay them; words that follow at once are joined."""
+    session = await store.write(lambda tx: tx.sessions.create(NewSession(source="web")))
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as jobs:
+        hub = LiveHub(store, jobs)
+        stream = hub.open_stream("one", WebCaller())
+        hub.set_sessions(stream, [session.id], ())
+        channel = hub.channel(session.id)
+        channel.publish(TurnBegan(TurnId("t"), text="Go"))
+        channel.publish(TextAdded("Hello"))
+        sent = _read(await anext(aiter(stream)))
+        assert [event["type"] for one in sent for event in one["events"]] == ["began", "text"]
+        hub.close()
+
+
 def _has_queued(stream: BrowserStream, size: int) -> bool:
     return stream.queued >= size
 

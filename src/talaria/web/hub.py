@@ -8,7 +8,15 @@ import msgspec
 from msgspec import structs
 
 from talaria.contracts.store import Store
-from talaria.core.events import ApprovalAsked, QuestionAsked, ToolProgressed, TurnBegan, TurnEnd, TurnFailed
+from talaria.core.events import (
+    ApprovalAsked,
+    QuestionAsked,
+    TextAdded,
+    ToolProgressed,
+    TurnBegan,
+    TurnEnd,
+    TurnFailed,
+)
 from talaria.core.ids import SessionId, TurnId
 from talaria.http.fan_out import Channel, Follower
 from talaria.http.routing import format_sse
@@ -93,7 +101,7 @@ class SessionChannel(Channel[BrowserStream]):
         self._asked: dict[str, FeedEvent] = {}
         self._pending = FeedBuffer()
         self._timer: asyncio.TimerHandle | None = None
-        self._flushed_at = 0.0
+        self._flushed_at = self._text_sent_at = 0.0
         self._own_turns: deque[TurnId] = deque(maxlen=_REMEMBERED_TURNS)
         self._ended_turns: deque[TurnId] = deque(maxlen=_REMEMBERED_TURNS)
         self._remote_turn: TurnId | None = None
@@ -154,16 +162,15 @@ class SessionChannel(Channel[BrowserStream]):
             self._snapshot.add(event)
         if self.followers:
             self._pending.add(event)
-            self._schedule()
+            self._schedule(self._text_sent_at if isinstance(event, TextAdded) else self._flushed_at)
 
-    def _schedule(self) -> None:
-        if self._timer is not None:
-            return
+    def _schedule(self, last: float) -> None:
+        """Send what is pending, at the earliest one tick after ``last``."""
         loop = asyncio.get_running_loop()
-        wait = self._flushed_at + _TICK - loop.time()
+        wait = last + _TICK - loop.time()
         if wait <= 0:
             self._flush()
-        else:
+        elif self._timer is None:
             self._timer = loop.call_later(wait, self._flush)
 
     def _flush(self) -> None:
@@ -175,6 +182,8 @@ class SessionChannel(Channel[BrowserStream]):
         self._pending = FeedBuffer()
         if not events:
             return
+        if any(isinstance(event, TextAdded) for event in events):
+            self._text_sent_at = self._flushed_at
         encoded = encode_message(SessionMessage(self.session_id, snapshot=False, events=events))
         for_guests = b""
         for stream in self.followers:

@@ -138,6 +138,8 @@ class ChatRoutes:
         )
 
     async def _attach(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> tuple[Part, ...]:
+        if not said.files:
+            return ()
         return await asyncio.to_thread(self._files.attach, caller.person, said.files, session_id)
 
     async def _stop(self, request: WebRequest) -> Reply:
