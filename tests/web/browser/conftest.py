@@ -20,7 +20,9 @@ from talaria.testing.model_server import ModelServer
 from talaria.testing.wait import LIMIT, until
 
 _MOUSE = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
-_OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0", _MOUSE)
+_MICROPHONE = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+_PLAIN = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0")
+_OPTIONS = (*_PLAIN, *_MICROPHONE, _MOUSE)
 
 expect.set_options(timeout=LIMIT * 1000)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Browser, expect
-from tests.api.in_process_server import Hosted
+from tests.api.in_process_server import Hosted, hosted
 from tests.web.browser.pages import DESKTOP, PHONE, needs_chromium, signed_in
 
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
@@ -13,6 +13,11 @@ from talaria.testing.telegram_server import picture
 from talaria.testing.wait import until
 
 pytestmark = needs_chromium
+
+_RECORD_STREAM = """() => {
+    const devices = navigator.mediaDevices, open = devices.getUserMedia.bind(devices);
+    devices.getUserMedia = async options => (window.heard = await open(options));
+}"""
 
 
 async def test_files_are_attached_shown_and_saved(
@@ -72,6 +77,30 @@ async def test_a_pasted_picture_is_attached(browser: Browser, host: Hosted) -> N
         await expect(page.locator(".attached-file:not(.loading)")).to_have_count(1)
         await page.get_by_role("button", name="Remove pasted.png").click()
         await expect(page.locator(".attached-file")).to_have_count(0)
+        watched.assert_clean()
+
+
+async def test_a_recording_becomes_text_in_the_composer(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
+    """The program that transcribes says what it got: a recording in the format of this browser."""
+    script = tmp_path / "transcribe.sh"
+    script.write_text('#!/bin/sh\nhead -c 4 "$1" | od -An -tx1 | tr -d " \\n"\n')
+    script.chmod(0o755)
+    settings = f'[voice]\ntranscribe = "command"\ncommand = "{script} {{file}}"\n'
+    async with hosted(tmp_path, model, settings) as host, signed_in(browser, host) as watched:
+        page = watched.page
+        await page.get_by_label("Message", exact=True).fill("It said:")
+        await page.get_by_role("button", name="Speak").click()
+        stop = page.get_by_role("button", name="Stop recording")
+        await expect(stop).to_be_enabled()
+        await watched.assert_accessible()
+        await stop.click()
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("It said: 1a45dfa3")  # WebM
+        await page.evaluate(_RECORD_STREAM)
+        await page.get_by_role("button", name="Speak").click()
+        await expect(stop).to_be_enabled()
+        await page.get_by_role("link", name="Manage").click()  # the microphone is off without the composer
+        await expect(stop).to_have_count(0)
+        assert await page.evaluate("heard.getTracks().map(one => one.readyState)") == ["ended"]
         watched.assert_clean()
 
 

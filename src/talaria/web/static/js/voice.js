@@ -2,7 +2,7 @@
  * Voice input: a recording becomes text in the composer. Loaded where recordings can be transcribed.
  * @module
  */
-import { useSignal } from "../vendor/preact.js";
+import { useEffect, useSignal } from "../vendor/preact.js";
 import { send } from "./attachments.js";
 import { button, icon } from "./elements.js";
 import { attempt } from "./state.js";
@@ -13,28 +13,29 @@ const LONGEST_MILLISECONDS = 300_000;
 
 /** Speak instead of typing. @type {(props: { text: Signal<string> }) => Child} */
 export function VoiceButton({ text }) {
-  const finish = useSignal(/** @type {(() => Promise<string>) | null} */ (null));
+  const current = useSignal(/** @type {Recording | null} */ (null));
   const busy = useSignal(false);
+  useEffect(() => () => void current.peek()?.cancel(), []); // a recording ends with the composer
   const toggle = async () => {
-    const stop = finish.peek();
+    const recording = current.peek();
     busy.value = true;
     await attempt(async () => {
-      if (!stop) finish.value = await record();
+      if (!recording) current.value = await record();
       else {
-        finish.value = null;
-        text.value = `${text.peek()} ${await stop()}`.trim();
+        current.value = null;
+        text.value = `${text.peek()} ${await recording.transcribe()}`.trim();
       }
     });
     busy.value = false;
   };
-  const name = finish.value ? "Stop recording" : "Speak";
+  const name = current.value ? "Stop recording" : "Speak";
   return button(
     {
-      class: finish.value ? "quiet attach recording" : "quiet attach",
+      class: current.value ? "quiet attach recording" : "quiet attach",
       type: "button",
       "aria-label": name,
       title: name,
-      "aria-pressed": finish.value ? "true" : "false",
+      "aria-pressed": current.value ? "true" : "false",
       disabled: busy.value,
       onClick: () => void toggle(),
     },
@@ -42,9 +43,11 @@ export function VoiceButton({ text }) {
   );
 }
 
+/** A recording: its text, or its end without one. @typedef {{ transcribe: () => Promise<string>, cancel: () => void }} Recording */
+
 /**
- * Record until the result is called; it returns the text.
- * @returns {Promise<() => Promise<string>>}
+ * Record until the result is used, or for five minutes.
+ * @returns {Promise<Recording>}
  */
 async function record() {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
@@ -54,16 +57,20 @@ async function record() {
   recorder.ondataavailable = (event) => pieces.push(event.data);
   const ended = new Promise((resolve) => (recorder.onstop = resolve));
   recorder.start();
-  const timer = setTimeout(() => recorder.state === "recording" && recorder.stop(), LONGEST_MILLISECONDS);
-  return async () => {
+  const stop = () => {
     clearTimeout(timer);
     if (recorder.state === "recording") recorder.stop();
-    await ended;
     for (const track of stream.getTracks()) track.stop();
+  };
+  const timer = setTimeout(stop, LONGEST_MILLISECONDS);
+  const transcribe = async () => {
+    stop();
+    await ended;
     const type = recorder.mimeType || "audio/webm";
     const suffix = type.includes("mp4") ? "m4a" : type.includes("ogg") ? "ogg" : "webm";
     /** @type {{ text: string }} */
     const { text } = await send(new Blob(pieces, { type }), `recording.${suffix}`, "/web/transcriptions");
     return text;
   };
+  return { transcribe, cancel: stop };
 }
