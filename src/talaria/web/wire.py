@@ -38,7 +38,6 @@ class MeView(Struct, frozen=True, kw_only=True):
     model: str
     version: str
     digest: str
-    secure: bool
     voice: bool
     commands: tuple[CommandInfo, ...]
 

@@ -16,7 +16,6 @@ from talaria.web.front_door import (
     WebCaller,
     WebRequest,
     describe_browser,
-    is_secure,
     make_cookie,
 )
 from talaria.web.wire import BrowserView, CommandInfo, Done, LoginRequest, MeView
@@ -85,8 +84,6 @@ class SignInRoutes:
             model=await self._default_model(),
             version=self._version,
             digest=self._digest,
-            secure=is_secure(request)
-            or request.headers.get("host", "").startswith(("127.0.0.1", "localhost", "[::1]")),
             voice=self._has_voice(),
             commands=tuple(
                 CommandInfo(one.name, one.usage, one.help, one.category) for one in self._list_commands(caller)

@@ -544,7 +544,6 @@ export interface MeView {
   model: string;
   version: string;
   digest: string;
-  secure: boolean;
   voice: boolean;
   commands: CommandInfo[];
 }

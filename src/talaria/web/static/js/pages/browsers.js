@@ -8,6 +8,7 @@ import { button, code, div, label, li, option, p, path, select, span, svg, time,
 import { attempt, me, signOut, toast } from "../state.js";
 import { ActionButton, panel, plainForm, textField, textOf } from "./controls.js";
 import { failureNotice, PageFrame, useLive } from "./frame.js";
+import { insecureNotice } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { BrowserCode, BrowserView, SettingsView } from "../wire.d.ts" */
@@ -28,9 +29,7 @@ export function Page() {
   return h(
     PageFrame,
     { title: "Signed-in browsers" },
-    me.value && !me.value.secure
-      ? p({ class: "notice" }, "This connection isn't encrypted. Use it only in a network that you trust.")
-      : null,
+    insecureNotice(),
     failureNotice(failure.value),
     ul({ class: "cards" }, ...(data.value ?? []).map((one) => h(BrowserCard, { key: one.id, one, load: reload }))),
     me.value?.owner ? h(ApproveBrowser, { people: people.value, load: reload }) : null,

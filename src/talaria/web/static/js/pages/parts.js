@@ -82,3 +82,9 @@ export function bar(share, label) {
     h("rect", { class: "bar-fill", width, height: "6", rx: "3" }),
   );
 }
+
+/** A warning where others on the way can read along. @type {() => Child} */
+export const insecureNotice = () =>
+  isSecureContext
+    ? null
+    : p({ class: "notice" }, "This connection isn't encrypted. Use it only in a network that you trust.");

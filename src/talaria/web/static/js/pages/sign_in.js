@@ -6,6 +6,7 @@ import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { describe, get, post } from "../server.js";
 import { button, code, div, form, heading, input, label, li, main, p, ul } from "../elements.js";
 import { signIn, start } from "../state.js";
+import { insecureNotice } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { PairingCodeView, PairingState } from "../wire.d.ts" */
@@ -34,6 +35,7 @@ export function SignInPage({ problem }) {
   return main(
     { class: "sign-in", id: "main" },
     heading(1, null, "Talaria"),
+    insecureNotice(),
     shown.value
       ? h(WaitForOwner, {
         shown: shown.value,
