@@ -5,12 +5,13 @@
 import { drawerOpen, navigate, overlay } from "./state.js";
 
 const SEQUENCE_MILLISECONDS = 1500;
-let wentAt = 0;
+/** When the first key of a sequence was pressed. */
+let begunAt = -Infinity;
 
 /** @param {KeyboardEvent} event */
 export function pressKey(event) {
-  const isSecond = performance.now() - wentAt < SEQUENCE_MILLISECONDS;
-  wentAt = event.key === "g" && !isSecond ? performance.now() : 0;
+  const isSecond = event.timeStamp - begunAt < SEQUENCE_MILLISECONDS;
+  begunAt = event.key === "g" && !isSecond ? event.timeStamp : -Infinity;
   if (isSecond && event.key === "c") navigate("/");
   else if (isSecond && event.key === "m") navigate("/home");
   else if (event.key === "?") overlay.value = { kind: "help" };
