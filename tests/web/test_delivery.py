@@ -40,12 +40,6 @@ async def _rows(http: httpx.AsyncClient) -> list[Any]:
     return list((await http.get("/web/sessions")).json()["sessions"])
 
 
-async def _only(http: httpx.AsyncClient) -> str:
-    """Return the only conversation."""
-    (session,) = await _rows(http)
-    return str(session["id"])
-
-
 async def _texts(http: httpx.AsyncClient, session: str) -> list[str]:
     page = (await http.get(f"/web/sessions/{session}/messages")).json()
     return [part["text"] for one in page["messages"] for part in one["parts"] if part["type"] == "text"]
@@ -58,17 +52,32 @@ def _has(http: httpx.AsyncClient, session: str, text: str) -> Callable[[], Await
     return is_there
 
 
-async def test_a_chat_moves_to_the_web_app_and_back(
+@asynccontextmanager
+async def _served(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
-) -> None:
-    model.answering(answer)
+) -> AsyncIterator[tuple[Program, Server, httpx.AsyncClient]]:
+    """Run a gateway that is connected, and a server with a signed-in browser."""
     program = workplace(tmp_path, model, network, access=OWNED)
     (program.home / "work").mkdir(exist_ok=True)
     async with worker(program), serving(program) as server, _browser(program, server) as http:
         await network.until(lambda: network.receivers == 1)
-        network.say("chat-1", "Hello")
-        await network.until(lambda: "re: Hello" in network.shown("chat-1"))
-        session = await _only(http)
+        yield program, server, http
+
+
+async def _say_hello(network: LoopbackNetwork, http: httpx.AsyncClient) -> str:
+    """Begin a conversation in a chat, and return its id."""
+    network.say("chat-1", "Hello")
+    await network.until(lambda: "re: Hello" in network.shown("chat-1"))
+    (session,) = await _rows(http)
+    return str(session["id"])
+
+
+async def test_a_chat_moves_to_the_web_app_and_back(
+    tmp_path: Path, model: ModelServer, network: LoopbackNetwork
+) -> None:
+    model.answering(answer)
+    async with _served(tmp_path, model, network) as (_, _, http):
+        session = await _say_hello(network, http)
         network.say("chat-1", "/move web")
         await network.until(lambda: any("moved to the web app" in text for text in network.shown("chat-1")))
         await until(_has(http, session, GREETING))
@@ -94,25 +103,24 @@ async def test_a_chat_moves_to_the_web_app_and_back(
 
 async def test_a_job_delivers_to_the_web_app(tmp_path: Path, model: ModelServer, network: LoopbackNetwork) -> None:
     model.otherwise(Say("It rains."))
-    program = workplace(tmp_path, model, network, access=OWNED)
-    (program.home / "work").mkdir(exist_ok=True)
-    async with worker(program), serving(program) as server, _browser(program, server) as http:
-        await network.until(lambda: network.receivers == 1)
-        async with stream(http, "sessions", "seen:app") as messages:
-            added = await talk(program, "cron", "add", "in 1s", "Weather?", "--name", "Weather", "--deliver", "web")
-            assert added.code == 0, added.err
-            async for message in messages:
-                if message["topic"] == "notice":
-                    break
-            assert (message["kind"], message["text"]) == ("delivered", "It rains.")
-            session = message["session"]
-            assert await _texts(http, session) == ["It rains."]
-            page = (await http.get(f"/web/sessions/{session}/messages")).json()
-            assert page["messages"][0]["author"] == "Agent, from the job “Weather”"
-            assert page["notices"] == []
-            assert [one["unread"] for one in await _rows(http) if one["id"] == session] == [1]
-            await http.put("/web/stream/s1", json={"topics": ["sessions", f"session:{session}", f"seen:{session}"]})
-            assert (await http.get(f"/web/sessions/{session}")).json()["unread"] == 0
+    async with (
+        _served(tmp_path, model, network) as (program, _, http),
+        stream(http, "sessions", "seen:app") as messages,
+    ):
+        added = await talk(program, "cron", "add", "in 1s", "Weather?", "--name", "Weather", "--deliver", "web")
+        assert added.code == 0, added.err
+        async for message in messages:
+            if message["topic"] == "notice":
+                break
+        assert (message["kind"], message["text"]) == ("delivered", "It rains.")
+        session = message["session"]
+        assert await _texts(http, session) == ["It rains."]
+        page = (await http.get(f"/web/sessions/{session}/messages")).json()
+        assert page["messages"][0]["author"] == "Agent, from the job “Weather”"
+        assert page["notices"] == []
+        assert [one["unread"] for one in await _rows(http) if one["id"] == session] == [1]
+        await http.put("/web/stream/s1", json={"topics": ["sessions", f"session:{session}", f"seen:{session}"]})
+        assert (await http.get(f"/web/sessions/{session}")).json()["unread"] == 0
 
 
 async def test_a_killed_server_loses_and_repeats_nothing(
@@ -128,13 +136,8 @@ async def test_a_killed_server_loses_and_repeats_nothing(
         return said
 
     model.answering(hold)
-    program = workplace(tmp_path, model, network, access=OWNED)
-    (program.home / "work").mkdir(exist_ok=True)
-    async with worker(program), serving(program) as server, _browser(program, server) as http:
-        await network.until(lambda: network.receivers == 1)
-        network.say("chat-1", "Hello")
-        await network.until(lambda: "re: Hello" in network.shown("chat-1"))
-        session = await _only(http)
+    async with _served(tmp_path, model, network) as (program, server, http):
+        session = await _say_hello(network, http)
         network.say("chat-1", "/move web")
         await asked.wait()
         await server.kill()
