@@ -10,6 +10,7 @@ from tests.api.in_process_server import Hosted
 from tests.web.browser.pages import DESKTOP, PHONE, Watched, needs_chromium, signed_in
 
 from talaria.testing.model_server import ModelServer
+from talaria.testing.wait import until
 from talaria.web.assets import Assets
 
 pytestmark = needs_chromium
@@ -17,6 +18,8 @@ pytestmark = needs_chromium
 PAGES = [path for path in Assets().page_paths if path not in CHAT_PATHS]
 SHORT = ViewportSize(width=390, height=500)  # a phone with its keyboard open
 ZOOMED = ViewportSize(width=640, height=400)  # the desk at 200 %
+_PAGE_STYLES = """[...document.styleSheets].filter(one => !one.disabled)
+    .map(one => one.href.split("/").at(-1)).filter(one => ["work.css", "manage.css"].includes(one))"""
 GROUPS = 4  # of pages, each with a server of its own
 
 
@@ -98,15 +101,24 @@ async def test_keyboard_reaches_every_page(browser: Browser, host: Hosted) -> No
     async with signed_in(browser, host) as watched:
         page = watched.page
         await page.get_by_label("Message", exact=True).blur()
-        await page.keyboard.press("g")
-        await page.keyboard.press("m")
         menu = page.get_by_role("navigation", name="Pages")
-        await menu.get_by_role("link").first.wait_for()
+
+        async def is_shown() -> bool:
+            await page.keyboard.press("g")
+            await page.keyboard.press("m")
+            return await menu.get_by_role("link").count() > 0
+
+        await until(is_shown)  # keys that come too late after each other are no sequence
         seen = []
         for path in PAGES:
             await menu.locator(f'a[href="{path}"]').focus()
             await page.keyboard.press("Enter")
             await expect(menu.locator('[aria-current="page"]')).to_have_attribute("href", path)
+            await expect(page.get_by_role("heading", level=1)).not_to_be_empty()
             seen.append(path)
+            assert len(await page.evaluate(_PAGE_STYLES)) <= 1, path
         assert seen == PAGES
+        await page.get_by_role("link", name="Chats").click()
+        await expect(page.get_by_role("heading", name="New conversation")).to_be_visible()
+        assert await page.evaluate(_PAGE_STYLES) == []
         watched.assert_clean()

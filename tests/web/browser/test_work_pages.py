@@ -194,9 +194,13 @@ async def test_an_approval_is_answered_on_the_home_page(browser: Browser, host: 
         card = page.locator("li.waiting")
         await expect(card).to_contain_text("rm -rf *")
         await watched.assert_accessible()
-        await card.get_by_role("button", name="Deny").click()
+        await card.get_by_role("button", name="Say why not …").click()
+        await card.get_by_label("Why not").fill("Ask me first.")
+        await watched.assert_accessible()
+        await card.get_by_role("button", name="Don't allow").last.click()
         await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
         await expect(page.get_by_text("No turn is running.")).to_be_visible()
+        assert any("Ask me first." in str(received.json) for received in model.received)
         watched.assert_clean()
 
 

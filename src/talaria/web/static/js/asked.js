@@ -1,5 +1,5 @@
 /**
- * Approvals and questions of a running turn. An answer takes a deliberate act: never in the first moment.
+ * Approvals and questions, in a conversation and on Home. An answer takes a deliberate act: never in the first moment.
  * @module
  */
 import { h, useEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -9,7 +9,6 @@ import { attempt } from "./state.js";
 import { diffView } from "./tool.js";
 
 /** @import { Child } from "../vendor/preact.d.ts" */
-/** @import { Conversation } from "./conversation.js" */
 /** @import { ApprovalEntry, QuestionEntry } from "./turn.js" */
 
 /** How long an answer can't be given after a question appears, so that nobody clicks on it by accident. */
@@ -33,10 +32,16 @@ function useArmed() {
   return armed.value;
 }
 
-/** @type {(props: { conversation: Conversation, entry: ApprovalEntry }) => Child} */
-export function ApprovalView({ conversation, entry }) {
+/** Sends an answer; a refusal may have a reason. @typedef {(text: string, reason?: string) => Promise<unknown>} SendAnswer */
+
+/**
+ * Asks for an approval; with `keys`, the first one on the screen is answered by Alt and a number.
+ * @type {(props: { entry: Omit<ApprovalEntry, "kind">, onAnswer: SendAnswer, keys?: boolean }) => Child}
+ */
+export function ApprovalView({ entry, onAnswer, keys = false }) {
   const armed = useArmed();
   const sent = useSignal(false);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
   const confirming = useSignal(false);
   const explaining = useSignal(false);
   /** @type {(answer: string, reason?: string) => void} */
@@ -47,14 +52,15 @@ export function ApprovalView({ conversation, entry }) {
       return;
     }
     sent.value = true;
-    void attempt(() => conversation.answer(entry.id, text, reason)).then((done) => (sent.value = done));
+    void attempt(() => onAnswer(text, reason)).then((done) => (sent.value = done));
   };
   const disabled = !armed || sent.value;
   useEffect(() => {
+    if (!keys) return;
     /** @param {KeyboardEvent} event */
     const press = (event) => {
       const chosen = event.altKey && !event.repeat ? APPROVALS[Number(event.code.replace("Digit", "")) - 1] : undefined;
-      if (!chosen) return;
+      if (!chosen || document.querySelector(".approval") !== box.current) return;
       event.preventDefault();
       answer(chosen.answer);
     };
@@ -62,7 +68,7 @@ export function ApprovalView({ conversation, entry }) {
     return () => removeEventListener("keydown", press);
   });
   return section(
-    { class: "entry asked", "aria-label": "Approval needed" },
+    { class: "entry asked approval", "aria-label": "Approval needed", ref: box },
     p({ class: "asked-title" }, entry.tool === "terminal" ? "Run this command?" : `Allow ${entry.tool}?`),
     pre({ tabIndex: 0 }, code(null, entry.summary)),
     entry.diff ? diffView(entry.diff) : null,
@@ -75,7 +81,7 @@ export function ApprovalView({ conversation, entry }) {
             type: "button",
             class: value === "once" ? "primary" : value === "no" ? "danger" : "",
             disabled,
-            title: `Alt+${index + 1}`,
+            title: keys ? `Alt+${index + 1}` : undefined,
             onClick: () => answer(value),
           },
           value === "always" && confirming.value ? "Click again to always allow" : text,
@@ -134,15 +140,15 @@ function TextForm({ field, text, placeholder, button: send, disabled, onSend, lo
   );
 }
 
-/** @type {(props: { conversation: Conversation, entry: QuestionEntry }) => Child} */
-export function QuestionView({ conversation, entry }) {
+/** @type {(props: { entry: Omit<QuestionEntry, "kind">, onAnswer: SendAnswer }) => Child} */
+export function QuestionView({ entry, onAnswer }) {
   const armed = useArmed();
   const sent = useSignal(false);
   /** @type {(text: string) => void} */
   const answer = (text) => {
     if (!armed || sent.peek()) return;
     sent.value = true;
-    void attempt(() => conversation.answer(entry.id, text)).then((done) => (sent.value = done));
+    void attempt(() => onAnswer(text)).then((done) => (sent.value = done));
   };
   return section(
     { class: "entry asked", "aria-label": "Question" },

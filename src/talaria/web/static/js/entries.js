@@ -49,9 +49,17 @@ export function EntryView({ conversation, entry, seq, last }) {
     case "tool":
       return h(ToolView, { conversation, entry });
     case "approval":
-      return asked(({ ApprovalView }) => h(ApprovalView, { conversation, entry }));
+      return asked(({ ApprovalView }) =>
+        h(ApprovalView, {
+          entry,
+          keys: true,
+          onAnswer: (text, reason) => conversation.answer(entry.id, text, reason),
+        })
+      );
     case "question":
-      return asked(({ QuestionView }) => h(QuestionView, { conversation, entry }));
+      return asked(({ QuestionView }) =>
+        h(QuestionView, { entry, onAnswer: (text) => conversation.answer(entry.id, text) })
+      );
   }
 }
 

@@ -2,12 +2,15 @@
  * What all pages have in common: the head with a title, and how their data is loaded.
  * @module
  */
-import { useEffect, useRef, useSignal } from "../../vendor/preact.js";
+import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { button, div, header, heading, icon, main, p } from "../elements.js";
 import { describe, get } from "../server.js";
 import { assetBase, connected, drawerOpen, pageChange, pageTopics } from "../state.js";
 
 /** @import { Child, Signal } from "../../vendor/preact.d.ts" */
+
+/** The file of the styles of all pages. */
+export const COMMON_STYLES = "pages.css";
 
 /**
  * A page: its title, `actions` beside it, and its content.
@@ -32,6 +35,31 @@ export function PageFrame({ title, actions = null, wide = false, children }) {
       actions ? div({ class: "page-actions" }, actions) : null,
     ),
     div({ class: wide ? "page-body wide" : "page-body", tabIndex: 0 }, children),
+  );
+}
+
+/**
+ * A page of cards with a button for another one. `form` gets a function that closes it, `content` one that opens it
+ * unless it is open.
+ * @type {(props: {
+ *   title: string, add: string, failure: string, form: (onClose: () => void) => Child, content: (onOpen: (() => void) | null) => Child[],
+ * }) => Child}
+ */
+export function CardPage({ title, add, failure, form, content }) {
+  const adding = useSignal(false);
+  const open = () => (adding.value = true);
+  const close = () => (adding.value = false);
+  const actions = button(
+    { type: "button", class: "primary", onClick: adding.value ? close : open },
+    icon("plus"),
+    add,
+  );
+  return h(
+    PageFrame,
+    { title, actions },
+    failureNotice(failure),
+    adding.value ? form(close) : null,
+    ...content(adding.value ? null : open),
   );
 }
 
@@ -88,13 +116,26 @@ export function useLive(address, topic) {
   return loaded;
 }
 
-/** Styles that have been asked for, by file. @type {Map<string, Promise<void>>} */
+/** A function that runs a change and then loads the page again. @type {(reload: () => Promise<void>) => (change: () => unknown) => () => Promise<void>} */
+export const reloadAfter = (reload) => (change) => async () => {
+  await change();
+  await reload();
+};
+
+/** Styles that have been asked for, by file. @type {Map<string, { link: HTMLLinkElement, loading: Promise<void> }>} */
 const styles = new Map();
+
+/** Apply the styles of one page, and no longer those of others; empty for none. @type {(file: string) => void} */
+export function useOnly(file) {
+  for (const [name, { link }] of styles) {
+    if (name !== COMMON_STYLES && link.sheet) link.sheet.disabled = name !== file;
+  }
+}
 
 /** Load a file of styles, once; a failure leaves the page plain. @type {(file: string) => Promise<void>} */
 export function addStyles(file) {
   const known = styles.get(file);
-  if (known) return known;
+  if (known) return known.loading;
   const link = document.createElement("link");
   const loading = new Promise((/** @type {(nothing: void) => void} */ resolve) => {
     link.onload = link.onerror = () => resolve();
@@ -102,7 +143,7 @@ export function addStyles(file) {
   link.rel = "stylesheet";
   link.href = `${assetBase}/${file}`;
   document.head.append(link);
-  styles.set(file, loading);
+  styles.set(file, { link, loading });
   return loading;
 }
 

@@ -4,11 +4,11 @@
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
-import { button, div, form, heading, icon, label, li, ol, p, span, textarea, ul } from "../elements.js";
+import { button, div, form, heading, label, li, ol, p, span, textarea, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration, formatMoney, formatNumber } from "./format.js";
-import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
+import { CardPage, emptyState, reloadAfter, useLive } from "./frame.js";
 import { bar, conversationLink, fold, moment, stateChip, surfaceLabel } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
@@ -20,44 +20,37 @@ const HINT =
 
 /** @type {(props: object) => Child} */
 export function Page() {
-  const adding = useSignal(false);
   const { data, failure, reload } = /** @type {import("./frame.js").Loaded<GoalView[]>} */ (
     useLive("/web/goals", "goals")
   );
   const goals = data.value;
-  return h(
-    PageFrame,
-    {
-      title: "Goals",
-      actions: button(
-        { type: "button", class: "primary", onClick: () => (adding.value = !adding.value) },
-        icon("plus"),
-        "New goal",
-      ),
-    },
-    failureNotice(failure.value),
-    adding.value
-      ? h(GoalForm, {
+  return h(CardPage, {
+    title: "Goals",
+    add: "New goal",
+    failure: failure.value,
+    form: (onClose) =>
+      h(GoalForm, {
         text: "",
         action: "Set the goal",
         onSave: async (text) => {
           await post("/web/goals", { text });
-          adding.value = false;
+          onClose();
           await reload();
         },
-        onCancel: () => (adding.value = false),
-      })
-      : null,
-    goals && !goals.length && !adding.value
-      ? emptyState(
-        "A goal keeps the agent working, turn after turn, until a judge finds that it is reached.",
-        button({ type: "button", onClick: () => (adding.value = true) }, "Set the first goal"),
-      )
-      : null,
-    goals?.length
-      ? ul({ class: "cards" }, ...goals.map((goal) => h(GoalCard, { key: goal.session_id, goal, reload })))
-      : null,
-  );
+        onCancel: onClose,
+      }),
+    content: (onOpen) => [
+      goals && !goals.length && onOpen
+        ? emptyState(
+          "A goal keeps the agent working, turn after turn, until a judge finds that it is reached.",
+          button({ type: "button", onClick: onOpen }, "Set the first goal"),
+        )
+        : null,
+      goals?.length
+        ? ul({ class: "cards" }, ...goals.map((goal) => h(GoalCard, { key: goal.session_id, goal, reload })))
+        : null,
+    ],
+  });
 }
 
 /** @type {(props: { text: string, action: string, onSave: (text: string) => Promise<void>, onCancel: () => void }) => Child} */
@@ -97,11 +90,7 @@ function GoalForm({ text, action, onSave, onCancel }) {
 function GoalCard({ goal, reload }) {
   const editing = useSignal(false);
   const address = `/web/goals/${goal.session_id}`;
-  /** @type {(change: () => Promise<unknown>) => () => Promise<void>} */
-  const changing = (change) => async () => {
-    await change();
-    await reload();
-  };
+  const changing = reloadAfter(reload);
   if (editing.value) {
     return li(
       null,

@@ -2,11 +2,11 @@
  * Home: open questions and requests, running turns, goals and the next jobs.
  * @module
  */
-import { h, useSignal } from "../../vendor/preact.js";
+import { h } from "../../vendor/preact.js";
+import { ApprovalView, QuestionView as AskedView } from "../asked.js";
 import { post } from "../server.js";
-import { button, div, form, heading, input, li, p, pre, section, span, ul } from "../elements.js";
-import { attempt, me } from "../state.js";
-import { ActionButton } from "./controls.js";
+import { div, heading, li, p, pre, section, span, ul } from "../elements.js";
+import { me } from "../state.js";
 import { formatMoney, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
 import { bar, conversationLink, link, moment, stat, stateChip, surfaceLabel } from "./parts.js";
@@ -24,7 +24,7 @@ export function Page() {
 /** @type {(view: HomeView, reload: () => Promise<void>) => Child[]} */
 function content(view, reload) {
   const waiting = [
-    ...view.questions.map((one) => h(QuestionCard, { key: one.id, question: one, reload })),
+    ...view.questions.map((one) => questionCard(one, reload)),
     ...view.pairing.map(pairingCard),
     ...view.failed_jobs.map(failedCard),
   ];
@@ -63,66 +63,24 @@ function statistics({ today, running, questions, pairing, failed_jobs: failed, h
 /** @type {(view: HomeView) => string} */
 const gatewayText = (view) => (view.has_gateway ? "No network is set up." : "No gateway is running.");
 
-/** @type {(props: { question: QuestionView, reload: () => Promise<void> }) => Child} */
-function QuestionCard({ question, reload }) {
-  const typed = useSignal("");
-  /** @type {(text: string) => Promise<void>} */
-  const answer = async (text) => {
-    await post(`/web/sessions/${question.session_id}/answers/${question.id}`, { text });
+/** @type {(question: QuestionView, reload: () => Promise<void>) => Child} */
+function questionCard({ id, tool, text, reason, choices, session_id: session, title, source, at }, reload) {
+  /** @type {(text: string, reason?: string) => Promise<void>} */
+  const onAnswer = async (answer, why = "") => {
+    await post(`/web/sessions/${session}/answers/${id}`, { text: answer, reason: why });
     await reload();
   };
   return li(
-    { class: "work-panel work-stack waiting" },
+    { key: id, class: "work-panel work-stack waiting" },
     div(
       { class: "work-head" },
-      stateChip("waiting", question.tool ? "Approval" : "Question"),
-      span(null, conversationLink(question.session_id, question.title)),
-      span({ class: "caption push" }, `${surfaceLabel(question.source)} · `, moment(question.at)),
+      stateChip("waiting", tool ? "Approval" : "Question"),
+      span(null, conversationLink(session, title)),
+      span({ class: "caption push" }, `${surfaceLabel(source)} · `, moment(at)),
     ),
-    question.tool
-      ? [
-        p(null, question.tool === "terminal" ? "Run this command?" : `Allow ${question.tool}?`),
-        pre({ tabIndex: 0 }, question.text),
-        p({ class: "caption" }, question.reason),
-      ]
-      : p({ class: "question-text" }, question.text),
-    question.tool
-      ? div(
-        { class: "button-row" },
-        h(ActionButton, { label: "Allow once", class: "primary", onRun: () => answer("once") }),
-        h(ActionButton, { label: "Allow in this conversation", onRun: () => answer("session") }),
-        h(ActionButton, {
-          class: "danger quiet",
-          label: "Always allow",
-          confirm: "Click again to always allow",
-          onRun: () => answer("always"),
-        }),
-        h(ActionButton, { label: "Deny", onRun: () => answer("no") }),
-      )
-      : div(
-        { class: "button-row" },
-        ...question.choices.map((choice) =>
-          h(ActionButton, { key: choice, label: choice, onRun: () => answer(choice) })
-        ),
-        form(
-          {
-            class: "answer-form",
-            onSubmit: (event) => {
-              event.preventDefault();
-              if (typed.peek().trim()) void attempt(() => answer(typed.peek().trim()));
-            },
-          },
-          input({
-            type: "text",
-            "aria-label": "Answer",
-            placeholder: "Type an answer",
-            maxlength: 20_000,
-            value: typed.value,
-            onInput: (event) => (typed.value = /** @type {HTMLInputElement} */ (event.target).value),
-          }),
-          button({ type: "submit", disabled: !typed.value.trim() }, "Answer"),
-        ),
-      ),
+    tool
+      ? h(ApprovalView, { entry: { id, tool, summary: text, reason, diff: "" }, onAnswer })
+      : h(AskedView, { entry: { id, question: text, choices }, onAnswer }),
   );
 }
 

@@ -2,11 +2,11 @@
  * All pages beside the chat. Each is loaded when it is opened; the server reads their paths from this list.
  * @module
  */
-import { h, signal } from "../../vendor/preact.js";
+import { effect, h, signal } from "../../vendor/preact.js";
 import { a, heading, icon, li, nav, section, ul } from "../elements.js";
 import { describe } from "../server.js";
 import { followLink, me, path, toast } from "../state.js";
-import { addStyles, emptyState, PageFrame } from "./frame.js";
+import { addStyles, COMMON_STYLES, emptyState, PageFrame, useOnly } from "./frame.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { IconName } from "../elements.js" */
@@ -18,6 +18,7 @@ import { addStyles, emptyState, PageFrame } from "./frame.js";
  * @property {IconName} icon
  * @property {string} group The heading in the menu under which it stands.
  * @property {boolean} owner Whether only the owner of the agent may see it.
+ * @property {string} [styles] The file of its styles, if those of all pages are not enough.
  * @property {() => Promise<{ Page: (props: object) => Child }>} load
  */
 
@@ -29,7 +30,8 @@ export const PAGES = [
     icon: "home",
     group: "Work",
     owner: false,
-    load: () => styled(import("./home.js")),
+    styles: "work.css",
+    load: () => import("./home.js"),
   },
   {
     path: "/goals",
@@ -37,7 +39,8 @@ export const PAGES = [
     icon: "target",
     group: "Work",
     owner: false,
-    load: () => styled(import("./goals.js")),
+    styles: "work.css",
+    load: () => import("./goals.js"),
   },
   {
     path: "/schedules",
@@ -45,7 +48,8 @@ export const PAGES = [
     icon: "clock",
     group: "Work",
     owner: false,
-    load: () => styled(import("./schedules.js")),
+    styles: "work.css",
+    load: () => import("./schedules.js"),
   },
   {
     path: "/background",
@@ -53,7 +57,8 @@ export const PAGES = [
     icon: "layers",
     group: "Work",
     owner: false,
-    load: () => styled(import("./background.js")),
+    styles: "work.css",
+    load: () => import("./background.js"),
   },
   {
     path: "/usage",
@@ -61,7 +66,8 @@ export const PAGES = [
     icon: "chart",
     group: "Look inside",
     owner: false,
-    load: () => styled(import("./usage.js")),
+    styles: "work.css",
+    load: () => import("./usage.js"),
   },
   {
     path: "/files",
@@ -77,7 +83,8 @@ export const PAGES = [
     icon: "timeline",
     group: "Look inside",
     owner: false,
-    load: () => styled(import("./trace.js")),
+    styles: "work.css",
+    load: () => import("./trace.js"),
   },
   {
     path: "/gateway",
@@ -85,7 +92,8 @@ export const PAGES = [
     icon: "network",
     group: "Look inside",
     owner: true,
-    load: () => styled(import("./gateway.js")),
+    styles: "work.css",
+    load: () => import("./gateway.js"),
   },
   {
     path: "/logs",
@@ -93,7 +101,8 @@ export const PAGES = [
     icon: "log",
     group: "Look inside",
     owner: true,
-    load: () => styled(import("./logs.js")),
+    styles: "work.css",
+    load: () => import("./logs.js"),
   },
   {
     path: "/doctor",
@@ -101,7 +110,8 @@ export const PAGES = [
     icon: "pulse",
     group: "Look inside",
     owner: true,
-    load: () => styled(import("./doctor.js")),
+    styles: "work.css",
+    load: () => import("./doctor.js"),
   },
   {
     path: "/models",
@@ -109,7 +119,8 @@ export const PAGES = [
     icon: "model",
     group: "Agent",
     owner: true,
-    load: () => managed(import("./models.js")),
+    styles: "manage.css",
+    load: () => import("./models.js"),
   },
   {
     path: "/tools",
@@ -117,7 +128,8 @@ export const PAGES = [
     icon: "tool",
     group: "Agent",
     owner: false,
-    load: () => managed(import("./tools.js")),
+    styles: "manage.css",
+    load: () => import("./tools.js"),
   },
   {
     path: "/settings",
@@ -125,7 +137,8 @@ export const PAGES = [
     icon: "settings",
     group: "Agent",
     owner: true,
-    load: () => managed(import("./settings.js")),
+    styles: "manage.css",
+    load: () => import("./settings.js"),
   },
   {
     path: "/people",
@@ -133,7 +146,8 @@ export const PAGES = [
     icon: "people",
     group: "Access",
     owner: true,
-    load: () => managed(import("./people.js")),
+    styles: "manage.css",
+    load: () => import("./people.js"),
   },
   {
     path: "/browsers",
@@ -141,7 +155,8 @@ export const PAGES = [
     icon: "devices",
     group: "Access",
     owner: false,
-    load: () => managed(import("./browsers.js")),
+    styles: "manage.css",
+    load: () => import("./browsers.js"),
   },
   {
     path: "/notifications",
@@ -153,36 +168,34 @@ export const PAGES = [
   },
 ];
 
-/** A page whose styles are in `manage.css`. @template T @param {Promise<T>} page @returns {Promise<T>} */
-async function managed(page) {
-  await addStyles("manage.css");
-  return await page;
-}
-
-/** A page whose styles are in `work.css`. @template T @param {Promise<T>} page @returns {Promise<T>} */
-async function styled(page) {
-  await addStyles("work.css");
-  return await page;
-}
-
 /** Pages that have been loaded, by path. @type {Map<string, (props: object) => Child>} */
 const loaded = new Map();
 const loadedCount = signal(0);
 
-void addStyles("pages.css");
+void addStyles(COMMON_STYLES);
 
 /** Pages for the person who is signed in. @type {() => PageEntry[]} */
 export const visiblePages = () => PAGES.filter((page) => !page.owner || me.value?.owner);
 
+/** The page of the address. @type {() => PageEntry | undefined} */
+const findPage = () =>
+  visiblePages().find((page) => path.value === page.path || path.value.startsWith(`${page.path}/`));
+
+// Styles of a page apply only while it is on the screen, so that names in two files can't collide.
+effect(() => {
+  void loadedCount.value;
+  useOnly(findPage()?.styles ?? "");
+});
+
 /** The page on the screen. @type {(props: object) => Child} */
 export function CurrentPage() {
-  const entry = visiblePages().find((page) => path.value === page.path || path.value.startsWith(`${page.path}/`));
+  const entry = findPage();
   void loadedCount.value;
   if (!entry) return h(PageFrame, { title: "Not found" }, emptyState("There is no such page."));
   const Page = loaded.get(entry.path);
   if (Page) return h(Page, { key: entry.path });
-  entry.load().then(
-    (module) => {
+  Promise.all([entry.load(), entry.styles ? addStyles(entry.styles) : null]).then(
+    ([module]) => {
       loaded.set(entry.path, module.Page);
       loadedCount.value++;
     },

@@ -4,11 +4,11 @@
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
-import { button, code, div, heading, icon, li, ol, p, pre, span, ul } from "../elements.js";
+import { button, code, div, heading, li, ol, p, pre, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
-import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
+import { CardPage, emptyState, reloadAfter, useLive } from "./frame.js";
 import { JobForm } from "./job_form.js";
 import { conversationLink, fold, moment, stateChip } from "./parts.js";
 
@@ -19,50 +19,35 @@ const STATES = { waiting: "Scheduled", paused: "Paused", over: "Over" };
 
 /** @type {(props: object) => Child} */
 export function Page() {
-  const adding = useSignal(false);
   const { data, failure, reload } = /** @type {import("./frame.js").Loaded<SchedulesView>} */ (
     useLive("/web/schedules", "schedules")
   );
   const view = data.value;
-  return h(
-    PageFrame,
-    {
-      title: "Schedules",
-      actions: button(
-        { type: "button", class: "primary", onClick: () => (adding.value = !adding.value) },
-        icon("plus"),
-        "New job",
-      ),
-    },
-    failureNotice(failure.value),
-    adding.value
-      ? h(JobForm, {
-        job: null,
-        onDone: async () => {
-          adding.value = false;
-          await reload();
-        },
-        onCancel: () => (adding.value = false),
-      })
-      : null,
-    view && !view.has_gateway && view.jobs.length
-      ? p(
-        { class: "notice" },
-        "No gateway is running, so jobs don't start by themselves. Start one with ",
-        code(null, "talaria gateway start"),
-        ".",
-      )
-      : null,
-    view && !view.jobs.length && !adding.value
-      ? emptyState(
-        "Nothing is scheduled. Say when and what, for example “every weekday 9:00 summarise my inbox”.",
-        button({ type: "button", onClick: () => (adding.value = true) }, "Schedule something"),
-      )
-      : null,
-    view?.jobs.length
-      ? ul({ class: "cards" }, ...sortJobs(view.jobs).map((job) => h(JobCard, { key: job.id, job, reload })))
-      : null,
-  );
+  return h(CardPage, {
+    title: "Schedules",
+    add: "New job",
+    failure: failure.value,
+    form: (onClose) => h(JobForm, { job: null, onDone: reloadAfter(reload)(onClose), onCancel: onClose }),
+    content: (onOpen) => [
+      view && !view.has_gateway && view.jobs.length
+        ? p(
+          { class: "notice" },
+          "No gateway is running, so jobs don't start by themselves. Start one with ",
+          code(null, "talaria gateway start"),
+          ".",
+        )
+        : null,
+      view && !view.jobs.length && onOpen
+        ? emptyState(
+          "Nothing is scheduled. Say when and what, for example “every weekday 9:00 summarise my inbox”.",
+          button({ type: "button", onClick: onOpen }, "Schedule something"),
+        )
+        : null,
+      view?.jobs.length
+        ? ul({ class: "cards" }, ...sortJobs(view.jobs).map((job) => h(JobCard, { key: job.id, job, reload })))
+        : null,
+    ],
+  });
 }
 
 /** Jobs that run next first, those that are over last. @type {(jobs: JobView[]) => JobView[]} */
@@ -77,20 +62,13 @@ function sortJobs(jobs) {
 function JobCard({ job, reload }) {
   const editing = useSignal(false);
   const address = `/web/schedules/${job.id}`;
-  /** @type {(change: () => Promise<unknown>) => () => Promise<void>} */
-  const changing = (change) => async () => {
-    await change();
-    await reload();
-  };
+  const changing = reloadAfter(reload);
   if (editing.value) {
     return li(
       null,
       h(JobForm, {
         job,
-        onDone: async () => {
-          editing.value = false;
-          await reload();
-        },
+        onDone: changing(() => (editing.value = false)),
         onCancel: () => (editing.value = false),
       }),
     );
