@@ -1,6 +1,7 @@
 """Dependencies of the turn loop: event sink, approver, workspace, limits, budget, and control by the runner."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -8,7 +9,7 @@ from msgspec import Struct
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.stores.ledger import Hold
 from talaria.contracts.stores.sessions import Viewer
-from talaria.contracts.tool import Effect, ProposedAction, Questioner, Workspace
+from talaria.contracts.tool import ChangeRecorder, Effect, ProposedAction, Questioner, Workspace
 from talaria.core.events import TurnEvent
 from talaria.core.messages import Message
 from talaria.core.session_context import SessionContext
@@ -62,18 +63,30 @@ class Limits(Struct, frozen=True):
     seconds: float | None = None
 
 
+class NoChangeRecorder:
+    """Implementation of `ChangeRecorder` that records nothing."""
+
+    @asynccontextmanager
+    async def around(
+        self, effect: Effect, proposed_action: ProposedAction, workspace: Workspace, context: SessionContext
+    ) -> AsyncIterator[str]:
+        """Record nothing."""
+        yield ""
+
+
 class TurnEnvironment(Struct, frozen=True, kw_only=True):
     """The environment that every turn of a session gets; made once when the session is opened.
 
-    ``publish`` takes the events of the turn, ``person`` answers questions, ``workspace`` is where tools run. ``limits``
-    returns those of the next turn. ``viewer`` is the person and the audience for whom tools look things up. Secrets are
-    removed from output and descriptions of tools by ``mask``.
+    ``publish`` takes the events of the turn, ``person`` answers questions, ``workspace`` is where tools run.
+    ``changes`` returns the recorder of changes to files, ``limits`` the limits of the next turn. ``viewer`` is the
+    person and the audience for whom tools look things up. ``mask`` removes secrets from texts of tools.
     """
 
     publish: Callable[[TurnEvent], None]
     person: Questioner
     approver: Approver
     workspace: Workspace
+    changes: Callable[[], ChangeRecorder] = NoChangeRecorder
     limits: Callable[[], Limits] = Limits
     budget: Budget = UnlimitedBudget()
     viewer: Viewer = Viewer()

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from talaria.agent.environment import TurnEnvironment
 from talaria.agent.toolbox import Toolbox, ToolInvocation
-from talaria.contracts.tool import Call, Effect, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.contracts.turn_log import StartedCall, TurnLog
 from talaria.core.errors import ToolFailed
-from talaria.core.events import ToolAnswered, ToolCalled, ToolProgressed, ToolRefused
+from talaria.core.events import Noticed, ToolAnswered, ToolCalled, ToolProgressed, ToolRefused
 from talaria.core.ids import new_id
 from talaria.core.messages import Image, ToolCall, ToolResult
 from talaria.core.session_context import SessionContext
@@ -124,10 +124,24 @@ class ToolDispatcher:
         await self._turn.begin_call(invocation.call, target, may_wait=repeatable and not repeated, repeated=repeated)
         self._environment.publish(ToolCalled(invocation.call, f"{invocation.tool.name}: {target}"))
         began = time.monotonic()
-        result, diff = await self._run_tool(invocation, nested=nested)
+        result, diff = await self._run_recorded(invocation, proposed_action, nested=nested)
         await self._turn.end_call(invocation.call, result, may_wait=repeatable)
         self._environment.publish(ToolAnswered(result, invocation.tool.name, time.monotonic() - began, diff))
         return result
+
+    async def _run_recorded(
+        self, invocation: ToolInvocation, proposed_action: ProposedAction, *, nested: bool
+    ) -> tuple[ToolResult, str]:
+        """Run a tool, and record the files that it may change before and after."""
+        if nested or invocation.tool.effect is Effect.READS:
+            return await self._run_tool(invocation, nested=nested)
+        environment = self._environment
+        async with environment.changes().around(
+            invocation.tool.effect, proposed_action, environment.workspace, self._context
+        ) as notice:
+            if notice:
+                environment.publish(Noticed(notice))
+            return await self._run_tool(invocation, nested=False)
 
     async def _run_tool(self, invocation: ToolInvocation, *, nested: bool) -> tuple[ToolResult, str]:
         """Run a tool; return the result for the model and the diff for the user."""

@@ -109,7 +109,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def knowledge(self) -> ProfileKnowledge:
         """The toolsets, skills, memory and personalities of the profile and the current folder."""
-        return ProfileKnowledge(self.settings, self.profile, Path.cwd())
+        return ProfileKnowledge(self.settings, self.profile, Path.cwd(), self.environment)
 
     @property
     def goal_budgets(self) -> Allowance:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -20,6 +20,9 @@ from talaria.settings.schema import split_key, variable
 from talaria.tools.memory.notebook import FILES, entries_size, notebook_for, snapshot
 from talaria.tools.skills.registry import SkillRegistry
 from talaria.tools.workspace import list_people
+
+if TYPE_CHECKING:  # loaded with the first checkpoint
+    from talaria.contracts.checkpoints import Checkpoints
 
 # Settings of the shared application context, which is created once per process.
 _SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")
@@ -79,11 +82,19 @@ class ProfileSettings(LiveSettings):
 
 
 class ProfileKnowledge(Struct, frozen=True):
-    """Tools, skills, memory and personalities in the folders of a profile and a project."""
+    """Tools, skills, memory, personalities and checkpoints, in the folders of a profile and a project."""
 
     settings: Settings
     profile: Profile
     project: Path
+    environment: Mapping[str, str]
+
+    @property
+    def checkpoints(self) -> "Checkpoints":
+        """Checkpoints of the files that the agent works on."""
+        from talaria.app.session.change_recorder import open_checkpoints  # noqa: PLC0415 (loaded when they are used)
+
+        return open_checkpoints(self.settings, self.profile, self.environment)
 
     def toolsets(self) -> Sequence[ToolsetState]:
         """Return all tools, by toolset."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from talaria.cli.output.terminal import Terminal
     from talaria.cli.parser_tree import CommandSpec
     from talaria.commands.application import Application
+    from talaria.contracts.checkpoints import Checkpoints
     from talaria.contracts.login import LoginState, SignInSurface, SignInWay
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
     from talaria.contracts.setup import SetupProbes
@@ -86,6 +87,17 @@ class NetworkService(Protocol):
         """Slack app manifest for this agent; ``assistant`` makes it an assistant app, shown in a side panel."""
 
 
+class FileService(Protocol):
+    """Files of a profile outside of the store."""
+
+    @property
+    def checkpoints(self) -> "Checkpoints":
+        """Checkpoints of all workspaces."""
+
+    def delete_outputs(self, session_id: "SessionId") -> None:
+        """Delete the output and media files of a deleted session."""
+
+
 class StoreMaintenance(Protocol):
     """Detection and repair of damage in the store."""
 
@@ -145,8 +157,8 @@ class Services(Protocol):
     def sandbox_problem(self) -> str:
         """Why the agent's commands cannot run in a sandbox here; empty if they can."""
 
-    def delete_outputs(self, session_id: "SessionId") -> None:
-        """Delete the output files of a deleted session."""
+    def files(self) -> FileService:
+        """Files of this profile outside of the store."""
 
     def load_application(self) -> "Callable[[AsyncExitStack], Application]":
         """Return a function that opens the application and closes it with a stack; may load in a thread."""

@@ -4,7 +4,7 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from talaria.commands.views import Identity, MemoryBook, MemoryKind, Setting, Skill
 from talaria.contracts.background_processes import BackgroundWork
@@ -21,6 +21,9 @@ from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.active_session import SessionOpener
 from talaria.settings.model import Settings
+
+if TYPE_CHECKING:  # loaded with the first checkpoint
+    from talaria.contracts.checkpoints import Checkpoints
 
 
 class ModelCatalog(Protocol):
@@ -88,7 +91,7 @@ class AgentMemory(Protocol):
 
 
 class AgentKnowledge(Protocol):
-    """Tools, skills, memory and personalities of the agent."""
+    """Tools, skills, memory, personalities and checkpoints of the agent."""
 
     def toolsets(self) -> Sequence[ToolsetState]:
         """Return all tools, grouped by toolset."""
@@ -108,6 +111,10 @@ class AgentKnowledge(Protocol):
     @property
     def memory(self) -> AgentMemory:
         """Memory of the agent."""
+
+    @property
+    def checkpoints(self) -> "Checkpoints":
+        """Checkpoints of the files that the agent works on."""
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality by name."""
@@ -179,7 +186,7 @@ class Application(SessionOpener, BackgroundServices, Protocol):
 
     @property
     def knowledge(self) -> AgentKnowledge:
-        """Tools, skills, memory and personalities of the agent."""
+        """Tools, skills, memory, personalities and checkpoints of the agent."""
 
     @property
     def command_folders(self) -> tuple[Path, ...]:

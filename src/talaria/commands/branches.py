@@ -204,8 +204,8 @@ async def run_undo(context: CommandContext) -> None:
                 context.screen.attach(picture)
     summary = pluralize(count, "exchange") if count > 1 else f"“{escape_markdown(truncate(text, _LONGEST_QUOTE))}”"
     context.surface.show(
-        f"Undone: {summary}. Files were not changed back. `/resume {undone.saved_in}` returns to the conversation "
-        "as it was."
+        f"Undone: {summary}. Files were not changed back: see `/rollback`. `/resume {undone.saved_in}` returns to "
+        "the conversation as it was."
     )
 
 

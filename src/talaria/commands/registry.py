@@ -6,6 +6,7 @@ from talaria.commands.abilities import MEMORY, SKILLS, TOOLS
 from talaria.commands.approvals import APPROVE, DENY
 from talaria.commands.background import BACKGROUND
 from talaria.commands.branches import BRANCH, RETRY, UNDO
+from talaria.commands.checkpoints import DIFF, ROLLBACK
 from talaria.commands.clipboard import COPY, IMAGE, PASTE
 from talaria.commands.command import Command, find_commands, group_help_by_category
 from talaria.commands.config import CONFIG
@@ -32,6 +33,8 @@ REGISTRY: tuple[Command, ...] = (
     BRANCH,
     UNDO,
     RETRY,
+    ROLLBACK,
+    DIFF,
     HISTORY,
     SAVE,
     COMPRESS,

@@ -1,6 +1,7 @@
 """The tool contract: typed arguments and a declared effect."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -135,6 +136,18 @@ class Tool(Protocol):
     async def run(self, arguments: Any, call: Call) -> ToolOutput:
         """Run the tool, or raise `ToolFailed` with a message for the model. Cancelling stops it and its child
         processes.
+        """
+
+
+class ChangeRecorder(Protocol):
+    """Records the state of files around tool calls that may change them."""
+
+    def around(
+        self, effect: Effect, proposed_action: ProposedAction, workspace: Workspace, context: SessionContext
+    ) -> AbstractAsyncContextManager[str]:
+        """Record the state before the block if it may change files, and what it has changed after it.
+
+        The block gets a notice for the person; empty if there is none.
         """
 
 

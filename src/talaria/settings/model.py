@@ -312,6 +312,43 @@ class SandboxSettings(Section, frozen=True):
     network: Annotated[bool, Meta(description="Whether commands in the sandbox can use the network.")] = True
 
 
+_GENERATED = (
+    "node_modules/", ".venv/", "venv/", "__pycache__/", ".tox/", ".nox/", ".mypy_cache/", ".pytest_cache/",
+    ".ruff_cache/", ".gradle/", ".terraform/", ".DS_Store",
+)  # fmt: skip
+
+
+class CheckpointSettings(Section, frozen=True):
+    """Checkpoints of files before the agent changes them."""
+
+    enabled: Annotated[
+        bool,
+        Meta(description="Whether a checkpoint is taken before the first change of a turn to files.", extra=_LIVE),
+    ] = True
+    max_files: Annotated[
+        int, Meta(ge=1, description="Workspaces with more files than this get no checkpoints.", extra=_LIVE)
+    ] = 50_000
+    max_file_megabytes: Annotated[
+        float, Meta(gt=0, description="Larger files are neither saved nor restored.", extra=_LIVE)
+    ] = 5.0
+    max_megabytes: Annotated[
+        int, Meta(ge=1, description="Most new content of one checkpoint, in megabytes.", extra=_LIVE)
+    ] = 500
+    max_seconds: Annotated[
+        float, Meta(gt=0, le=600, description="Most time that taking a checkpoint may need.", extra=_LIVE)
+    ] = 20.0
+    exclude: Annotated[
+        tuple[str, ...],
+        Meta(description="Files to leave out in addition to those in .gitignore, as patterns.", extra=_LIVE),
+    ] = _GENERATED
+    keep: Annotated[int, Meta(ge=1, le=10_000, description="Most checkpoints per workspace.", extra=_LIVE)] = 100
+    keep_days: Annotated[int, Meta(ge=1, le=36_500, description="Days until a checkpoint expires.", extra=_LIVE)] = 30
+    engine: Annotated[
+        Literal["auto", "git", "dulwich"],
+        Meta(description="What stores checkpoints; auto: git where it is installed, else dulwich.", extra=_LIVE),
+    ] = "auto"
+
+
 class TelemetrySettings(Section, frozen=True):
     """Export of traces of finished turns: names, sizes, times and costs, never messages."""
 
@@ -362,6 +399,7 @@ class Settings(Section, frozen=True):
     mcp: dict[str, McpServerSettings] = {}
     approval: ApprovalSettings = ApprovalSettings()
     sandbox: SandboxSettings = SandboxSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     access: AccessSettings = AccessSettings()
     platforms: dict[str, ChatNetworkSettings] = {}

@@ -198,6 +198,11 @@ class Profile(Struct, frozen=True):
         return join_path(self.folder, "memory")
 
     @property
+    def checkpoints_folder(self) -> Path:
+        """Folder of checkpoints, with a repository for each workspace."""
+        return join_path(self.folder, "checkpoints")
+
+    @property
     def skills_folder(self) -> Path:
         """Folder of the profile's skills."""
         return join_path(self.folder, "skills")

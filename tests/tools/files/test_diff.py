@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 from tests.tools.tool_calls import call_from
 
-from talaria.tools.files.edit import EditFile, EditFileArguments, WriteFile, WriteFileArguments, text_diff
+from talaria.core.text_diff import text_diff
+from talaria.tools.files.edit import EditFile, EditFileArguments, WriteFile, WriteFileArguments
 from talaria.tools.workspace import LocalWorkspace
 
 

@@ -17,12 +17,11 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
     from contextlib import AsyncExitStack
 
     from talaria.cli.parser_tree import CommandSpec
-    from talaria.cli.services import ModelService, NetworkService, StoreMaintenance
+    from talaria.cli.services import FileService, ModelService, NetworkService, StoreMaintenance
     from talaria.commands.application import Application
     from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
-    from talaria.core.ids import SessionId
     from talaria.settings.model import Settings
     from talaria.settings.secrets import Secrets
 
@@ -115,14 +114,11 @@ class ProcessServices:
 
         return sandbox_available() or ""
 
-    def delete_outputs(self, session_id: "SessionId") -> None:
-        """Delete the output and media files of a deleted session."""
-        from shutil import rmtree  # noqa: PLC0415 (loaded when a session is deleted)
+    def files(self) -> "FileService":
+        """Return the files of this profile outside of the store."""
+        from talaria.app.profile_files import ProfileFiles  # noqa: PLC0415 (loaded when files are used)
 
-        from talaria.tools.output import FullOutputs  # noqa: PLC0415 (loaded when a session is deleted)
-
-        FullOutputs(self.profile.outputs_folder).forget(session_id)
-        rmtree(self.profile.media_folder / session_id, ignore_errors=True)
+        return ProfileFiles(self.settings(), self.profile, self.environment)
 
     def load_application(self) -> "Callable[[AsyncExitStack], Application]":
         """Return a function that opens the application and closes it with a stack.

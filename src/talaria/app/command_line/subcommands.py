@@ -39,6 +39,12 @@ SUBCOMMANDS = (
         "talaria.cli.commands.trace.command",
     ),
     Subcommand("Conversations", "usage", "Show tokens and cost of the last days", "talaria.cli.commands.usage"),
+    Subcommand(
+        "Conversations",
+        "checkpoints",
+        "Show and undo the agent's changes to files",
+        "talaria.cli.commands.checkpoints",
+    ),
     Subcommand("Conversations", "ps", "List and stop background processes", "talaria.cli.commands.ps"),
     Subcommand(
         "Conversations", "gateway", "Run the chat gateway and check its status", "talaria.cli.commands.gateway.command"

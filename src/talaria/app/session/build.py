@@ -4,7 +4,7 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
-from talaria.contracts.tool import Tool
+from talaria.contracts.tool import ChangeRecorder, Tool
 from talaria.contracts.turn_listener import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
@@ -342,10 +342,20 @@ def _build_environment(
         person=questions,
         approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
+        changes=cache(partial(_make_recorder, application, workspace, events)),
         limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
         budget=budget,
         viewer=tool_context.viewer,
         mask=application.mask,
+    )
+
+
+def _make_recorder(application: "TalariaApplication", workspace: LocalWorkspace, events: TurnEvents) -> ChangeRecorder:
+    from talaria.app.session.change_recorder import make_recorder  # noqa: PLC0415 (loaded with the first change)
+
+    profile, environment, folder = application.profile, application.environment, workspace.began_in
+    return make_recorder(
+        application.settings_admin, profile, environment, folder, lambda: events.turn, application.mask
     )
 
 

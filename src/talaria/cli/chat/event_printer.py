@@ -62,12 +62,12 @@ class JsonPrinter:
         self._terminal.document(msgspec.json.encode(value).decode() + "\n")
 
 
-def format_diff_lines(diff: str, terminal: Terminal, limit: int = _DIFF_LINES) -> Iterator[str]:
+def format_diff_lines(diff: str, terminal: Terminal, limit: int = _DIFF_LINES, *, indent: str = "  ") -> Iterator[str]:
     """Yield the lines of a diff, in colour if the terminal supports it; long diffs are folded."""
     lines = diff.split("\n")
     for line in lines[:limit]:
         style = {"+": "green", "-": "red", "@": "dim"}.get(line[:1])
-        text = f"  {line}"
+        text = f"{indent}{line}"
         yield terminal.styled(text, style) if style else text
     if len(lines) > limit:
         yield f"  … {len(lines) - limit:,} more lines"

@@ -1,4 +1,4 @@
-"""Tools that change files: write_file, edit_file and unified diffs."""
+"""Tools that change files: write_file and edit_file."""
 
 import asyncio
 import re
@@ -15,50 +15,9 @@ from talaria.tools.files.fuzzy_match import LIKENESSES, find_block, nearest, rei
 from talaria.tools.files.text_file import Document, load_document, refuse_mask, save_file
 from talaria.tools.output import cut_output
 
-_CONTEXT = 2
-_LONGEST = 40_000
-_MOST_LINES = 2_000  # difflib takes quadratic time: 2,000 changed lines cost about a second
 _HEADER = r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)?)?(?: @@.*|.*)$"
 _MOST_FUZZ = 2
 _LONGEST_DIFF = 4_000
-
-
-def text_diff(old: str, new: str) -> str:
-    """Return the hunks of a unified diff, without a header; a very large change is a count of lines.
-
-    At most about 40,000 characters are returned; the last line then says how many lines are missing.
-    """
-    before, after = old.splitlines(), new.splitlines()
-    head = _common(before, after)
-    tail = _common(before[head:][::-1], after[head:][::-1])
-    first, last = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
-    removed, added = before[first : len(before) - last], after[first : len(after) - last]
-    if max(len(removed), len(added)) > _MOST_LINES:
-        return f"@@ {len(removed):,} lines replaced by {len(added):,} @@"
-    from difflib import unified_diff  # noqa: PLC0415 (loaded with the first edit)
-
-    diff = list(unified_diff(removed, added, lineterm="", n=_CONTEXT))[2:]
-    lines = [_shift(line, first) if line.startswith("@@") else line for line in diff]
-    return _bounded(lines).encode("utf-8", "replace").decode()
-
-
-def _bounded(lines: Sequence[str]) -> str:
-    size = 0
-    for number, line in enumerate(lines):
-        size += len(line) + 1
-        if size > _LONGEST:
-            return "\n".join((*lines[:number], f"@@ {len(lines) - number:,} more lines @@"))
-    return "\n".join(lines)
-
-
-def _shift(header: str, lines: int) -> str:
-    return re.sub(r"([-+])(\d+)", lambda found: f"{found[1]}{int(found[2]) + lines}", header)
-
-
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of equal lines at the beginning."""
-    pairs = zip(one, other, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 class Hunk(Struct, frozen=True):
@@ -201,7 +160,7 @@ class EditFileArguments(Struct, frozen=True):
         path = workspace.resolve(self.path)
         try:
             document = load_document(path)
-            return text_diff(document.text, _edited(document, self))
+            return _diff(document.text, _edited(document, self))
         except ToolFailed:
             return ""
 
@@ -233,7 +192,7 @@ def _edit(path: Path, arguments: EditFileArguments) -> ToolOutput:
     document = load_document(path)
     text = _edited(document, arguments)
     save_file(path, msgspec.structs.replace(document, text=text).raw)
-    diff = text_diff(document.text, text)
+    diff = _diff(document.text, text)
     return ToolOutput(cut_output(f"{path.name}:\n{diff}", limit=_LONGEST_DIFF), diff=diff)
 
 
@@ -290,7 +249,7 @@ def _replacement_diff(path: Path, content: str) -> str:
         before = load_document(path).text
     except ToolFailed:
         return ""
-    return text_diff(before, content.replace("\r\n", "\n"))
+    return _diff(before, content.replace("\r\n", "\n"))
 
 
 def _write(path: Path, content: str) -> ToolOutput:
@@ -302,3 +261,9 @@ def _write(path: Path, content: str) -> ToolOutput:
     if before is None:
         return ToolOutput(f"Created {path}: {len(raw):,} bytes, {lines:,} lines.")
     return ToolOutput(f"Replaced {path}: {before:,} → {len(raw):,} bytes, {lines:,} lines.", diff=diff)
+
+
+def _diff(old: str, new: str) -> str:
+    from talaria.core.text_diff import text_diff  # noqa: PLC0415 (loaded with the first edit)
+
+    return text_diff(old, new)

@@ -67,7 +67,7 @@ def delete_sessions(arguments: argparse.Namespace, services: Services) -> None:
             return
         deleted = database.write(lambda store: [session for session in found if store.sessions.delete(session.id)])
     for session in deleted:
-        services.delete_outputs(session.id)
+        services.files().delete_outputs(session.id)
         services.terminal.line(
             f"Deleted {format_session_name(session)} with {pluralize(session.message_count, 'message')}."
         )
@@ -162,7 +162,7 @@ def _remove_candidates(database: Database, found: list[PruneCandidate], services
     with services.terminal.progress("Deleting old sessions", len(found)) as progress:
         for candidate in found:
             if _remove(database, candidate.session):
-                services.delete_outputs(candidate.session.id)
+                services.files().delete_outputs(candidate.session.id)
                 deleted.append(candidate)
             progress.advance()
     return deleted

@@ -1,0 +1,31 @@
+"""Files of a profile outside of the store: checkpoints, and the outputs and media of sessions."""
+
+from collections.abc import Mapping
+from shutil import rmtree
+
+from msgspec import Struct
+
+from talaria.app.session.change_recorder import open_checkpoints
+from talaria.contracts.checkpoints import Checkpoints
+from talaria.core.ids import SessionId
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
+from talaria.tools.output import FullOutputs
+
+
+class ProfileFiles(Struct, frozen=True):
+    """Implementation of `FileService`."""
+
+    settings: Settings
+    profile: Profile
+    environment: Mapping[str, str]
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Checkpoints of all workspaces."""
+        return open_checkpoints(self.settings, self.profile, self.environment)
+
+    def delete_outputs(self, session_id: SessionId) -> None:
+        """Delete the output and media files of a deleted session."""
+        FullOutputs(self.profile.outputs_folder).forget(session_id)
+        rmtree(self.profile.media_folder / session_id, ignore_errors=True)

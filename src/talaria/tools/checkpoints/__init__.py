@@ -1,0 +1,1 @@
+"""Checkpoints of workspaces, in Git repositories outside of them."""

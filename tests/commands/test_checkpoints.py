@@ -1,0 +1,97 @@
+"""`/rollback` and `/diff`: what turns changed in files can be seen and undone."""
+
+from pathlib import Path
+
+from tests.commands.command_fixture import Desk, open_desk
+
+from talaria.core.events import Noticed
+from talaria.testing.model_server import Ask, ModelServer, Say
+
+
+async def change(desk: Desk, server: ModelServer, request: str, **files: str) -> None:
+    """Run a turn in which the agent writes these files."""
+    calls = [Ask("write_file", {"path": name, "content": text}) for name, text in files.items()]
+    server.script(Say(calls=calls), Say("Done."))
+    await desk.say(request)
+
+
+async def test_a_turn_can_be_rolled_back(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        file = tmp_path / "work" / "plan"
+        file.write_text("mine")
+        await change(desk, server, "make it better", plan="yours", more="new")
+        await change(desk, server, "make it worse", plan="worse")
+        listed = await desk.use("/rollback")
+        assert "before “make it worse”" in listed
+        assert "2. just now, before “make it better”" in listed
+        assert await desk.use("/rollback 2") == "Restored 1 file, removed 1 file. `/rollback 1` undoes this."
+        assert (file.read_text(), (tmp_path / "work" / "more").exists()) == ("mine", False)
+        await desk.use("/rollback 1")
+        assert file.read_text() == "worse"
+
+
+async def test_commands_and_code_are_rolled_back(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, "[approval]\nmode = 'off'\n") as desk:
+        work = tmp_path / "work"
+        server.script(
+            Say(calls=[Ask("terminal", {"command": "echo one > one"})]),
+            Say(
+                calls=[
+                    Ask(
+                        "execute_code",
+                        {"code": "open('two', 'w').write('2')\ntools.write_file(path='three', content='3')"},
+                    )
+                ]
+            ),
+            Say("Done."),
+        )
+        await desk.say("three files")
+        assert sorted(file.name for file in work.iterdir()) == ["one", "three", "two"]
+        assert "removed 3 files" in await desk.use("/rollback 1")
+        assert list(work.iterdir()) == []
+
+
+async def test_edits_by_hand_are_asked_about(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        notes = tmp_path / "work" / "notes"
+        await change(desk, server, "write a plan", plan="agent")
+        notes.write_text("hand")
+        desk.place.answers = [2, None, 1]
+        for _ in range(2):
+            assert await desk.use("/rollback 1") == "Nothing was changed."
+        assert "- notes" in desk.place.asked[0][0]
+        assert "removed 1 file" in await desk.use("/rollback 1")
+        assert (notes.read_text(), (tmp_path / "work" / "plan").exists()) == ("hand", False)
+
+
+async def test_diff_shows_changes_since_a_checkpoint(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        (tmp_path / "work" / "plan").write_text("one\n")
+        await change(desk, server, "make it two", plan="two\n")
+        assert await desk.use("/diff") == "```diff\n--- a/plan\n+++ b/plan\n@@ -1 +1 @@\n-one\n+two\n```"
+        assert "There is no checkpoint `5`" in await desk.use("/diff 5")
+
+
+async def test_reading_takes_no_checkpoint(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.script(Say(calls=[Ask("list_files", {})]), Say("Nothing."))
+        await desk.say("what is here?")
+        assert "There are no checkpoints" in await desk.use("/rollback")
+
+
+async def test_a_folder_without_checkpoints_is_reported_once_and_work_continues(tmp_path: Path) -> None:
+    settings = "[checkpoints]\nmax_files = 1\n"
+    async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
+        for name in ("a", "b"):
+            (tmp_path / "work" / name).touch()
+        await change(desk, server, "write", c="1")
+        await change(desk, server, "write again", c="2")
+        notices = [event.text for event in desk.events if isinstance(event, Noticed)]
+        assert [("checkpoints.max_files" in text) for text in notices] == [True]
+        assert (tmp_path / "work" / "c").read_text() == "2"
+
+
+async def test_checkpoints_can_be_switched_off(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, "[checkpoints]\nenabled = false\n") as desk:
+        await change(desk, server, "write", a="1")
+        assert "There are no checkpoints" in await desk.use("/rollback")
