@@ -132,8 +132,10 @@ export class Conversation {
     const detail = await this._getDetail();
     batch(() => this._setDetail(detail));
     const turn = this.turn.peek();
-    if (turn && !isPrompt(turn) && !detail.running && Date.now() - this._heardAt > SILENCE) {
-      this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
+    if (turn && !turn.over && !isPrompt(turn) && !detail.running) {
+      const wait = this._heardAt + SILENCE - Date.now();
+      if (wait > 0) setTimeout(() => void this.refresh().catch(() => null), wait); // its last events may be on the way
+      else this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
     }
     if (!this.turn.peek() || this.turn.peek()?.over) await this._settle();
   }
