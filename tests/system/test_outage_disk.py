@@ -70,8 +70,9 @@ async def test_a_full_disk_is_reported_and_survived(
         ballast.fill()
         for words in ("two", "three", "four"):
             network.say("ann", words)
-        status = await scene.until_status(lambda status: "disk is full" in status["error"])
-        assert status["networks"][0]["state"] == "connected"
+        await scene.until_status(
+            lambda status: "disk is full" in status["error"] and status["networks"][0]["state"] == "connected"
+        )
         assert "disk is full" in (await scene.run("gateway", "status")).out
         assert (await scene.get(address, "/health"))[0] == 200
         code, reasons = await scene.get(address, "/ready")
