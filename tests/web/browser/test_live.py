@@ -114,7 +114,8 @@ async def test_a_killed_terminal_leaves_what_it_had_said(tmp_path: Path, browser
         await page.locator(".row", has_text="Terminal").get_by_role("link").click()
         await expect(page.locator(".reply")).to_contain_text("word5")
         screen.kill(signal.SIGKILL)
-        await asyncio.to_thread(program.run, "sessions", "rename", page.url.rpartition("/")[2], "Cut off")  # noticed now
+        renamed = page.url.rpartition("/")[2]  # so that the list is read, and the end of the process noticed
+        await asyncio.to_thread(program.run, "sessions", "rename", renamed, "Cut off")
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await watched.say("Still there?")
         await expect(page.locator(".reply").last).to_contain_text(re.compile("word299$"))
