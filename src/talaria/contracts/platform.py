@@ -37,14 +37,15 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
 
     ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` means that sending the
     same key twice posts one message. ``exclusive`` means that only one connection at a time may receive for an account.
-    ``edit_pace`` is the shortest time between edits of a message. ``reactions`` means that messages can be marked,
-    ``lists_chats`` that the network lists the chats we are in. ``rates`` are the documented limits for posting and
-    editing.
+    ``replies`` means that a message shows which one it answers, ``reactions`` that messages can be marked,
+    ``lists_chats`` that the network lists the chats we are in. ``edit_pace`` is the shortest time between edits of a
+    message. ``rates`` are the documented limits for posting and editing.
     """
 
     text_limit: int
     text_unit: Unit = "characters"
     markup: Markup = "markdown"
+    replies: bool = True
     edits: bool = False
     edit_pace: timedelta = timedelta(seconds=1)
     typing: bool = False

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.store import Transaction
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.values import ValueRow
 from talaria.core.errors import UnreadableValue
 from talaria.core.ids import SessionId
@@ -158,3 +158,20 @@ class NamedValue(_Codec[T]):
     def keys(self, tx: Transaction, prefix: str = "") -> list[str]:
         """Return the keys that start with ``prefix``, in order."""
         return [key for key, _ in tx.named_values.find(self.name, prefix)]
+
+
+class DurableValue:
+    """A named text with its key, for an adapter that stores a position or the like."""
+
+    def __init__(self, store: Store, value: NamedValue[str], key: str) -> None:
+        self._store = store
+        self._value = value
+        self._key = key
+
+    async def load(self) -> str:
+        """Return the last text; empty the first time."""
+        return await self._store.read(lambda tx: self._value.get(tx, self._key)) or ""
+
+    async def save(self, text: str) -> None:
+        """Replace the text durably."""
+        await self._store.write(lambda tx: self._value.write(tx, self._key, text))

@@ -21,8 +21,7 @@ from talaria.contracts.platform import (
     PlatformCapabilities,
     Sender,
 )
-from talaria.contracts.store import Store
-from talaria.contracts.values import NamedValue
+from talaria.contracts.values import DurableValue, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Refused, Rejected
 from talaria.core.ids import new_id
@@ -284,29 +283,12 @@ def open_platform(account: PlatformAccount) -> Platform:
     platform = Matrix(
         settings,
         account.folder,
-        DurableValueStore(account.store, SYNC_POSITION, account.name),
-        left_alone=DurableValueStore(account.store, LEFT_INVITATIONS, account.name),
+        DurableValue(account.store, SYNC_POSITION, account.name),
+        left_alone=DurableValue(account.store, LEFT_INVITATIONS, account.name),
         welcome=_InvitationPolicy(account, settings),
     )
     account.closing.push_async_callback(platform.close)
     return platform
-
-
-class DurableValueStore:
-    """A small value in the store."""
-
-    def __init__(self, store: Store, value: NamedValue[str], name: str) -> None:
-        self._store = store
-        self._value = value
-        self._name = name
-
-    async def load(self) -> str:
-        """Return the last value; empty the first time."""
-        return await self._store.read(lambda tx: self._value.get(tx, self._name)) or ""
-
-    async def save(self, token: str) -> None:
-        """Replace the value durably."""
-        await self._store.write(lambda tx: self._value.write(tx, self._name, token))
 
 
 class _InvitationPolicy:
