@@ -51,6 +51,7 @@ NAMED_VALUES = {
     "last_heartbeat": "_LastBeat",
     "matrix_invitations": "str",
     "matrix_position": "str",
+    "ntfy_position": "str",
     "own_thread": "bool",
     "pairing_address": "Address",
     "pairing_salt": "str",

@@ -52,6 +52,7 @@ BUILT_IN_PLATFORMS = {
     "slack": BuiltInPlatform(
         "talaria.platforms.slack.adapter", (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack", "/talaria {name}"
     ),
+    "ntfy": BuiltInPlatform("talaria.platforms.ntfy.adapter", (("NTFY_TOPIC",),)),
     "webhook": BuiltInPlatform("talaria.platforms.webhook.adapter"),
 }
 

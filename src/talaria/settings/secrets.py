@@ -89,6 +89,10 @@ KNOWN_SECRETS = (
     _build_search_secret("SERPER_API_KEY", "Serper", "serper.dev"),
     _build_search_secret("GOOGLE_CSE_API_KEY", "Google", "console.cloud.google.com"),
     _build_search_secret("KAGI_API_KEY", "Kagi", "kagi.com/api"),
+    KnownSecret(
+        "NTFY_TOPIC", "Send and receive on ntfy.", "Choose one that is hard to guess: it works like a password."
+    ),
+    KnownSecret("NTFY_TOKEN", "Log in to an ntfy server.", "Starts with tk_; needed for protected topics only."),
     KnownSecret("TALARIA_API_KEY", "Call this agent over HTTP.", "At least 16 characters; instead of `api-keys`."),
     KnownSecret("WEBHOOK_SECRET", "Verify the sender of webhooks.", "Any long random text that both sides know."),
 )

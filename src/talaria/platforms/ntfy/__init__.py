@@ -1,0 +1,1 @@
+"""ntfy: push notifications to phones and browsers, and messages that people publish to the same topic."""
