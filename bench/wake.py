@@ -127,7 +127,14 @@ async def _start_many(home: Path, count: int) -> list[BackgroundProcess]:
     store = open_sqlite_store(_file(home))
     outputs = FullOutputs(home / "profiles" / "default" / "outputs")
     supervisor = Supervisor(store, _gone(), outputs.place, _NoReports())
-    wanted = ProcessRequest(command="sleep", argv=("sleep", "3600"), folder="/", notify=True, patterns=("never",))
+    wanted = ProcessRequest(
+        command="sleep",
+        argv=("sleep", "3600"),
+        folder="/",
+        environment={"PATH": "/usr/bin:/bin"},
+        notify=True,
+        patterns=("never",),
+    )
     sessions = await store.write(_sessions)
     call = _call(home)
     started = [

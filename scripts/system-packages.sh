@@ -5,6 +5,8 @@ missing=""
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null 2>&1 || missing=" postgresql"
 command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
 command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+command -v podman >/dev/null 2>&1 || missing="$missing podman runc"
+command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 for shell in fish zsh; do # completion is tested in real shells
     command -v "$shell" >/dev/null 2>&1 || missing="$missing $shell"
 done

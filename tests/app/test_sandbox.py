@@ -79,9 +79,11 @@ async def test_auto_leaves_the_terminal_alone_and_does_not_probe_there(
 
 
 @pytest.mark.usefixtures("no_bubblewrap")
-async def test_auto_without_bubblewrap_runs_commands_without_a_sandbox(tmp_path: Path, outside: Path) -> None:
+async def test_auto_without_bubblewrap_refuses_commands_except_in_the_terminal(tmp_path: Path, outside: Path) -> None:
     async with process(tmp_path, **UNASKED) as here:
-        assert "seen from inside" in await result_of(here, f"cat {outside}", "telegram")
+        refused = await result_of(here, f"cat {outside}; touch {tmp_path}/made", "telegram")
+        assert "didn't run, because its sandbox isn't available. bubblewrap (bwrap) is not installed." in refused
+        assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.usefixtures("no_bubblewrap")
@@ -154,3 +156,21 @@ async def test_the_same_program_in_a_chat_and_in_a_one_shot(tmp_path: Path, outs
     server.script(*calls)
     await talk(program, "chat", "-q", "look")
     assert server.received[-1].json["messages"][-1]["content"].startswith("seen from inside")
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+async def test_a_surface_has_its_own_sandbox_which_is_never_left_out(tmp_path: Path) -> None:
+    own = {"TALARIA__SURFACES__CLI__SANDBOX": "docker", "TALARIA__SURFACES__TELEGRAM__SANDBOX": "off"}
+    async with process(tmp_path, **UNASKED, **own) as here:
+        refused = await result_of(here, f"touch {tmp_path}/made", "cli")
+        assert "docker is not installed. Install docker, choose another `sandbox.kind`" in refused
+        assert not (tmp_path / "made").exists()
+        assert "Commands and code run in a container" in str(here.server.received[-1].json["messages"][0])
+        assert "exit code 0" in await result_of(here, f"touch {tmp_path}/made", "telegram")
+
+
+async def test_the_setting_of_a_limit_that_a_kind_cannot_enforce_refuses_commands(tmp_path: Path) -> None:
+    limits = {"TALARIA__SANDBOX__KIND": "ssh", "TALARIA__SANDBOX__SSH_HOST": "host.test"}
+    async with process(tmp_path, **UNASKED, **limits, TALARIA__SANDBOX__NETWORK="false") as here:
+        refused = await result_of(here, f"touch {tmp_path}/made", "telegram")
+    assert "A ssh sandbox can't enforce sandbox.network = false here." in refused

@@ -12,6 +12,7 @@ class Folder:
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.sandbox_folder = ""
         self.environment: Mapping[str, str] = environment or {}
 
     def resolve(self, path: str) -> Path:
@@ -19,6 +20,9 @@ class Folder:
 
     def move_to(self, folder: Path) -> None:
         self.folder = folder
+
+    def move_inside(self, folder: str) -> None:
+        self.sandbox_folder = folder
 
     def set_environment(self, values: Mapping[str, str]) -> None:
         self.environment = values

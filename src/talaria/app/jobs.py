@@ -3,19 +3,21 @@
 import shlex
 from asyncio import TaskGroup, to_thread
 from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from talaria.app.platforms import reachable_platforms
-from talaria.app.session.sandbox import sandbox_for
+from talaria.app.session.sandbox import SandboxContext, open_sandbox
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import CRON, JobService
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.user_shell import ShellResult
 from talaria.core.aio import first_error
-from talaria.core.errors import Refused
+from talaria.core.errors import Refused, ToolFailed
+from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext
 from talaria.schedule.heartbeat import HeartbeatPlan, HeartbeatWorker
 from talaria.schedule.job import PendingRun
@@ -26,6 +28,7 @@ from talaria.schedule.recurrence import system_zone
 from talaria.schedule.run_executor import RunDependencies
 from talaria.schedule.scheduler import Scheduler
 from talaria.settings.model import Settings
+from talaria.tools.sandbox.client_program import end_inside
 from talaria.tools.terminal.shell import plain_argv
 from talaria.tools.workspace import LocalWorkspace
 
@@ -131,14 +134,34 @@ class _ScriptRunner:
             raise Refused(f"The folder {folder} doesn't exist.")
         workspace = LocalWorkspace(folder, application.given)
         workspace.tell(context)
-        sandbox = await to_thread(
-            sandbox_for, application.settings, application.profile, surface=CRON, writable=(folder,)
-        )
-        if sandbox is not None and sandbox.problem:
-            raise Refused(sandbox.refusal)
-        line = shlex.join(sandbox.wrap(plain_argv(line), folder)) if sandbox else line
-        ran = await application.shell.run(line, (), workspace, seconds=application.settings.schedule.script_seconds)
-        remarks = sandbox.remarks(ran.output, ran.code) if sandbox else ()
-        return ShellResult(
-            ran.code, "\n".join((application.mask(ran.output).rstrip("\n"), *(f"[{one}]" for one in remarks)))
+        seconds = application.settings.schedule.script_seconds
+        async with AsyncExitStack() as closing:
+            sandbox = open_sandbox(self._describe(), (folder,), (), closing)
+            if sandbox is None:
+                ran = await application.shell.run(line, (), workspace, seconds=seconds)
+                return ShellResult(ran.code, application.mask(ran.output).rstrip("\n"))
+            try:
+                await sandbox.start()
+            except ToolFailed as error:
+                raise Refused(str(error)) from error
+            launch = sandbox.call(plain_argv(line, sandbox.programs), str(folder), workspace.environment)
+            closing.push_async_callback(end_inside, launch.end, launch.environment)
+            added = [
+                f"{name}={value}" for name, value in launch.environment.items() if name not in workspace.environment
+            ]
+            inside = shlex.join(("env", *added, *launch.argv) if added else launch.argv)
+            ran = await application.shell.run(inside, (), workspace, seconds=seconds)
+            remarks = sandbox.remarks(ran.output, ran.code)
+        output = "\n".join((application.mask(ran.output).rstrip("\n"), *(f"[{one}]" for one in remarks)))
+        return ShellResult(ran.code, output)
+
+    def _describe(self) -> SandboxContext:
+        """Return what a sandbox for one run is made from."""
+        application = self._application
+        return SandboxContext(
+            settings=application.settings,
+            profile=application.profile,
+            surface=CRON,
+            session_id=SessionId(f"script-{new_id()}"),
+            environment=application.given,
         )

@@ -39,7 +39,8 @@ def protect_process(arguments: Sequence[str]) -> None:
 
 
 def _is_policy_section(name: str) -> bool:
-    return name.split("__")[1].lower() in ("approval", "access", "sandbox", "api", "hooks", "people", "mcp", "tools")
+    policy = ("approval", "access", "sandbox", "api", "hooks", "people", "mcp", "surfaces", "tools")
+    return name.split("__")[1].lower() in policy
 
 
 def _hide_memory() -> None:

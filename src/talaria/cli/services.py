@@ -155,7 +155,7 @@ class Services(Protocol):
         """The chat networks of this profile."""
 
     def sandbox_problem(self) -> str:
-        """Why the agent's commands cannot run in a sandbox here; empty if they can."""
+        """Why the agent's commands can't run in the sandbox of the settings; empty if they can. Runs one."""
 
     def files(self) -> FileService:
         """Files of this profile outside of the store."""

@@ -1,14 +1,25 @@
-"""Slash commands `/memory`, `/skills` and `/tools`: what the agent remembers and can do."""
+"""Slash commands `/memory`, `/sandbox`, `/skills` and `/tools`: what the agent remembers and can do."""
 
 from collections.abc import Sequence
 
 from talaria.commands.arguments import split_arguments
 from talaria.commands.command import Command, CommandContext
+from talaria.commands.model import get_preferences, set_preferences
 from talaria.commands.session_lookup import get_session_scope
 from talaria.contracts.tool import ToolsetState
-from talaria.core.errors import Refused
+from talaria.core.errors import NotFound, Refused
+from talaria.sessions.preferences import choose_sandbox
 
 FORGET = "forget"
+_NO_SANDBOX, _AS_SET = "off", "default"
+_SANDBOX_CHOICES = {
+    "bubblewrap": "this machine's files, read-only",
+    "podman": "a container",
+    "docker": "a container",
+    "ssh": "another host",
+    _NO_SANDBOX: "none: commands have the same access as you",
+    _AS_SET: "as in the settings",
+}
 
 
 async def run_memory(context: CommandContext) -> None:
@@ -132,4 +143,39 @@ TOOLS = Command(
     who="owner",
     run=run_tools,
     offers=offer_tools_choices,
+)
+
+
+async def run_sandbox(context: CommandContext) -> None:
+    """Show the sandbox of this conversation's commands, or choose one."""
+    settings, surface = context.application.settings_admin.current, context.active_session.request.surface.source
+    if not context.arguments:
+        choice = (await get_preferences(context)).sandbox
+        kind = choose_sandbox(settings, surface, choice)
+        why = "chosen for this conversation" if choice else "as in the settings"
+        where = f"in a {kind} sandbox" if kind else "without a sandbox"
+        names = ", ".join(f"`{name}`" for name in _SANDBOX_CHOICES)
+        context.surface.show(f"Commands run {where} ({why}). `/sandbox NAME` chooses one of {names}.")
+        return
+    if context.arguments not in _SANDBOX_CHOICES:
+        raise NotFound(f"There is no sandbox `{context.arguments}`. Available: {', '.join(_SANDBOX_CHOICES)}.")
+    await set_preferences(context, sandbox="" if context.arguments == _AS_SET else context.arguments)
+    context.surface.show(f"From the next message, commands run as chosen here: {_SANDBOX_CHOICES[context.arguments]}.")
+
+
+async def offer_sandbox_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return every kind of sandbox as a completion."""
+    del context
+    return list(_SANDBOX_CHOICES.items())
+
+
+SANDBOX = Command(
+    name="sandbox",
+    category="Abilities",
+    help="Show the sandbox of commands, or choose one for this conversation.",
+    hint="[kind|off|default]",
+    during_turn="refused",
+    who="owner",
+    run=run_sandbox,
+    offers=offer_sandbox_choices,
 )

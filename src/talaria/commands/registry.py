@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from talaria.commands.abilities import MEMORY, SKILLS, TOOLS
+from talaria.commands.abilities import MEMORY, SANDBOX, SKILLS, TOOLS
 from talaria.commands.approvals import APPROVE, DENY
 from talaria.commands.background import BACKGROUND
 from talaria.commands.branches import BRANCH, RETRY, UNDO
@@ -61,6 +61,7 @@ REGISTRY: tuple[Command, ...] = (
     TOOLS,
     SKILLS,
     MEMORY,
+    SANDBOX,
     VERBOSE,
     FOOTER,
     THEME,

@@ -1,6 +1,7 @@
 """Background processes of a session, as stored: they outlive the turn that started them."""
 
 import signal
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -28,7 +29,8 @@ class BackgroundProcess(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``lost`` means it disappeared without an exit code. ``watcher`` is the worker that supervises it, ``place`` the
     folder of its files, and ``context`` the turn that started it. ``scanned`` is how far its output has been searched
     for ``patterns``, and ``matches`` the number of reported matches. ``written`` is the last call that wrote to it.
-    ``ended_by`` is who requested its end. ``noticed_at`` is when its end was seen.
+    ``ended_by`` is who requested its end. ``noticed_at`` is when its end was seen. ``end`` is a call that ends what it
+    started in a sandbox.
     """
 
     id: str
@@ -57,6 +59,7 @@ class BackgroundProcess(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stdin_closed: bool = False
     written: str = ""
     ended_by: EndedBy = ""
+    end: tuple[str, ...] = ()
 
     @property
     def is_alive(self) -> bool:
@@ -82,11 +85,16 @@ class ProcessSummary(Struct, frozen=True):
 
 
 class ProcessRequest(Struct, frozen=True, kw_only=True):
-    """A process to start: ``argv`` is the shell call with ``command``, in a sandbox or not."""
+    """A process to start: ``argv`` is the shell call with ``command``, in a sandbox or not.
+
+    ``end`` is a call that ends everything it started inside of a sandbox; empty if it ends with its process.
+    """
 
     command: str
     argv: tuple[str, ...]
     folder: str
+    environment: Mapping[str, str]
+    end: tuple[str, ...] = ()
     notify: bool = False
     patterns: tuple[str, ...] = ()
     pty: bool = False

@@ -56,9 +56,13 @@ class ToolOutput(Struct, frozen=True):
 
 
 class Workspace(Protocol):
-    """The working folder and environment of a session, shared by all its tools."""
+    """The working folder and environment of a session, shared by all its tools.
+
+    ``sandbox_folder`` is the folder of commands where these run among other files than those of this machine.
+    """
 
     folder: Path
+    sandbox_folder: str
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -68,7 +72,10 @@ class Workspace(Protocol):
         """Return the absolute path that a model means; ``~`` and relative paths included."""
 
     def move_to(self, folder: Path) -> None:
-        """Change the working folder."""
+        """Change the working folder, also of commands in a sandbox."""
+
+    def move_inside(self, folder: str) -> None:
+        """Change the folder of commands in a sandbox with its own files."""
 
     def set_environment(self, values: Mapping[str, str]) -> None:
         """Replace the variables for all later commands."""

@@ -27,6 +27,7 @@ from talaria.settings.sections.providers import (
     ModelSettings,
     ProviderAccount,
 )
+from talaria.settings.sections.sandbox import SandboxSettings
 from talaria.settings.sections.web import WebSettings
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
@@ -235,6 +236,10 @@ class SurfaceSettings(Section, frozen=True):
             extra=_SOME_TOOLSETS,
         ),
     ] = ()
+    sandbox: Annotated[
+        Literal["", "off", "bubblewrap", "podman", "docker", "ssh"],
+        Meta(description="Sandbox of commands there, or off; empty means as in the section sandbox."),
+    ] = ""
 
 
 class McpServerSettings(Section, frozen=True):
@@ -296,20 +301,6 @@ class ApprovalSettings(Section, frozen=True):
     timeout_seconds: Annotated[
         int, Meta(ge=1, le=86_400, description="How long to wait for an answer; no answer means no.", extra=_LIVE)
     ] = 300
-
-
-class SandboxSettings(Section, frozen=True):
-    """Sandbox of the agent's commands and code."""
-
-    enabled: Annotated[
-        Literal["auto"] | bool,
-        Meta(
-            description="Whether commands run in a bubblewrap sandbox; auto: for chats, the API and "
-            "scheduled jobs, where it is available; true: always, and commands are refused "
-            "where it is not available.",
-        ),
-    ] = "auto"
-    network: Annotated[bool, Meta(description="Whether commands in the sandbox can use the network.")] = True
 
 
 _GENERATED = (

@@ -59,11 +59,13 @@ class LocalWorkspace:
 
     Its commands start with the variables that are ``given``; exports of a command carry over to the next ones. All of
     them get the session context. ``began_in`` is the folder in which the session started: it stays the same when the
-    workspace moves, and when it is restored elsewhere.
+    workspace moves, and when it is restored elsewhere. ``sandbox_folder`` is the folder of commands in a sandbox with
+    its own files; empty if it is the same one.
     """
 
     def __init__(self, folder: Path, given: Mapping[str, str]) -> None:
         self.folder = self.began_in = folder.absolute()
+        self.sandbox_folder = ""
         self._given = self._own = given
         self._context: SessionContext | None = None
 
@@ -84,8 +86,13 @@ class LocalWorkspace:
         return Path(os.path.normpath(self.folder / Path(path).expanduser()))
 
     def move_to(self, folder: Path) -> None:
-        """Change the working folder."""
+        """Change the working folder, also of commands in a sandbox."""
         self.folder = folder.absolute()
+        self.sandbox_folder = ""
+
+    def move_inside(self, folder: str) -> None:
+        """Change the folder of commands in a sandbox with its own files."""
+        self.sandbox_folder = folder
 
     def set_environment(self, values: Mapping[str, str]) -> None:
         """Replace the variables for all later commands."""
@@ -106,12 +113,15 @@ class LocalWorkspace:
             changed = {name: value for name, value in self._own.items() if self._given.get(name) != value}
             kept = {name: value for name, value in without_secrets(changed).items() if _is_text(name + value)}
             removed = [name for name in self._given if name not in self._own]
-        return msgspec.json.encode(_Snapshot(str(self.folder), kept, removed, str(self.began_in))).decode()
+        return msgspec.json.encode(
+            _Snapshot(str(self.folder), kept, removed, str(self.began_in), self.sandbox_folder)
+        ).decode()
 
     def restore(self, text: str) -> None:
         """Restore the result of `snapshot`, on top of today's given variables."""
         kept = msgspec.json.decode(text, type=_Snapshot)
         self.folder = Path(kept.folder)
+        self.sandbox_folder = kept.sandbox_folder
         if kept.began_in:
             self.began_in = Path(kept.began_in)
         if kept.changed or kept.removed:
@@ -134,6 +144,7 @@ class _Snapshot(Struct, frozen=True):
     changed: dict[str, str]
     removed: list[str]
     began_in: str = ""
+    sandbox_folder: str = ""
 
 
 def _is_secret(name: str, value: str) -> bool:

@@ -16,10 +16,14 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.sandbox_folder = ""
         self.environment: Mapping[str, str] = {"HOME": str(folder.parent)}
 
     def resolve(self, path: str) -> Path:
         return self.folder / path
+
+    def move_inside(self, folder: str) -> None:
+        self.sandbox_folder = folder
 
     def move_to(self, folder: Path) -> None:
         self.folder = folder

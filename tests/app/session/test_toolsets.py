@@ -16,9 +16,10 @@ from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.os_processes import is_running
 from talaria.settings import model
-from talaria.settings.model import SandboxSettings, Settings, ToolSettings
+from talaria.settings.model import Settings, ToolSettings
 from talaria.settings.profiles import Profile, Profiles
 from talaria.settings.sections.chats import AccessSettings
+from talaria.settings.sections.sandbox import SandboxSettings
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.wait import LIMIT
 from talaria.tools.terminal.tool import TerminalArguments
@@ -93,7 +94,7 @@ async def test_commands_and_code_do_not_run_where_the_sandbox_is_missing(
     sandbox = build_sandbox(bench(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
     assert sandbox is not None
     with pytest.raises(ToolFailed, match="bubblewrap"):
-        sandbox.wrap(["true"], profile.folder)
+        await sandbox.start()
 
 
 async def test_guests_get_nothing_that_writes_files_or_runs_programs(profile: Profile, closing: AsyncExitStack) -> None:

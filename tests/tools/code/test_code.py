@@ -10,12 +10,13 @@ import pytest
 from tests.tools.tool_calls import call_from
 
 import talaria
+from talaria.contracts.sandbox import SandboxPolicy
 from talaria.contracts.tool import Call, ProposedAction, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import SessionContext
 from talaria.testing.wait import LIMIT, until
 from talaria.tools.code.tool import CallTool, ExecuteCode, ExecuteCodeArguments
-from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
 
 
 async def echo(name: str, arguments: str) -> ToolOutput:
@@ -79,9 +80,13 @@ async def test_the_number_of_calls_is_bounded_and_code_does_not_nest(tmp_path: P
     assert "can't call this tool" in await fail(tmp_path, "tools.execute_code(code='1')")
 
 
-async def test_a_call_that_is_too_large_or_forged_ends_the_calls_and_not_the_agent(tmp_path: Path) -> None:
-    assert "[exit code 1]" in await fail(tmp_path, "tools.t(text='x' * 9_000_000)")
-    assert "[exit code 1]" in await fail(tmp_path, "tools._stream.write('{}\\n')\ntools.t()")
+async def test_a_call_that_is_too_large_or_forged_fails_alone(tmp_path: Path) -> None:
+    code = "try: tools.t(text='x' * 9_000_000)\nexcept tools.ToolFailed as error: print(error)\nprint(tools.t())"
+    assert await execute(tmp_path, code) == "The arguments are too long.\nt {}"
+    assert sorted((await execute(tmp_path, "tools._calls.write('{}\\n')\nprint(tools.t())")).split("\n")) == [
+        "t {}",
+        "{}",
+    ]
 
 
 async def test_a_failure_shows_the_models_code_and_nothing_of_ours(tmp_path: Path) -> None:
@@ -196,7 +201,7 @@ async def test_tools_are_reached_from_inside_a_sandbox(tmp_path: Path) -> None:
     for folder in (home, work):
         folder.mkdir()
     own = (Path(sys.prefix), Path(talaria.__file__).parent)
-    sandbox = Sandbox(writable=(work,), readable=own, network=False)
+    sandbox = BubblewrapSandbox(SandboxPolicy(writable=(work,), readable=own, network=False))
     tool = ExecuteCode(lambda call: echo, sandbox=sandbox)
     code = f"open('mine', 'w').close()\nprint(tools.t())\nopen({str(home / 'x')!r}, 'w')"
     call = call_from(work, environment={"PATH": os.environ.get("PATH", os.defpath)})  # noqa: TID251 - to find bwrap

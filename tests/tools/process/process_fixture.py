@@ -106,7 +106,7 @@ def dead_worker() -> WorkerId:
 
 async def sleeping(background: BackgroundWork, session_id: SessionId) -> BackgroundProcess:
     """Let a conversation have a process that does nothing for long."""
-    wanted = ProcessRequest(command="sleep 600", argv=("sleep", "600"), folder="/")
+    wanted = ProcessRequest(command="sleep 600", argv=("sleep", "600"), folder="/", environment=PATH)
     call = msgspec.structs.replace(call_from(Path("/"), environment=PATH), session_id=session_id)
     return await background.start(wanted, call)
 

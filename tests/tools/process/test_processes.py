@@ -11,6 +11,7 @@ from tests.storage.engines import Place
 from tests.tools.process.process_fixture import Bench, supervised
 
 from talaria.contracts.background_processes import BackgroundProcess
+from talaria.contracts.sandbox import SandboxPolicy
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
@@ -19,7 +20,7 @@ from talaria.testing.clock import SettableClock
 from talaria.testing.wait import until
 from talaria.tools.process.run_folder import ROTATE_AT, ProcessFiles
 from talaria.tools.process.tool import ProcessArguments
-from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 
@@ -287,9 +288,8 @@ async def test_in_a_sandbox_it_continues_writes_only_its_folder_and_is_ended_who
 ) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    bench.terminal = Terminal(
-        Processes(), bench.outputs, sandbox=Sandbox(writable=(folder,)), background=bench.supervisor
-    )
+    sandbox = BubblewrapSandbox(SandboxPolicy(writable=(folder,)))
+    bench.terminal = Terminal(Processes(), bench.outputs, sandbox=sandbox, background=bench.supervisor)
     command = "echo inside >here; echo no >../there; (setsid sleep 600 &); read line; echo got $line; sleep 600"
     process = await bench.start(command, workdir="work")
     await bench.use("write", process, text="it\n")

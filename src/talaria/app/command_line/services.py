@@ -109,10 +109,25 @@ class ProcessServices:
         return ProfileNetworks(self.settings(), self._secrets(), self.profile)
 
     def sandbox_problem(self) -> str:
-        """Return why commands of the agent cannot run in a sandbox here; empty if they can."""
-        from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded when the sandbox is checked)
+        """Return why commands of the agent can't run in the sandbox of the settings; empty if they can."""
+        from asyncio import run  # noqa: PLC0415 (loaded when the sandbox is checked)
+        from pathlib import Path  # noqa: PLC0415 (the same)
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 (the same)
 
-        return sandbox_available() or ""
+        from talaria.app.session.sandbox import SandboxContext, find_sandbox_problem  # noqa: PLC0415 (the same)
+        from talaria.core.ids import SessionId, new_id  # noqa: PLC0415 (the same)
+        from talaria.settings.load import load  # noqa: PLC0415 (the same)
+
+        session_id = SessionId(f"check-{new_id()}")
+        context = SandboxContext(
+            settings=load(self.profile, self.environment).settings,
+            profile=self.profile,
+            surface="",
+            session_id=session_id,
+            environment=self.environment,
+        )
+        with TemporaryDirectory() as folder:
+            return run(find_sandbox_problem(context, Path(folder)))
 
     def files(self) -> "FileService":
         """Return the files of this profile outside of the store."""

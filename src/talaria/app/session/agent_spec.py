@@ -23,10 +23,10 @@ from talaria.runtime.agent_cache import AgentSignature, AgentSpec
 from talaria.runtime.open_session import WORKSPACE, OpenRequest, ResumeSession, UnsavedSession
 from talaria.sessions.branches import list_ancestors
 from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, save_prefix
-from talaria.sessions.preferences import PREFERENCES, Preferences
+from talaria.sessions.preferences import PREFERENCES, Preferences, choose_sandbox
 from talaria.sessions.titles import find_by_name
 from talaria.settings.errors import ProfileUnusable
-from talaria.settings.model import Settings
+from talaria.settings.model import Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
 from talaria.tools.memory.notebook import snapshot
 from talaria.tools.skills.registry import index
@@ -137,19 +137,25 @@ _FILES = FileCache(_or_notice, most=_FILE_LIMIT + 1)
 async def agent_spec(application: "TalariaApplication", request: OpenRequest) -> AgentSpec:
     """Return the spec of the agent that a session would get if it were opened now."""
     session, kept = await application.store.read(lambda tx: find_session(tx, request))
-    settings = apply_preferences(application.settings, kept, request.model)
+    settings = apply_preferences(application.settings, kept, request)
     chosen = await application.models.chosen(settings.model)
     owner = session.owner if session else request.owner
     return AgentSpec(make_signature(application, settings, chosen, kept, request, owner), settings.model.effort)
 
 
-def apply_preferences(settings: Settings, kept: Preferences, wanted: str) -> Settings:
-    """Return the settings with the preferences of a session; ``wanted`` is a model for this opening only."""
+def apply_preferences(settings: Settings, kept: Preferences, request: OpenRequest) -> Settings:
+    """Return the settings with the preferences of a session; the model of the request is for this opening only."""
+    wanted, surface = request.model, request.surface.source
     provider, colon, name = settings.model.aliases.get(wanted, wanted or kept.model).partition(":")
     if not colon:
         provider, name = settings.model.provider, provider or settings.model.name
     effort = cast("Effort", kept.effort) or settings.model.effort
-    return structs.replace(settings, model=structs.replace(settings.model, provider=provider, name=name, effort=effort))
+    model = structs.replace(settings.model, provider=provider, name=name, effort=effort)
+    surfaces = settings.surfaces
+    if kept.sandbox:
+        own = structs.replace(surfaces.get(surface) or SurfaceSettings(), sandbox=kept.sandbox)
+        surfaces = {**surfaces, surface: own}
+    return structs.replace(settings, model=model, surfaces=surfaces)
 
 
 def make_signature(
@@ -173,6 +179,7 @@ def make_signature(
         settings.models.get(chosen.model),
         settings.delegation.depth,
         (settings.goals.judge_seconds, settings.goals.verify_seconds),
+        (settings.sandbox, settings.surfaces.get(request.surface.source)),
     )
     parts = AgentSignature(
         model=chosen.model,
@@ -280,13 +287,29 @@ def _make_tiers(tool_context: ToolContext, request: OpenRequest, personality: st
         or (DEFAULT_IDENTITY if tool_context.model.tools else TALKING_IDENTITY)
     )
     manner = read_personality(tool_context.profile.folder, personality) if personality else ""
+    folder = f"Your working folder is {request.surface.folder}."
+    settings = tool_context.settings
+    is_plain = settings.sandbox.kind == "bubblewrap" and not settings.surfaces
     return PromptTiers(
         identity=f"{identity}\n\n{manner}".strip(),
         skills=_list_skills(tool_context) if may_use(tool_context, Skills.name) else "",
         project=project_context(request.surface.folder),
         memory=snapshot(tool_context.memory_folder, tool_context.viewer),
-        surface=f"{request.surface.instructions} Your working folder is {request.surface.folder}.".strip(),
+        surface=" ".join(
+            filter(None, (request.surface.instructions, folder, "" if is_plain else _describe_sandbox(tool_context)))
+        ),
     )
+
+
+def _describe_sandbox(tool_context: ToolContext) -> str:
+    """Return a sentence about a sandbox that has other files and programs than this machine."""
+    sandbox = tool_context.settings.sandbox
+    kind = choose_sandbox(tool_context.settings, tool_context.surface)
+    if kind == "ssh":
+        return f"Commands and code run on {sandbox.ssh_host} over ssh; the tools for files work on this machine."
+    if kind in ("podman", "docker"):
+        return f"Commands and code run in a container ({sandbox.image}) that has your working folder."
+    return ""
 
 
 def _list_skills(tool_context: ToolContext) -> str:

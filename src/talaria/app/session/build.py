@@ -31,6 +31,7 @@ from talaria.app.session.toolsets import (
     ToolContext,
     build_approval_policy,
     is_same_person,
+    list_sandbox_notes,
     make_tools,
     make_working_folder,
     may_use,
@@ -75,7 +76,7 @@ async def open_session(
     read = partial(read_stored_session, request=request)
     unsaved = request.session if isinstance(request.session, UnsavedSession) else None
     found = StoredSession(unsaved.session) if unsaved is not None else await store.read(read)
-    settings = apply_preferences(application.settings, found.preferences, request.model)
+    settings = apply_preferences(application.settings, found.preferences, request)
     models = await _choose_models(application, settings)
     session = found.session or await _create_session(store, request, models.chosen.model)
     signature = make_signature(application, settings, models.chosen, found.preferences, request, session.owner)
@@ -115,7 +116,7 @@ async def open_session(
         end_background_work=partial(end_background, application, session.id),
         delegator=delegator,
         is_same_person=options.is_same_person,
-        notes=(*models.notes, *tool_notes, *_sandbox_note(settings), *_trust_note(application, request)),
+        notes=(*models.notes, *tool_notes, *await list_sandbox_notes(tool_context), *_trust_note(application, request)),
     )
 
 
@@ -238,6 +239,7 @@ def _build_tool_context(
         file_limit=request.surface.file_limit,
         delegated_scope=request.delegated_scope,
         find_secret=application.secrets.get,
+        environment=application.given,
     )
 
 
@@ -486,14 +488,3 @@ def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list
     """Return a notice if a project has untrusted files, which are ignored; a terminal chat asks instead."""
     notice = "" if request.surface.lasting else FolderTrust(application.profile.folder).notice(request.surface.folder)
     return [notice] if notice else []
-
-
-def _sandbox_note(settings: Settings) -> list[str]:
-    """Return a warning if the settings require a sandbox and none is available."""
-    if settings.sandbox.enabled is not True:
-        return []
-    from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded where it is required)
-
-    missing = sandbox_available()
-    text = f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"
-    return [text] if missing else []

@@ -1,12 +1,12 @@
 """Goals of a session: default allowance, follower, and execution of the verify command."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.environment import TurnEnvironment
 from talaria.app.session.toolsets import ToolContext, build_sandbox
+from talaria.contracts.sandbox import SandboxedCall
 from talaria.contracts.tool import Effect, ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import SessionContext, child_environment, current_context
@@ -15,7 +15,7 @@ from talaria.goals.goal import Allowance
 from talaria.goals.transitions import Evidence
 from talaria.settings.model import GoalSettings
 from talaria.tools.output import readable
-from talaria.tools.sandbox.bubblewrap import Sandbox
+from talaria.tools.sandbox.client_program import end_inside
 from talaria.tools.terminal.processes import Child, Processes
 from talaria.tools.terminal.shell import shell_argv
 from talaria.tools.terminal.tool import Terminal
@@ -76,26 +76,29 @@ class VerificationRunner:
             heard.extend(piece)
             del heard[:-_MAX_OUTPUT]
 
+        sandbox = build_sandbox(self._tool_context)
         try:
-            sandbox = await asyncio.to_thread(build_sandbox, self._tool_context)
-            child = await self._start(command, sandbox, hear)
+            launch = await self._launch(command)
+            child = await self._processes.start(
+                launch.argv, folder=launch.folder, environment=launch.environment, heard=hear
+            )
         except (OSError, ValueError, ToolFailed) as error:
             return Evidence(None, f"It couldn't be started: {error}")
-        code, note = await self._wait_for_exit(child)
+        code, note = await self._wait_for_exit(child, launch)
         printed = self._environment.mask(readable(bytes(heard)))
         limits = "".join(f"\n[{one}]" for one in sandbox.remarks(printed, code)) if sandbox else ""
         return Evidence(code, printed + note + limits)
 
-    async def _start(self, command: str, sandbox: Sandbox | None, hear: Callable[[bytes], None]) -> Child:
-        context = current_context() or SessionContext()
-        folder, environment = (
-            self._environment.workspace.folder,
-            child_environment(self._environment.workspace.environment, context),
-        )
-        argv = sandbox.wrap(shell_argv(command), folder) if sandbox else shell_argv(command)
-        return await self._processes.start(argv, folder=folder, environment=environment, heard=hear)
+    async def _launch(self, command: str) -> SandboxedCall:
+        """Return the call of the shell, in the sandbox if there is one; raises `ToolFailed`."""
+        workspace, sandbox = self._environment.workspace, build_sandbox(self._tool_context)
+        environment = child_environment(workspace.environment, current_context() or SessionContext())
+        if sandbox is None:
+            return SandboxedCall(tuple(shell_argv(command)), workspace.folder, environment)
+        await sandbox.start()
+        return sandbox.call(shell_argv(command, sandbox.programs), sandbox.folder(workspace), environment)
 
-    async def _wait_for_exit(self, child: Child) -> tuple[int | None, str]:
+    async def _wait_for_exit(self, child: Child, launch: SandboxedCall) -> tuple[int | None, str]:
         """Return the exit code, or ``None`` and a note after a timeout."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -103,7 +106,11 @@ class VerificationRunner:
             await child.hear_out()
         except TimeoutError:
             await child.end(_KILL_GRACE)
+            await end_inside(launch.end, launch.environment)
             return None, f"\n[stopped after {self._seconds} s]"
+        except asyncio.CancelledError:
+            await end_inside(launch.end, launch.environment)
+            raise
         finally:
             self._processes.finish(child)
         return code, ""

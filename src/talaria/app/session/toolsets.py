@@ -1,5 +1,6 @@
 """Tools of a session by toolset, as the settings enable them, and the rules for sessions with guests."""
 
+from asyncio import to_thread
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cache, partial
@@ -23,6 +24,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import KEYLESS_OWNER, OWNER, UNKNOWN, is_in_chat, is_same_sender
 from talaria.core.session_context import current_context
 from talaria.runtime.open_session import DelegatedScope, OpenRequest
+from talaria.sessions.preferences import choose_sandbox
 from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile, join_path
@@ -53,7 +55,7 @@ from talaria.tools.workspace import folder_of
 
 if TYPE_CHECKING:  # loaded with the first call
     from talaria.agent.approval.policy import ApprovalPolicy
-    from talaria.tools.sandbox.bubblewrap import Sandbox
+    from talaria.contracts.sandbox import Sandbox
 
 MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
 
@@ -89,6 +91,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     which the session began, if that may differ from ``folder``. ``networks`` are where messages can be sent;
     ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
     delegated tasks; ``delegated_scope`` is set if the session itself is one. ``find_secret`` returns a key by its name.
+    ``sandboxes`` has the sandbox of all tools of the session, once it is needed.
     """
 
     settings: Settings
@@ -111,6 +114,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     delegator: Delegator | None = None
     delegated_scope: DelegatedScope | None = None
     find_secret: Callable[[str], str | None] = lambda _: None
+    environment: Mapping[str, str] = {}
+    sandboxes: "list[Sandbox | None]" = msgspec.field(default_factory=list)
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -323,17 +328,42 @@ def _make_sender(tool_context: ToolContext) -> MessageSender:
 
 
 def build_sandbox(tool_context: ToolContext) -> "Sandbox | None":
-    """Return the sandbox for programs of a session; ``None`` if they run with the user's access."""
-    from talaria.app.session.sandbox import sandbox_for  # noqa: PLC0415 (loaded with the first program)
+    """Return the sandbox for programs of a session, one for all of them; ``None`` if they have the user's access."""
+    if not tool_context.sandboxes:
+        from talaria.app.session.sandbox import SandboxContext, open_sandbox  # noqa: PLC0415 (loaded with the first program)
 
-    writable = dict.fromkeys((tool_context.folder, tool_context.began_in or tool_context.folder))
-    return sandbox_for(
-        tool_context.settings,
-        tool_context.profile,
-        surface=tool_context.surface,
-        writable=writable,
-        readable=tool_context.output_folders,
+        context = SandboxContext(
+            settings=tool_context.settings,
+            profile=tool_context.profile,
+            surface=tool_context.surface,
+            session_id=tool_context.session_id,
+            environment=tool_context.environment,
+            has_background=partial(_has_background, tool_context.background),
+        )
+        writable = (tool_context.folder, tool_context.began_in or tool_context.folder)
+        found = open_sandbox(context, writable, tool_context.output_folders, tool_context.closing)
+        tool_context.sandboxes.append(found)
+    return tool_context.sandboxes[0]
+
+
+async def list_sandbox_notes(tool_context: ToolContext) -> list[str]:
+    """Return a warning if bubblewrap is required everywhere and doesn't work; others are checked by their first use."""
+    settings = tool_context.settings
+    if settings.sandbox.enabled is not True:
+        return []
+    if choose_sandbox(settings, tool_context.surface) != "bubblewrap":
+        return []
+    from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded where it is required)
+
+    missing = await to_thread(sandbox_available)
+    return (
+        [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
     )
+
+
+async def _has_background(background: BackgroundWork | None, session_id: SessionId) -> bool:
+    """Return whether background processes of a session are running."""
+    return background is not None and any(one.is_alive for one in await background.of_session(session_id))
 
 
 TOOLSETS: Mapping[str, Toolset] = {

@@ -100,3 +100,23 @@ def mask_header_values(text: str) -> str:
 def mask_password(url: str) -> str:
     """Return a URL with its password masked."""
     return re.sub(_IN_QUERY, "****", re.sub(_OF_USER, r"\1:****@", url))
+
+
+def are_absolute_paths(texts: tuple[str, ...]) -> bool:
+    """Return whether each text is an absolute path, or one in the home directory."""
+    return all(text.startswith(("/", "~/")) and "\0" not in text for text in texts)
+
+
+def are_host_patterns(texts: tuple[str, ...]) -> bool:
+    """Return whether each text is a host name or an address; a name may start with ``*.``."""
+    return all(re.fullmatch(r"(\*\.)?[A-Za-z0-9._-]+|[0-9a-fA-F:]+", text) for text in texts)
+
+
+def is_image_name(text: str) -> bool:
+    """Return whether ``text`` can be the name of a container image."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", text) is not None
+
+
+def is_ssh_target(text: str) -> bool:
+    """Return whether ``text`` is empty or a host for ssh, optionally with a user; never an option."""
+    return re.fullmatch(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*|", text) is not None

@@ -4,21 +4,20 @@ import asyncio
 import codecs
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from talaria.contracts.sandbox import SandboxedCall, SandboxPrograms
 from talaria.core.errors import ToolFailed
 from talaria.core.umask import person_umask
 from talaria.tools.output import join_cut, readable
 
-Wrap = Callable[[Sequence[str], Path], list[str]]
 OUTPUT_LIMIT = 20_000  # bytes kept: half from the beginning, half from the end
 _RUNNER = Path(__file__).with_name("runner.py")
 _LONGEST_LINE = 8 * 1024 * 1024
@@ -90,46 +89,48 @@ class Child:
 
 @asynccontextmanager
 async def running(
-    code: str, *, folder: Path, environment: Mapping[str, str], output: Output, wrap: Wrap | None = None
+    code: str, *, launch: Callable[[list[str]], SandboxedCall], output: Output, programs: SandboxPrograms | None = None
 ) -> AsyncIterator[Child]:
-    """Run code in its own process group, which is killed when the block ends for any reason."""
-    with ExitStack() as ours, ExitStack() as theirs:
-        socket_end, childs_socket = socket.socketpair()
-        output_end, childs_output = _pipe(ours, theirs)
-        lifeline_end = _pipe(theirs, ours)[0]
-        theirs.enter_context(childs_socket)
-        ours.enter_context(socket_end)
-        argv = [sys.executable, "-I", "-X", "utf8", str(_RUNNER), str(childs_socket.fileno())]
+    """Run code in its own process group, which is killed when the block ends for any reason.
+
+    ``launch`` makes the call that starts Python. A sandbox with its own programs gets the runner as source text.
+    """
+    output_end, childs_output = os.pipe()
+    own = [sys.executable, "-I", "-X", "utf8", str(_RUNNER)]
+    inside = [*programs.python, "-I", "-X", "utf8", "-c", _RUNNER.read_text()] if programs else own
+    started = launch(inside)
+    try:
         process = await _started(
-            wrap(argv, folder) if wrap else argv, cwd=folder, env=environment, pass_fds=(childs_socket.fileno(),),
-            stdin=lifeline_end, stdout=childs_output, stderr=childs_output, start_new_session=True,
+            started.argv, cwd=started.folder, env=started.environment, start_new_session=True, limit=_LONGEST_LINE,
+            stdin=asyncio.subprocess.PIPE, stdout=childs_output, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        theirs.close()
+    except BaseException:
+        os.close(output_end)
+        raise
+    finally:
+        os.close(childs_output)
+    try:
+        calls = _Calls(process, output)
+        await calls.send({"code": code})
         try:
-            calls = await _Calls.opened(socket_end, code)
-            try:
-                yield Child(process, calls, _listen(output_end, output))
-            finally:
-                asyncio.get_running_loop().remove_reader(output_end)
-                await calls.close()
+            yield Child(process, calls, _listen(output_end, output))
         finally:
-            _kill_group(process.pid)
-            await process.wait()
+            asyncio.get_running_loop().remove_reader(output_end)
+            await calls.close()
+    finally:
+        os.close(output_end)
+        _kill_group(process.pid)
+        await process.wait()
 
 
 class _Calls:
-    """Lines of JSON in both directions."""
+    """Lines of JSON in both directions; what else is printed before them comes from a program that didn't start."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def opened(cls, connection: socket.socket, code: str) -> "_Calls":
-        """Take over the connection and send the code through it."""
-        calls = cls(*await asyncio.open_unix_connection(sock=connection, limit=_LONGEST_LINE))
-        await calls.send({"code": code})
-        return calls
+    def __init__(self, process: asyncio.subprocess.Process, output: Output) -> None:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        self._reader, self._writer = process.stderr, process.stdin
+        self._output = output
 
     async def send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionError):  # the child has ended; `wait` says how
@@ -142,14 +143,23 @@ class _Calls:
             await self._writer.wait_closed()
 
     async def receive(self) -> Request | None:
-        try:
-            line = await self._reader.readline()
-            return msgspec.json.decode(line, type=Request) if line else None
-        except ConnectionError:
-            return None
-        except (ValueError, msgspec.DecodeError):  # not from our runner, or too long: stop answering
-            self._writer.close()
-            return None
+        is_too_long = False
+        while True:
+            try:
+                line = await self._reader.readline()
+            except ValueError:  # the rest of the line follows
+                is_too_long = True
+                continue
+            if not line:
+                return None
+            if is_too_long:
+                is_too_long = False
+                await self.send({"text": "The arguments are too long.", "failed": True})
+                continue
+            try:
+                return msgspec.json.decode(line, type=Request)
+            except msgspec.DecodeError:  # not from our runner
+                self._output.add(line)
 
 
 def _listen(descriptor: int, output: Output) -> asyncio.Event:
@@ -167,14 +177,6 @@ def _listen(descriptor: int, output: Output) -> asyncio.Event:
 
     loop.add_reader(descriptor, read)
     return silent
-
-
-def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
-    """Return a pipe whose ends are closed by these two."""
-    ends = os.pipe()
-    reader.callback(os.close, ends[0])
-    writer.callback(os.close, ends[1])
-    return ends
 
 
 async def _started(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:

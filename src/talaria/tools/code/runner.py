@@ -1,16 +1,19 @@
-"""The program in the child process: runs the code, with ``tools`` calling back through a socket. Needs only Python."""
+"""The program in the child process: runs the code, with ``tools`` as functions. Needs only Python.
+
+Standard input has the code and the answers, standard error takes the calls; the code's output is on standard output.
+"""
 
 import json
 import linecache
 import os
+import queue
 import signal
-import socket
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 _NAME = "<code>"
 
@@ -24,8 +27,9 @@ class Tools:
 
     ToolFailed = ToolFailed
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._stream = connection.makefile("rw", encoding="utf-8", newline="\n")
+    def __init__(self, answers: "queue.SimpleQueue[str]", calls: TextIO) -> None:
+        self._answers = answers
+        self._calls = calls
         self._turn = threading.Lock()
 
     def __getattr__(self, name: str) -> Callable[..., str]:
@@ -39,23 +43,24 @@ class Tools:
 
     def _ask(self, request: dict[str, Any]) -> str:
         with self._turn:
-            self._stream.write(json.dumps(request) + "\n")
-            self._stream.flush()
-            answer = json.loads(self._stream.readline())
+            self._calls.write(json.dumps(request) + "\n")
+            self._calls.flush()
+            answer = json.loads(self._answers.get())
         if answer["failed"]:
             raise ToolFailed(answer["text"])
         return str(answer["text"])
 
     def _code(self) -> str:
-        return str(json.loads(self._stream.readline())["code"])
+        return str(json.loads(self._answers.get())["code"])
 
 
-def main(descriptor: int) -> None:
-    """Run the code received first through the socket; its output and its traceback are printed."""
+def main() -> None:
+    """Run the code received first; its output and its traceback are printed."""
+    calls = open(os.dup(2), "w", encoding="utf-8", newline="\n")  # noqa: PTH123, SIM115 - for the life of the process
     os.dup2(1, 2)
-    _die_with_parent()
+    answers = _read_answers()
     sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115 - for the life of the process
-    tools = Tools(socket.socket(fileno=descriptor))
+    tools = Tools(answers, calls)
     code = tools._code()  # noqa: SLF001 - the model's code sees no name that is not a tool
     sys.modules["tools"] = tools  # type: ignore[assignment]
     sys.argv = [_NAME]
@@ -65,26 +70,29 @@ def main(descriptor: int) -> None:
     exec(compile(code, _NAME, "exec"), {"__name__": "__main__", "tools": tools})  # noqa: S102 - its purpose
 
 
-def _die_with_parent() -> None:
-    """End the whole process group when standard input closes: only the agent holds its other end."""
-    lifeline = os.dup(0)
+def _read_answers() -> "queue.SimpleQueue[str]":
+    """Read lines from standard input; at its end, end the whole process group: only the agent holds the other end."""
+    stream = open(os.dup(0), encoding="utf-8", newline="\n")  # noqa: PTH123, SIM115 - for the life of the process
+    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
 
-    def watch() -> None:
-        os.read(lifeline, 1)
+    def read() -> None:
+        for line in stream:
+            answers.put(line)
         os.killpg(os.getpgid(0), signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=read, daemon=True).start()
+    return answers
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_code.co_filename == main.__code__.co_filename:
         trace = trace.tb_next
     sys.stdout.flush()
     traceback.print_exception(kind, error, trace)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from talaria.contracts.sandbox import Sandbox, SandboxedCall
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import child_environment
 
 if TYPE_CHECKING:  # loaded with the first call
     from talaria.tools.code.child import Child, Request
-    from talaria.tools.sandbox.bubblewrap import Sandbox
 
 CallTool = Callable[[str, str], Awaitable[ToolOutput]]
 _HARMLESS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -45,7 +45,7 @@ class ExecuteCode:
         self,
         tools_of: Callable[[Call], CallTool],
         *,
-        sandbox: "Sandbox | None" = None,
+        sandbox: Sandbox | None = None,
         most_calls: int = 50,
     ) -> None:
         self._tools_of = tools_of
@@ -63,19 +63,37 @@ class ExecuteCode:
         output = Output(call.progress)
         workspace = call.workspace
         environment = child_environment(_harmless(workspace.environment), call.context)
-        wrap = self._sandbox.wrap if self._sandbox else None
-        async with running(
-            arguments.code, folder=workspace.folder, environment=environment, output=output, wrap=wrap
-        ) as child:
-            try:
+        sandbox, calls = self._sandbox, list[SandboxedCall]()
+        if sandbox is not None:
+            await sandbox.start()
+
+        def launch(argv: list[str]) -> SandboxedCall:
+            if sandbox is None:
+                return SandboxedCall(tuple(argv), workspace.folder, environment)
+            calls.append(sandbox.call(argv, sandbox.folder(workspace), environment))
+            return calls[-1]
+
+        programs = sandbox.programs if sandbox else None
+        try:
+            async with running(arguments.code, launch=launch, output=output, programs=programs) as child:
                 code = await self._finish(child, self._tools_of(call), arguments.seconds)
-            except TimeoutError as error:
-                raise ToolFailed(f"{output.text.strip()}\n[stopped after {arguments.seconds} s]".lstrip()) from error
+        except TimeoutError as error:
+            await self._end_inside(calls)
+            raise ToolFailed(f"{output.text.strip()}\n[stopped after {arguments.seconds} s]".lstrip()) from error
+        except asyncio.CancelledError:
+            await self._end_inside(calls)
+            raise
         text = output.text.strip()
         if code:
             remarks = self._sandbox.remarks(text, code) if self._sandbox else ()
             raise ToolFailed("\n".join((text, *(f"[{one}]" for one in remarks), f"[exit code {code}]")).lstrip())
         return ToolOutput(text or "(no output)")
+
+    async def _end_inside(self, calls: list[SandboxedCall]) -> None:
+        from talaria.tools.sandbox.client_program import end_inside  # noqa: PLC0415 (loaded where it is needed)
+
+        for call in calls:
+            await end_inside(call.end, call.environment)
 
     async def _finish(self, child: "Child", call_tool: CallTool, seconds: int) -> int:
         """Wait for the end while answering calls; the time a tool takes is not counted."""

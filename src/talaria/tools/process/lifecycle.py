@@ -20,6 +20,7 @@ from talaria.core.os_processes import (
 )
 from talaria.core.umask import INHERIT, person_umask
 from talaria.tools.process.run_folder import ProcessFiles
+from talaria.tools.sandbox.client_program import end_inside
 
 _KEEPER = Path(__file__).with_name("pty_holder.py")
 # The shell holds the input open, so that no writer closes it; a signal makes the shell release it. Without `set -m` its
@@ -73,9 +74,10 @@ def launch(
 
 
 async def end_tree(process: BackgroundProcess) -> None:
-    """Ask a process and all its children to stop, and kill the rest after a moment."""
+    """Ask a process and all its children to stop, inside of its sandbox too, and kill the rest."""
     if not is_same_process(process.pid, process.started, process.machine):
         return
+    await end_inside(process.end)
     cookie = f"{COOKIE}={process.id}"
     signal_all(await asyncio.to_thread(list_process_tree, process.pid, cookie), signal.SIGTERM)
     try:

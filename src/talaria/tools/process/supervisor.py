@@ -40,6 +40,7 @@ from talaria.core.os_processes import (
 from talaria.tools.process.lifecycle import CLOSE_INPUT, GRACE, end_tree, launch
 from talaria.tools.process.poller import Reporter, Rounds, Watched, end_name, end_notice, found_lines, match_name
 from talaria.tools.process.run_folder import ProcessFiles
+from talaria.tools.sandbox.client_program import end_inside
 
 _MOST_RUNNING = 64
 _AT_ONCE = 200
@@ -131,7 +132,7 @@ class Supervisor:
         try:
             files.prepare()
             await self._store.write(lambda tx: add_process(tx, process))
-            environment = {**call.environment, COOKIE: process.id, **({"TERM": "xterm"} if wanted.pty else {})}
+            environment = {**wanted.environment, COOKIE: process.id, **({"TERM": "xterm"} if wanted.pty else {})}
             pid = await asyncio.to_thread(
                 launch, files, wanted.argv, folder=wanted.folder, environment=environment, pty=wanted.pty
             )
@@ -235,6 +236,7 @@ class Supervisor:
             notify=wanted.notify,
             patterns=wanted.patterns,
             pty=wanted.pty,
+            end=wanted.end,
         )
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -297,6 +299,8 @@ class Supervisor:
                 await asyncio.sleep(_POLL_INTERVAL)
         self._watched.pop(watched.process.id, None)
         watched.ended.set()
+        if watched.files.code is None:  # its client was killed, which the sandbox didn't notice
+            await end_inside(watched.process.end)
         self._rounds.left_behind.add(watched.process)
 
     def _ended(self, tx: Transaction, watched: Watched, last: str) -> None:

@@ -1,15 +1,36 @@
 """Run programs in bubblewrap: they write only to their folder, and see none of our secrets."""
 
+import asyncio
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from talaria.contracts.sandbox import (
+    SandboxAbilities,
+    SandboxedCall,
+    SandboxKind,
+    SandboxLimit,
+    SandboxPolicy,
+    SandboxPrograms,
+    SandboxWorkspace,
+    find_unsupported,
+    refuse_sandbox,
+)
+from talaria.tools.sandbox.inside import describe_network, limit_argv, list_delayed_effects, meets_limit
 
-from talaria.core.errors import ToolFailed
+if TYPE_CHECKING:  # loaded where hosts are listed
+    from talaria.tools.sandbox.proxy import AllowListProxy
+
+HOW_TO_FIX = (
+    "Install it (on Debian and Ubuntu: `apt install bubblewrap`), choose another `sandbox.kind`, or have the owner set "
+    "`sandbox.enabled` to false."
+)
+PROXY_FOLDER = "/tmp/.talaria-proxy"  # noqa: S108 (inside of the sandbox, whose /tmp is private)
 
 _PROBE_SECONDS = 10
 # A program that can talk to one of these can act outside.
@@ -19,86 +40,118 @@ _ROOT = 0
 _NOBODY = "65534"
 # Settings of the kernel and of devices, which belong to the host: root may write them even without capabilities.
 _KERNEL = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs"))
+_HIDDEN_FILE = re.compile(r"/tmp/.*No such file|No such file.*/tmp/")  # noqa: S108 (a pattern)
 _KERNEL_SETTING = "/proc/sys/kernel/core_pattern"
-_RUNS_LATER = (".git/hooks", ".git/config", ".talaria", "AGENTS.md", "CLAUDE.md")
-_READ_ONLY = "Read-only file system"
-_FORBIDDEN = re.compile(
-    r"Permission denied|Operation not permitted|no new privileges|\bE(?:ROFS|ACCES|PERM)\b|Docker daemon|to bus:"
-    r"|/tmp/.*No such file|No such file.*/tmp/"
-)
-_OFFLINE = re.compile(r"resol(?:ve|ution)|(?i:network is )unreachable|Connection refused|\bE(?:AI_AGAIN|NETUNREACH)\b")
 
 
-class Sandbox(Struct, frozen=True, kw_only=True):
-    """The limits of a sandboxed program.
+class BubblewrapSandbox:
+    """Programs of this machine, in their own namespaces. Implements `Sandbox`.
 
-    All files are readable except those in ``hidden``, and those in ``/tmp`` that ``readable`` doesn't name. Only
-    ``writable`` can be written, usually the folder in which the session started: a later ``cd`` widens nothing.
-    Existing git hooks, git configuration and agent instructions stay read-only, because they take effect outside.
-    ``/tmp`` is private: the folder ``temporary``, or one that is deleted after each run. ``network`` is all or nothing.
-    No process inside outlives the program, even in its own session.
-
-    ``problem`` says why there is no sandbox here: then nothing runs.
+    All files are readable except hidden ones, and those in ``/tmp`` that the policy doesn't name. Existing git hooks,
+    git configuration and agent instructions stay read-only, because they take effect outside. ``/tmp`` is deleted after
+    each run. No process inside outlives the program, even in its own session.
     """
 
-    writable: tuple[Path, ...]
-    readable: tuple[Path, ...] = ()
-    hidden: tuple[Path, ...] = ()
-    temporary: Path | None = None
-    network: bool = True
-    problem: str = ""
+    kind: SandboxKind = "bubblewrap"
+    programs: SandboxPrograms | None = None
 
-    def wrap(self, argv: Sequence[str], folder: Path) -> list[str]:
-        """Return the call that runs ``argv`` inside, in ``folder``; raises `ToolFailed` if there is no sandbox."""
-        if self.problem:
-            raise ToolFailed(self.refusal)
-        return [
-            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", *_processes()),
-            *(("--bind", str(self.temporary), "/tmp") if self.temporary else ("--tmpfs", "/tmp")),  # noqa: S108
-            *self._mounts(),
-            *_ALONE,
-            *(() if self.network else ("--unshare-net",)),
-            *("--chdir", str(folder), "--", *argv),
-        ]
-
-    @property
-    def refusal(self) -> str:
-        """Return the sentence for a person or a model whose command doesn't run."""
-        return (
-            f"Commands must run in a sandbox here, and none is available: {self.problem} Install it, or have "
-            "the owner set sandbox.enabled to false."
-        )
-
-    @property
-    def limits(self) -> str:
-        """Return what programs can't do inside and which setting changes that, for a model and its user."""
-        network = "" if self.network else ", without network access (sandbox.network)"
-        folders = " and ".join(str(place) for place in self.writable)
-        return (
+    def __init__(self, policy: SandboxPolicy) -> None:
+        self.policy = policy
+        folders = " and ".join(map(str, policy.writable))
+        self.description = (
             f"commands run in a sandbox: they can write only to {folders} and to a /tmp that is emptied after "
-            f"each command{network}; only the owner can change this, with the setting sandbox.enabled"
+            f"each command{describe_network(policy)}; only the owner can change this, with the setting "
+            "sandbox.enabled"
         )
+        self.abilities = _find_abilities()
+        self._proxy: AllowListProxy | None = None
+        self._closing = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Check that it works and enforces the policy; raises `ToolFailed`."""
+        problem = await asyncio.to_thread(sandbox_available)
+        if problem:
+            raise refuse_sandbox(f"{problem} {HOW_TO_FIX}")
+        if problem := find_unsupported(self.policy, self.abilities, self.kind):
+            raise refuse_sandbox(problem)
+        if not self.policy.network and self.policy.hosts and self._proxy is None:
+            from talaria.tools.sandbox.proxy import run_proxy  # noqa: PLC0415 (loaded where hosts are listed)
+
+            self._proxy = await self._closing.enter_async_context(run_proxy(self.policy.hosts, PROXY_FOLDER))
+
+    async def close(self) -> None:
+        """Stop the proxy."""
+        self._proxy = None
+        await self._closing.aclose()
+
+    def call(
+        self,
+        argv: Sequence[str],
+        folder: str,
+        environment: Mapping[str, str],
+        *,
+        tty: bool = False,
+        lasting: bool = False,
+    ) -> SandboxedCall:
+        """Return the call that runs ``argv`` inside, in ``folder``."""
+        del tty, lasting
+        wrapped = (
+            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", *_processes(), "--tmpfs", "/tmp"),  # noqa: S108
+            *self._mounts(),
+            *(("--bind", str(self._proxy.folder), PROXY_FOLDER) if self._proxy else ()),
+            *_ALONE,
+            *(() if self.policy.network else ("--unshare-net",)),
+            *("--chdir", folder, "--", *limit_argv(self.policy)),
+            *(self._proxy.bridge_argv if self._proxy else ()),
+            *argv,
+        )
+        given = {**environment, **(self._proxy.environment if self._proxy else {})}
+        return SandboxedCall(wrapped, Path(folder), given)
+
+    def folder(self, workspace: SandboxWorkspace) -> str:
+        """Return the working folder: paths are the same inside and outside."""
+        return str(workspace.folder)
+
+    def move(self, workspace: SandboxWorkspace, folder: str) -> None:
+        """Follow a command to another folder."""
+        if Path(folder).is_dir():
+            workspace.move_to(Path(folder))
+
+    def exports(self, before: Mapping[str, str], after: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the environment after a command, without the address of the proxy."""
+        if self._proxy is None:
+            return after
+        ours = self._proxy.environment
+        kept = {name: value for name, value in after.items() if ours.get(name) != value}
+        return {**{name: before[name] for name in ours if name in before}, **kept}
+
+    def explain_failure(self, message: str) -> str:
+        """Return a sentence for a program that couldn't be started."""
+        return f"bubblewrap couldn't run it: {message.removeprefix('bwrap: ')}"
 
     def remarks(self, output: str, code: int | None) -> tuple[str, ...]:
-        """Return the limits if a program seems to have hit one, judging by its exit code and its output."""
-        offline = not self.network and _OFFLINE.search(output)
-        met = _READ_ONLY in output or (code != 0 and (_FORBIDDEN.search(output) or offline))
-        return (self.limits,) if met else ()
+        """Return the description if a program seems to have hit a limit."""
+        missing = code != 0 and _HIDDEN_FILE.search(output)
+        return (self.description,) if missing or meets_limit(self.policy, output, code) else ()
 
     def _mounts(self) -> list[str]:
         """Return the mounts, outer folders first: later, deeper mounts take precedence."""
-        read = {place.resolve(): "--ro-bind" for place in (*self.readable, *self._runs_later()) if place.exists()}
-        show = {place.resolve(): "--bind" for place in self.writable if place.exists()}
-        hide = {place.resolve(): "" for place in (*_DOORS, *self.hidden) if place.exists()}
-        mounts: list[str] = []
-        for place, how in sorted({**read, **show, **hide}.items(), key=lambda entry: len(entry[0].parts)):
-            mounts += (how, str(place), str(place)) if how else _cover(place)
-        return mounts
+        policy = self.policy
+        mounts: dict[Path, str] = dict.fromkeys(policy.readable, "--ro-bind")
+        mounts |= dict.fromkeys(policy.writable, "--bind")
+        mounts |= dict.fromkeys((*policy.read_only, *list_delayed_effects(policy.writable)), "--ro-bind")
+        mounts |= dict.fromkeys((*_DOORS, *policy.hidden), "")
+        found = {place.resolve(): how for place, how in mounts.items() if place.exists()}
+        options: list[str] = []
+        for place, how in sorted(found.items(), key=lambda entry: len(entry[0].parts)):
+            options += (how, str(place), str(place)) if how else _cover(place)
+        return options
 
-    def _runs_later(self) -> Iterator[Path]:
-        """Yield files in the writable folders that run or give instructions outside of the sandbox."""
-        for place in self.writable:
-            yield from (place / name for name in _RUNS_LATER)
+
+def _find_abilities() -> SandboxAbilities:
+    # The kernel doesn't count processes of root, in whatever namespace they are.
+    limits: tuple[SandboxLimit, ...] = ("memory", "cpu") if os.geteuid() == _ROOT else ("memory", "cpu", "processes")
+    return SandboxAbilities(allowed_hosts=True, limits=frozenset(limits))
 
 
 def sandbox_available() -> str | None:

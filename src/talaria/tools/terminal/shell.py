@@ -6,6 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.contracts.sandbox import SandboxPrograms
+
 _MARK = "__talaria_"
 
 # One line, so that line numbers in the shell's messages are those of the command. Descriptor 8 is the lifeline: a
@@ -40,31 +42,35 @@ class Ending(Struct, frozen=True):
     environment: Mapping[str, str] | None = None
 
 
-def shell_argv(command: str) -> list[str]:
+def shell_argv(command: str, programs: SandboxPrograms | None = None) -> list[str]:
     """Return the call of a shell that runs ``command`` and writes its `Ending` to the notes of its `Child`."""
-    from shutil import which  # noqa: PLC0415 (loaded with the first command)
-
-    shell = _shell()
-    name = "bash" if len(shell) > 1 else "sh"
-    return [*shell, "-c", _WRAPPER, name, which("env") or "/usr/bin/env", command]
+    own = programs or _programs()
+    name = "bash" if len(own.shell) > 1 else "sh"
+    return [*own.shell, "-c", _WRAPPER, name, own.env, command]
 
 
-def plain_argv(command: str) -> list[str]:
+def plain_argv(command: str, programs: SandboxPrograms | None = None) -> list[str]:
     """Return the call of a shell that runs ``command`` and reports nothing."""
-    return [*_shell(), "-c", command]
+    return [*(programs or _programs()).shell, "-c", command]
 
 
-def _shell() -> list[str]:
+def _programs() -> SandboxPrograms:
+    """Return the programs of this machine."""
     from shutil import which  # noqa: PLC0415 (loaded with the first command)
 
     bash = which("bash")
-    return [bash, "--noprofile", "--norc"] if bash else [which("sh") or "/bin/sh"]
+    shell = (bash, "--noprofile", "--norc") if bash else (which("sh") or "/bin/sh",)
+    return SandboxPrograms(shell, (), which("env") or "/usr/bin/env")
 
 
 def read_ending(notes: bytes) -> Ending:
-    """Return the shell's report; for a shell that was killed or replaced by ``exec``, only the watcher."""
-    watcher, _, rest = notes.partition(b"\0")
-    if not watcher.isdigit():
+    """Return the shell's report; for a shell that was killed or replaced by ``exec``, only the watcher.
+
+    A start-up file on another host may have printed something before it.
+    """
+    first, found, rest = notes.partition(b"\0")
+    watcher = first[len(first.rstrip(b"0123456789")) :]
+    if not watcher or not found:
         return Ending()
     folder, found, variables = rest.partition(b"\n\0")
     if not found:

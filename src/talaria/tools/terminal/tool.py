@@ -2,23 +2,22 @@
 
 import asyncio
 import codecs
+import posixpath
 import signal
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, Annotated
 
 from msgspec import Meta, Struct
 
 from talaria.contracts.background_processes import BackgroundWork, ProcessRequest
+from talaria.contracts.sandbox import Sandbox, SandboxedCall
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import OUTPUT_LIMIT, FullOutputs, join_cut, readable
 from talaria.tools.terminal.processes import Child, Processes
 from talaria.tools.terminal.shell import Ending, changed_environment, plain_argv, read_ending, shell_argv
-
-if TYPE_CHECKING:  # loaded where programs run in a sandbox
-    from talaria.tools.sandbox.bubblewrap import Sandbox
 
 FILE_LIMIT = 64 * 1024 * 1024
 _PACE = 0.1
@@ -141,7 +140,7 @@ class Terminal:
         processes: Processes,
         outputs: FullOutputs,
         *,
-        sandbox: "Sandbox | None" = None,
+        sandbox: Sandbox | None = None,
         background: BackgroundWork | None = None,
     ) -> None:
         self._processes = processes
@@ -160,15 +159,13 @@ class Terminal:
         """Run the command and return its output and exit code."""
         _check(arguments.command)
         remarks: list[str] = []
-        folder = _folder(arguments, call, remarks)
+        folder = await self._find_folder(arguments, call, remarks)
         if arguments.background:
             return await self._start_beside(arguments, folder, call, remarks)
         if arguments.pty:
             raise ToolFailed("A pty works only for background processes. Set background, then write to it.")
         before = call.environment
-        argv = shell_argv(arguments.command)
-        if self._sandbox is not None:
-            argv = self._sandbox.wrap(argv, folder)
+        launch = self._launch(arguments, folder, before)
         capture = Capture(lambda: self._outputs.new_file(call.session_id))
         pieces = Pieces(call.progress)
 
@@ -176,37 +173,80 @@ class Terminal:
             capture.add(piece)
             pieces.add(piece)
 
-        child = await self._start(argv, folder, before, heard)
+        child = await self._start(launch, heard)
         try:
             code = await self._watch(child, arguments.timeout_seconds, pieces, remarks)
-            ending = read_ending(child.notes)
+            notes = child.notes
+            if code is None:
+                await _end_inside(launch)
         except asyncio.CancelledError:
             await child.end(_GRACE_WHEN_STOPPED)
+            await _end_inside(launch)
             raise
         finally:
             self._processes.finish(child)
             capture.close()
-        _remember(call, ending, before, remarks, keep_folder=bool(arguments.workdir))
         printed = capture.text()
         if self._sandbox is not None:
+            _check_started(self._sandbox, notes, code)
             remarks += self._sandbox.remarks(printed, code)
+        self._remember(call, read_ending(notes), before, remarks, keep_folder=bool(arguments.workdir))
         return _answer(printed, code, remarks)
 
+    def _launch(self, arguments: TerminalArguments, folder: str, environment: dict[str, str]) -> SandboxedCall:
+        """Return the call of the shell, in the sandbox or without one."""
+        if self._sandbox is None:
+            return SandboxedCall(tuple(shell_argv(arguments.command)), Path(folder), environment)
+        return self._sandbox.call(shell_argv(arguments.command, self._sandbox.programs), folder, environment)
+
+    async def _find_folder(self, arguments: TerminalArguments, call: Call, remarks: list[str]) -> str:
+        """Return the folder for a command; starts the sandbox, whose folders may be others than ours."""
+        if self._sandbox is not None:
+            await self._sandbox.start()
+            if self._sandbox.programs is not None:
+                return posixpath.join(self._sandbox.folder(call.workspace), arguments.workdir)
+        return str(_folder(arguments, call, remarks))
+
+    def _remember(
+        self, call: Call, ending: Ending, before: dict[str, str], remarks: list[str], *, keep_folder: bool
+    ) -> None:
+        """Store the folder and the exports of a command for the next one."""
+        workspace, sandbox = call.workspace, self._sandbox
+        if ending.environment is not None:
+            after = sandbox.exports(before, ending.environment) if sandbox else ending.environment
+            workspace.set_environment(changed_environment(workspace.environment, before, after))
+        if keep_folder or ending.folder is None:
+            return
+        if sandbox is not None:
+            was = sandbox.folder(workspace)
+            sandbox.move(workspace, str(ending.folder))
+            now = sandbox.folder(workspace)
+        else:
+            was = str(workspace.folder)
+            if ending.folder.is_dir():
+                workspace.move_to(ending.folder)
+            now = str(workspace.folder)
+        if was != now:
+            remarks.append(f"now in {now}")
+
     async def _start_beside(
-        self, arguments: TerminalArguments, folder: Path, call: Call, remarks: list[str]
+        self, arguments: TerminalArguments, folder: str, call: Call, remarks: list[str]
     ) -> ToolOutput:
         """Start a background command, and say how its end is reported."""
         if self._background is None:
             raise ToolFailed("Background processes are not available here.")
-        argv = plain_argv(arguments.command)
+        launch = SandboxedCall(tuple(plain_argv(arguments.command)), Path(folder), call.environment)
         if self._sandbox is not None:
-            argv = self._sandbox.wrap(argv, folder)
-            remarks.append(self._sandbox.limits)
+            argv = plain_argv(arguments.command, self._sandbox.programs)
+            launch = self._sandbox.call(argv, folder, call.environment, tty=arguments.pty, lasting=True)
+            remarks.append(self._sandbox.description)
         can_wake = call.context.async_delivery
         wanted = ProcessRequest(
             command=arguments.command,
-            argv=tuple(argv),
-            folder=str(folder),
+            argv=launch.argv,
+            folder=str(launch.folder),
+            environment=launch.environment,
+            end=launch.end,
             notify=arguments.notify_on_complete and can_wake,
             patterns=tuple(filter(None, arguments.watch_patterns)) if can_wake else (),
             pty=arguments.pty,
@@ -218,11 +258,11 @@ class Terminal:
         told = " You will be notified when it ends." if wanted.notify else ""
         return ToolOutput("\n".join((begun + told, *(f"[{remark}]" for remark in remarks))))
 
-    async def _start(
-        self, argv: list[str], folder: Path, environment: dict[str, str], heard: Callable[[bytes], None]
-    ) -> Child:
+    async def _start(self, launch: SandboxedCall, heard: Callable[[bytes], None]) -> Child:
         try:
-            return await self._processes.start(argv, folder=folder, environment=environment, heard=heard)
+            return await self._processes.start(
+                launch.argv, folder=launch.folder, environment=launch.environment, heard=heard
+            )
         except OSError as error:
             raise ToolFailed(f"The command couldn't be started: {error}") from error
 
@@ -297,14 +337,17 @@ async def _pace(pieces: Pieces) -> None:
         pieces.flush()
 
 
-def _remember(call: Call, ending: Ending, before: dict[str, str], remarks: list[str], *, keep_folder: bool) -> None:
-    workspace = call.workspace
-    if ending.environment is not None:
-        workspace.set_environment(changed_environment(workspace.environment, before, ending.environment))
-    if keep_folder or ending.folder is None or ending.folder == workspace.folder or not ending.folder.is_dir():
-        return
-    workspace.move_to(ending.folder)
-    remarks.append(f"now in {ending.folder}")
+async def _end_inside(launch: SandboxedCall) -> None:
+    if launch.end:
+        from talaria.tools.sandbox.client_program import end_inside  # noqa: PLC0415 (loaded where it is needed)
+
+        await end_inside(launch.end, launch.environment)
+
+
+def _check_started(sandbox: Sandbox, notes: bytes, code: int | None) -> None:
+    """Raise `ToolFailed` if the sandbox's own program failed before the shell started."""
+    if code and notes and read_ending(notes).watcher is None:
+        raise ToolFailed(f"The command didn't run. {sandbox.explain_failure(readable(notes))}")
 
 
 def _code_in_words(code: int) -> str:

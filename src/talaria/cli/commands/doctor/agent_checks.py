@@ -124,31 +124,28 @@ def _check_engines(services: Services, *, is_online: bool) -> Iterator[Finding]:
 
 
 def check_sandbox(services: Services) -> Iterator[Finding]:
-    """Report whether the agent's commands run in a sandbox, could, or cannot."""
-    enabled = load(services.profile, services.environment).settings.sandbox.enabled
-    problem = services.sandbox_problem()
-    install = _INSTALL.format(package="bubblewrap")
-    if enabled == "auto" and problem:
-        yield warning(
-            f"Commands from chats, the API and scheduled jobs run without a sandbox: {problem}", _capitalize(install)
+    """Report in which sandbox the agent's commands run, after running one there."""
+    settings = load(services.profile, services.environment).settings
+    enabled, kind = settings.sandbox.enabled, settings.sandbox.kind
+    others = [f"{name}: {one.sandbox}" for name, one in settings.surfaces.items() if one.sandbox]
+    which = f" Other sandboxes are set for some surfaces ({', '.join(others)})." if others else ""
+    if enabled is False:
+        yield ok(
+            "Off: commands have the same access as you. `talaria config set sandbox.enabled true` turns it on." + which
         )
+        return
+    whose = "Commands from chats, the API and scheduled jobs" if enabled == "auto" else "The agent's commands"
+    problem = services.sandbox_problem()
+    if problem:
+        install = _capitalize(_INSTALL.format(package="bubblewrap")) if kind == "bubblewrap" else ""
+        yield warning(f"{whose} are refused, because their sandbox isn't available. {problem}{which}", install)
     elif enabled == "auto":
         yield ok(
-            "Commands from chats, the API and scheduled jobs run in a bubblewrap sandbox; in the "
-            "terminal they have the same access as you. `talaria config set sandbox.enabled "
-            "true` sandboxes those, too."
+            f"{whose} run in a {kind} sandbox; in the terminal they have the same access as you. "
+            f"`talaria config set sandbox.enabled true` sandboxes those, too.{which}"
         )
-    elif enabled and problem:
-        yield warning(
-            f"`sandbox.enabled` is on, but no sandbox is available, so commands don't run: {problem}",
-            _capitalize(install),
-        )
-    elif enabled:
-        yield ok("The agent's commands run in a bubblewrap sandbox.")
-    elif problem:
-        yield ok(f"Off, and not available here: {problem} To use a sandbox, {install}")
     else:
-        yield ok("Off: commands have the same access as you. `talaria config set sandbox.enabled true` turns it on.")
+        yield ok(f"{whose} run in a {kind} sandbox.{which}")
 
 
 def _report_unusable(error: ProviderError, about: str = "") -> Finding:

@@ -1,0 +1,156 @@
+"""HTTP proxy for a sandbox without network: its only way out, and only to allowed hosts."""
+
+import asyncio
+import logging
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from fnmatch import fnmatch
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from talaria.tools.web.ssrf_guard import is_public
+
+PROXY_PORT = 3128
+_BRIDGE = Path(__file__).with_name("proxy_bridge.py")
+_LONGEST_HEAD = 65_536
+_CHUNK = 65_536
+_CONNECT_SECONDS = 20
+_SOCKET = "socket"
+_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
+
+log = logging.getLogger(__name__)
+
+
+class AllowListProxy(Struct, frozen=True):
+    """A running proxy: ``folder`` holds its socket, and is bound to ``inside`` in the sandbox."""
+
+    folder: Path
+    inside: str
+
+    @property
+    def bridge_argv(self) -> tuple[str, ...]:
+        """Return the start of a call inside that makes the proxy reachable on a port there."""
+        return (sys.executable, "-I", "-S", str(_BRIDGE), f"{self.inside}/{_SOCKET}", str(PROXY_PORT))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that make programs use the proxy."""
+        return dict.fromkeys(_VARIABLES, f"http://127.0.0.1:{PROXY_PORT}")
+
+
+class _Refusal(Exception):
+    """A request that isn't allowed, or that failed; the text is for the program inside."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@asynccontextmanager
+async def run_proxy(hosts: Sequence[str], inside: str) -> AsyncIterator[AllowListProxy]:
+    """Run a proxy to ``hosts`` within the block."""
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="talaria-proxy-"))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await _serve(reader, writer, hosts)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            log.debug("connection of a sandbox ended: %s", error)
+        finally:
+            writer.close()
+
+    try:
+        async with await asyncio.start_unix_server(serve, folder / _SOCKET, limit=_LONGEST_HEAD):
+            yield AllowListProxy(folder, inside)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hosts: Sequence[str]) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    line, _, rest = head.partition(b"\r\n")
+    try:
+        method, target, _ = line.decode("latin-1").split(" ", 2)
+        host, port, path = _parse_target(method, target)
+        far_reader, far_writer = await _connect(host, port, hosts)
+    except _Refusal as refusal:
+        body = f"{refusal}\n".encode()
+        writer.write(f"HTTP/1.1 {refusal.status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode())
+        writer.write(body)
+        await writer.drain()
+        return
+    except ValueError:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        return
+    if method == "CONNECT":
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    else:
+        far_writer.write(f"{method} {path} HTTP/1.1\r\n".encode("latin-1") + _forwarded_headers(rest))
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_pump(reader, far_writer))
+            group.create_task(_pump(far_reader, writer))
+    finally:
+        far_writer.close()
+
+
+def _parse_target(method: str, target: str) -> tuple[str, int, str]:
+    """Return host, port and path of a request; raises `ValueError`."""
+    if method == "CONNECT":
+        parts = urlsplit(f"//{target}")
+        return parts.hostname or "", parts.port or 443, ""
+    parts = urlsplit(target)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(target)
+    return parts.hostname, parts.port or 80, f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+
+
+def is_allowed_host(host: str, hosts: Sequence[str]) -> bool:
+    """Return whether a list of names and patterns includes a host."""
+    return any(fnmatch(host.lower().rstrip("."), pattern.lower()) for pattern in hosts)
+
+
+async def _connect(host: str, port: int, hosts: Sequence[str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if not is_allowed_host(host, hosts):
+        raise _Refusal("403 Forbidden", f"{host} isn't in sandbox.allowed_hosts.")
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)
+            addresses = [str(one[4][0]) for one in found]
+            # A public name must not lead into this machine or its network; a literal in the list may.
+            if host not in hosts or not _is_local_name(host):
+                addresses = [one for one in addresses if is_public(ip_address(one.partition("%")[0]))]
+            if not addresses:
+                raise _Refusal("403 Forbidden", f"{host} isn't a public address.")
+            return await asyncio.open_connection(addresses[0], port)
+    except (OSError, TimeoutError) as error:
+        raise _Refusal("502 Bad Gateway", f"{host} can't be reached: {error}") from error
+
+
+def _is_local_name(host: str) -> bool:
+    with suppress(ValueError):
+        ip_address(host)
+        return True
+    return host == "localhost"
+
+
+def _forwarded_headers(rest: bytes) -> bytes:
+    lines = [line for line in rest.split(b"\r\n") if line]
+    kept = [one for one in lines if not one.lower().startswith((b"proxy-", b"connection:"))]
+    return b"\r\n".join([*kept, b"Connection: close", b"", b""])
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while piece := await reader.read(_CHUNK):
+            writer.write(piece)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
