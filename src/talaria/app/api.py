@@ -240,7 +240,7 @@ class _ApiBuilder:
         return (notice,) if notice else ()
 
     def _routes(self) -> tuple[Route, ...]:
-        names = ModelNames(self._application.models)
+        names = ModelNames(self._application.models, strict=self._application.settings.api.strict_models)
         pools = (self._session_pool, self._run_pool)
         pictures = ImageStore(self._application.profile.media_folder, self._fetch)
         routes = (

@@ -172,16 +172,15 @@ class Models:
         account = self._configured.get(provider)
         return account.preset.base_url, account.preset.protocol, " ".join(account.keys(self._secrets))
 
-    async def check(self, chosen: ChosenModel, *, request: bool = False) -> None:
-        """Check that a model answers, at almost no cost; raises `ProviderError` if it does not.
-
-        With ``request`` it is always asked for a few tokens.
-        """
-        if request:
-            await request_short_reply(self.provider(chosen.provider), chosen.model)
-        elif chosen.provider != embedded.PROVIDER:
+    async def check(self, chosen: ChosenModel) -> None:
+        """Check that a model can be used, by its provider's list where possible; raises `ProviderError` if not."""
+        if chosen.provider != embedded.PROVIDER:
             account = self._configured.get(chosen.provider)
             await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
+
+    async def ask(self, chosen: ChosenModel) -> str:
+        """Ask a model for a few tokens and return what it answered; raises `ProviderError` if it doesn't answer."""
+        return await request_short_reply(self.provider(chosen.provider), chosen.model)
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for an alias, ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.
@@ -417,6 +416,10 @@ class ProfileModels:
     def check(self, chosen: ChosenModel) -> None:
         """Check that a model answers; raises `ProviderError` if it does not."""
         self._run(lambda models: models.check(chosen))
+
+    def ask(self, chosen: ChosenModel, seconds: float) -> str:
+        """Ask a model for a few tokens and return what it answered; raises `ProviderError` or `TimeoutError`."""
+        return self._run(lambda models: asyncio.wait_for(models.ask(chosen), seconds))
 
     def listing(self, *, local_only: bool = False) -> ModelListing:
         """Ask the providers for every usable model."""

@@ -56,7 +56,10 @@ class ModelService(Protocol):
         """The model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``, if it can be used."""
 
     def check(self, chosen: "ChosenModel") -> None:
-        """Check at minimal cost whether a model answers; raises `ProviderError` if it does not."""
+        """Check whether a model can be used, by its provider's list where possible; raises `ProviderError` if not."""
+
+    def ask(self, chosen: "ChosenModel", seconds: float) -> str:
+        """Ask a model for a few tokens and return what it answered; raises `ProviderError` or `TimeoutError`."""
 
     def listing(self, *, local_only: bool = False) -> "ModelListing":
         """All models that can be used now; queries the providers."""

@@ -35,8 +35,8 @@ class ModelCatalog(Protocol):
     async def choose(self, provider: str, model: str, why: str) -> ChosenModel:
         """Return a model of a usable provider, without asking whether it has it."""
 
-    async def check(self, chosen: ChosenModel, *, request: bool = False) -> None:
-        """Check that a model answers, with a small ``request`` if asked to; raises `ProviderError` if it does not."""
+    async def ask(self, chosen: ChosenModel) -> str:
+        """Ask a model for a few tokens and return what it answered; raises `ProviderError` if it doesn't answer."""
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for an alias, ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""

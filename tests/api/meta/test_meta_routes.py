@@ -133,6 +133,17 @@ async def test_a_name_of_no_model_means_the_agents_own(
     assert (await host.http.get(f"/v1/models/{name[:20].strip()}")).status_code == 404
 
 
+async def test_strict_names_refuse_an_unknown_model(tmp_path: Path, model: ModelServer) -> None:
+    async with hosted(tmp_path / "strict", model, "[api]\nstrict_models = true\n") as host:
+        answers = [
+            await host.http.post("/v1/chat/completions", json={**HI, "model": name})
+            for name in ("gpt-4o", "talaria", "test-model")
+        ]
+    assert [answer.status_code for answer in answers] == [404, 200, 200]
+    assert answers[0].json()["error"]["code"] == "model_not_found"
+    assert [call.json["model"] for call in model.received] == ["scripted", "test-model"]
+
+
 async def test_a_provider_that_does_not_answer_is_not_taken_for_a_model_that_is_missing(
     tmp_path: Path, host: Hosted
 ) -> None:

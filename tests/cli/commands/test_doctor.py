@@ -18,7 +18,7 @@ from tests.tools.web.engine_servers import SearchServers, search_servers
 from talaria.cli.commands.doctor.machine_checks import FIRST_PYTHON, FIRST_SQLITE, LAST_PYTHON
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.settings.environment import process_environment
-from talaria.testing.model_server import Answer, ModelServer, bad_key, model_unknown, overloaded
+from talaria.testing.model_server import Answer, ModelServer, Say, bad_key, model_unknown, no_credit, overloaded
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 
 KEY = {"OPENAI_API_KEY": "sk-hidden-and-long-enough"}
@@ -216,9 +216,24 @@ def test_offline_the_model_is_named_with_the_reason_and_not_asked(program: Progr
 
 
 async def test_own_model_that_answers_is_well_without_a_key(tmp_path: Path, server: ModelServer) -> None:
+    server.script(Say("Hello\nto you."))
     seen = await talk(scripted_program(tmp_path, server), "doctor")
-    assert found(seen, "model")[0] == ("ok", "mine:scripted answers. Chosen by the setting `model.provider`.")
+    expected = "mine:scripted answers “Hello to you”. Chosen by the setting `model.provider`."
+    assert found(seen, "model")[0] == ("ok", expected)
     assert found(seen, "keys") == [("ok", "No keys or tokens are set.")]
+    assert len(server.received) == 1
+
+
+async def test_model_is_asked_although_its_provider_lists_it(tmp_path: Path) -> None:
+    async with ModelServer(models=["gpt-6.1-terra"]) as server:
+        settings = f'[providers.openai]\nbase_url = "{server.url}/v1"\n'
+        program = scripted_program(tmp_path, server, settings, "OPENAI_API_KEY=sk-hidden-and-long-enough\n")
+        program.run("config", "set", "model.provider", "openai")
+        program.run("config", "set", "model.name", "gpt-6.1-terra")
+        server.otherwise(no_credit())
+        seen = await talk(program, "doctor")
+    assert found(seen, "model")[0][0] == "fault"
+    assert "is out of credit (HTTP 429)" in found(seen, "model")[0][1]
     assert len(server.received) == 1
 
 

@@ -43,15 +43,17 @@ class ModelNames:
     """Resolves the model names that clients send.
 
     ``talaria`` is the agent's own model, others are ``provider:model``. Many clients send a fixed name that means
-    nothing here, for example ``gpt-4o``: it stands for the agent's own model, unless another model has that name.
+    nothing here, for example ``gpt-4o``: it stands for the agent's own model, unless another model has that name or
+    names are ``strict``.
     """
 
-    def __init__(self, models: ModelCatalog) -> None:
+    def __init__(self, models: ModelCatalog, *, strict: bool) -> None:
         self._models = models
+        self._strict = strict
         self._resolved: dict[str, tuple[datetime, str]] = {}
 
     async def resolve(self, name: str) -> str:
-        """Return the model to use, empty for the agent's own; raises a `Problem` only if its provider was named."""
+        """Return the model to use, empty for the agent's own; raises a `Problem` if strict, or its provider was named."""
         if name in ("", AGENT_MODEL):
             return ""
         now = SystemClock().now()
@@ -67,7 +69,7 @@ class ModelNames:
         try:
             return await self.find(name)
         except Problem:
-            if self._models.is_provider(name.partition(":")[0]):
+            if self._strict or self._models.is_provider(name.partition(":")[0]):
                 raise
             log.info("unknown model %r requested, using the agent's own", name[:100])
             return ""

@@ -140,7 +140,7 @@ class ProfileSetup:
         models, name = Models(*self._load(), self._profile.folder), f"{provider}:{model}"
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await models.check(await models.choose(provider, model, ""), request=True)
+                await models.ask(await models.choose(provider, model, ""))
         except TimeoutError:
             return ProbeResult("late", f"{name} didn't answer within {ANSWER_SECONDS:g} s.")
         except TalariaError as error:

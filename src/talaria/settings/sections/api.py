@@ -26,6 +26,13 @@ class ApiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "approvals, admin routes and tools that run programs."
         ),
     ] = False
+    strict_models: Annotated[
+        bool,
+        Meta(
+            description="Whether a request for an unknown model is refused (404); otherwise the model of the settings "
+            "answers it."
+        ),
+    ] = False
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 means any free port.")] = 8642
     hosts: Annotated[

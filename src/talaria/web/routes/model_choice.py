@@ -229,7 +229,7 @@ class ModelChoiceRoutes:
         provider, _, model = name.partition(":")
         known = self._models.is_provider(provider)
         chosen = await (self._models.choose(provider, model, "") if known else self._models.find(name))
-        await self._models.check(chosen, request=True)
+        await self._models.ask(chosen)
 
     async def _set_up(self, request: WebRequest) -> Reply:
         wanted = request.read(ProviderRequest)

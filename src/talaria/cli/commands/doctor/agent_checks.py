@@ -22,11 +22,13 @@ _SKIPPED = "Not checked, because the settings have faults."
 _REPAIR_FIRST = "Fix the settings first."
 _LAST_ENGINE = "duckduckgo"
 _ADD_ENGINE = "`talaria setup tools` sets up an engine with a key."
+_ANSWER_SECONDS = 30.0
+_TOO_SLOW = "Try again: a local model may still be loading. `talaria model` chooses another one."
 _INSTALL = "install it with your package manager, for example `sudo apt install {package}`."
 
 
 def check_model(services: Services) -> Iterator[Finding]:
-    """Report the configured model and why it was chosen, and query its provider whether it answers."""
+    """Report the configured model, why it was chosen, and what it answers to a short question."""
     try:
         model_service = services.models()
         chosen = model_service.chosen()
@@ -41,11 +43,15 @@ def check_model(services: Services) -> Iterator[Finding]:
         return
     name = f"{chosen.provider}:{chosen.model}"
     try:
-        model_service.check(chosen)
+        answer = model_service.ask(chosen, _ANSWER_SECONDS)
     except ProviderError as error:
         yield _report_unusable(error, f"{name} isn't answering. ")
+    except TimeoutError:
+        yield warning(f"{name} didn't answer within {_ANSWER_SECONDS:g} s.", _TOO_SLOW)
     else:
-        yield _report_limited(chosen) if chosen.limits else ok(f"{name} answers. {chosen.why}")
+        quoted = f" “{answer.removesuffix('.')}”" if answer else ""
+        sentence = f"{name} answers{quoted}. {chosen.why}"
+        yield warning(sentence, chosen.limits) if chosen.limits else ok(sentence)
     yield from _check_catalogue(chosen)
 
 
