@@ -169,6 +169,20 @@ def make_codex(folder: Path) -> Path:
     return folder
 
 
+def test_homes_are_listed_without_a_name(program: Program, tmp_path: Path) -> None:
+    variables = {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path / "other")}
+    nothing = program.run("import", env=variables)
+    assert (nothing.code, "Name one: `talaria import AGENT PATH`." in nothing.out) == (0, True)
+    for folder in (".claude", "other"):
+        (tmp_path / folder).mkdir()
+    listed = json.loads(program.run("import", "--json", env=variables).out)
+    assert listed == [
+        {"agent": "claude-code", "home": str(tmp_path / ".claude")},
+        {"agent": "codex", "home": str(tmp_path / "other")},
+    ]
+    assert "`talaria import codex --dry-run`" in program.run("import", env=variables).out
+
+
 def test_codex_brings_sessions_forks_and_settings(program: Program, tmp_path: Path) -> None:
     home = make_codex(tmp_path / "codex")
     before = digest_of(home)

@@ -202,5 +202,5 @@ def test_usual_variables_make_the_address(name: str, variables: dict[str, str], 
     with pytest.raises(Refused, match=next(iter(variables)).replace("DEFAULT_", "")):
         ConfiguredProviders(Settings(), Secrets({}, access, [])).get(name)
     nowhere = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none.json")}
-    with pytest.raises(Refused, match=r"needs [A-Z_]+, "):
+    with pytest.raises(Refused, match=r"needs [A-Z_]+, |none\.json, which isn't a file"):
         ConfiguredProviders(Settings(), Secrets({}, variables | nowhere, [])).get(name)

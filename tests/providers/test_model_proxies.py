@@ -66,6 +66,12 @@ async def test_this_machine_is_asked_without_the_proxy(tmp_path: Path, server: M
     assert (done.code, done.out.strip()) == (0, "ok")
 
 
+async def test_a_proxy_of_another_kind_is_named_to_the_owner(tmp_path: Path) -> None:
+    done = await ask(tmp_path, "https://model.test/v1", HTTPS_PROXY="socks5://127.0.0.1:9")
+    assert done.code == 1
+    assert "the environment names a socks5:// proxy, and only HTTP proxies work. Check HTTPS_PROXY" in done.err
+
+
 async def test_a_dead_proxy_is_named_to_the_owner(tmp_path: Path) -> None:
     done = await ask(tmp_path, "https://model.test/v1", HTTPS_PROXY="http://127.0.0.1:9")
     assert done.code == 1

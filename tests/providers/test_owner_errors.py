@@ -131,6 +131,14 @@ async def test_closed_port_is_named_with_its_address(http: HttpPool) -> None:
     )
 
 
+async def test_address_from_the_environment_is_named_with_its_variable(http: HttpPool) -> None:
+    values = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "sk-x"}
+    configured = ConfiguredProviders(Settings(), Secrets({}, values, []))
+    with pytest.raises(ProviderUnreachable) as failed:
+        await heard(configured.open(configured.get("openai"), http), request())
+    assert failed.value.for_owner.endswith("Start the server, or correct OPENAI_BASE_URL.")
+
+
 async def test_unknown_host_name_is_distinguished_from_a_closed_port(http: HttpPool) -> None:
     error = await failure_of(own_at("http://model.invalid/v1"), http)
     assert isinstance(error, ProviderUnreachable)

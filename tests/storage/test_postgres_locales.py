@@ -12,6 +12,7 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import NewSession
+from talaria.core.errors import StoreUnavailable
 from talaria.core.ids import new_id
 
 RULES = {
@@ -54,3 +55,14 @@ def test_words_of_every_script_are_found(calls: Transaction) -> None:
     wanted = {word: number for number, (_, words) in enumerate(SCRIPTS.values(), 1) for word in words}
     found = {word: [hit.seq for hit in calls.search.find(SearchQuery(text=word))] for word in wanted}
     assert {word: number for word, number in wanted.items() if number not in found[word]} == {}
+
+
+def test_database_in_another_encoding_is_refused(postgres_url: str) -> None:
+    name = f"test_{new_id()}"
+    with psycopg.connect(postgres_url, autocommit=True) as raw:
+        raw.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'".encode())
+        try:
+            with pytest.raises(StoreUnavailable, match="has the encoding SQL_ASCII, but Talaria needs UTF8"):
+                Place("postgres", postgres_url.removesuffix("postgres") + name, "talaria").open(SystemClock())
+        finally:
+            raw.execute(f"DROP DATABASE {name}".encode())

@@ -8,7 +8,7 @@ from talaria.providers.presets import AccessKind, Preset
 from talaria.providers.settings import RequestAuthorizer
 from talaria.settings.secrets import Secrets
 
-NEEDED: dict[AccessKind, str] = {
+_NEEDED: dict[AccessKind, str] = {
     "aws": "AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "entra": "AZURE_OPENAI_API_KEY, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
     "google": "GOOGLE_APPLICATION_CREDENTIALS, the path of a credentials file",
@@ -38,6 +38,13 @@ def has_access(preset: Preset, secrets: Secrets) -> bool:
         case "google":
             return _google_file(secrets).is_file()
     return False
+
+
+def explain_missing_access(preset: Preset, secrets: Secrets) -> str:
+    """Return what a provider needs for access, or which file of credentials is missing."""
+    if preset.access == "google" and secrets.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return f"GOOGLE_APPLICATION_CREDENTIALS names {_google_file(secrets)}, which isn't a file."
+    return f"{preset.title} needs {_NEEDED[preset.access]}."
 
 
 def make_authorizer(preset: Preset, secrets: Secrets, http: HttpPool) -> RequestAuthorizer | None:

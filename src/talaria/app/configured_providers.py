@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.agent.key_pool import PooledProvider
-from talaria.app.cloud_accounts import NEEDED, fill_url, has_access, make_authorizer, missing_variables
+from talaria.app.cloud_accounts import explain_missing_access, fill_url, has_access, make_authorizer, missing_variables
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import Provider
 from talaria.core.errors import NotFound, Refused
@@ -109,7 +109,8 @@ class ConfiguredProviders:
         """Return a provider; raises `NotFound` with the nearest name, `Refused` without an address or key."""
         account = self._all.get(name)
         if account is None:
-            raise NotFound(build_unknown_fault("provider", name, self._all).problem)
+            problem = build_unknown_fault("provider", name, self._all).problem
+            raise NotFound(f"{problem} Add a server of your own with `talaria config set providers.{name}.base_url URL`.")
         if "{" in account.preset.base_url and (missing := missing_variables(account.preset.base_url)):
             raise Refused(f"{account.preset.title} needs the variable {missing[0]}. Set it in the environment.")
         if not account.preset.base_url:
@@ -121,7 +122,7 @@ class ConfiguredProviders:
             raise Refused(f"{preset.title} needs a sign-in: `talaria login {preset.login}`.")
         if preset.access != "key":
             if not (account.keys(self._secrets) or has_access(preset, self._secrets)):
-                raise Refused(f"{preset.title} needs {NEEDED[preset.access]}.")
+                raise Refused(explain_missing_access(preset, self._secrets))
         elif account.lacks_key(self._secrets):
             where, key = f"{preset.title} at {preset.base_url}", account.key_names[0]
             login = f", or sign in with `talaria login {preset.login}`" if preset.login else ""
@@ -209,9 +210,11 @@ class ConfiguredProviders:
 
 
 def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Secrets) -> ConfiguredProvider:
-    other_url = overrides.base_url or _read_url(preset, secrets)
+    variable = "" if overrides.base_url else next((name for name in preset.url_variables if secrets.get(name)), "")
+    other_url = overrides.base_url or _complete_url(preset, secrets.get(variable) or "")
     changed = msgspec.structs.replace(
         preset,
+        url_variable=variable,
         base_url=other_url or fill_url(preset.base_url, secrets),
         models_url="" if other_url else preset.models_url,
         protocol=overrides.protocol or preset.protocol,
@@ -234,9 +237,9 @@ def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Sec
     )
 
 
-def _read_url(preset: Preset, secrets: Secrets) -> str:
-    """Return the URL that a conventional environment variable names, with what programs usually leave out."""
-    found = next((url for name in preset.url_variables if (url := secrets.get(name))), "").strip().rstrip("/")
+def _complete_url(preset: Preset, url: str) -> str:
+    """Return the URL of a conventional environment variable, with what programs usually leave out."""
+    found = url.strip().rstrip("/")
     if not found:
         return ""
     if preset.port is not None:

@@ -95,7 +95,8 @@ _OTHER_MODEL = "use another model: `talaria model`"
 class ModelSource(Struct, frozen=True, kw_only=True):
     """The provider account that an error came from; ``secret`` names its API key, empty if none was sent.
 
-    ``login`` is the name of the sign-in that was used in place of a key.
+    ``login`` is the name of the sign-in that was used in place of a key, ``url_variable`` the environment variable that
+    the URL comes from, if it does.
     """
 
     provider: str
@@ -106,6 +107,12 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     is_custom: bool = False
     model: str = ""
     login: str = ""
+    url_variable: str = ""
+
+    @property
+    def address_setting(self) -> str:
+        """Return what to change for another URL: a variable or a setting."""
+        return self.url_variable or f"`providers.{self.provider}.base_url`"
 
     @property
     def where(self) -> str:
@@ -194,13 +201,12 @@ class ProviderUnreachable(ProviderError):
         self.remedy = remedy
 
     def _explain(self, source: ModelSource) -> str:
-        address = f"`providers.{source.provider}.base_url`"
         if self.remedy:
             fix = self.remedy
         elif source.is_local:
-            fix = f"Start the server, or correct {address}."
-        elif source.is_custom:
-            fix = f"Check the network connection and {address}."
+            fix = f"Start the server, or correct {source.address_setting}."
+        elif source.is_custom or source.url_variable:
+            fix = f"Check the network connection and {source.address_setting}."
         else:
             fix = "Check the network connection; `talaria doctor` tests it."
         return f"I can't reach {source.where}: {self.cause or self}. {fix}"
@@ -213,7 +219,7 @@ class MalformedReply(ProviderError):
     passing = True
 
     def _explain(self, source: ModelSource) -> str:
-        hint = f" Check `providers.{source.provider}.base_url`." if source.is_custom else ""
+        hint = f" Check {source.address_setting}." if source.is_custom or source.url_variable else ""
         return f"I couldn't read the reply from {source.where} ({self}).{hint}"
 
 

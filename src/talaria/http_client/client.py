@@ -9,7 +9,7 @@ from typing import Protocol
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
 from talaria.http_client.connection import HttpAddress, HttpConnection, HttpReply, HttpRoute, NotHttp, read_url
-from talaria.http_client.dial import ProxyRefused, Resolve, dial, find_route
+from talaria.http_client.dial import ProxyRefused, ProxyUnsupported, Resolve, dial, find_route
 from talaria.http_client.timeouts import Timeouts
 
 MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
@@ -283,7 +283,9 @@ class HttpPool:
         message = f"{url} doesn't answer: {_words(error)}"
         try:
             proxy = self._route(read_url(url)[0]).proxy
-        except ValueError:  # an invalid address, or a kind of proxy that isn't supported
+        except ProxyUnsupported:
+            return ProviderUnreachable(message, cause=_words(error), remedy=_CHECK_PROXY)
+        except ValueError:  # an invalid address
             return ProviderUnreachable(message, cause=_cause(error))
         if isinstance(error, ssl.SSLError):
             return ProviderUnreachable(message, cause=_cause(error), remedy=_TRUST)

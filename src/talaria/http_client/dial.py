@@ -23,6 +23,10 @@ class ProxyRefused(ConnectionRefusedError):
     """A proxy was reached and didn't open a tunnel."""
 
 
+class ProxyUnsupported(ValueError):
+    """The environment names a proxy that isn't an HTTP proxy."""
+
+
 def find_route(to: HttpAddress) -> HttpRoute:
     """Return the route to a server; never through a proxy for this machine itself."""
     if to.host in LOOPBACK:
@@ -31,13 +35,17 @@ def find_route(to: HttpAddress) -> HttpRoute:
 
 
 def _find_proxy(to: HttpAddress) -> HttpAddress | None:
-    """Return the proxy for a server, or raise `ValueError` for an unsupported kind."""
+    """Return the proxy for a server; raises `ProxyUnsupported` for another kind, for example SOCKS."""
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 (slow; only for requests that leave this machine)
 
     url = None if proxy_bypass(to.authority) else getproxies().get(to.scheme)
     if not url:
         return None
-    return read_url(url if "://" in url else f"http://{url}")[0]
+    try:
+        return read_url(url if "://" in url else f"http://{url}")[0]
+    except ValueError as error:
+        kind = url.partition("://")[0]
+        raise ProxyUnsupported(f"the environment names a {kind}:// proxy, and only HTTP proxies work") from error
 
 
 async def dial(route: HttpRoute, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> HttpConnection:

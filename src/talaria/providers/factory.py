@@ -71,6 +71,7 @@ def _source(preset: Preset, secret: str, login: str) -> ModelSource:
         is_local=urlsplit(preset.base_url).hostname in LOOPBACK,
         is_custom=not is_preset(preset.name),
         login=login,
+        url_variable=preset.url_variable,
     )
 
 

@@ -16,7 +16,8 @@ Quirks = ChatQuirks | ResponsesQuirks | AnthropicQuirks
 class Preset(Struct, frozen=True, kw_only=True):
     """A provider that needs only a key, the secret ``key_name``; a local one has a ``port`` instead.
 
-    ``other_key_names`` are further conventional names of the key, ``url_variables`` environment variables with the URL.
+    ``other_key_names`` are further conventional names of the key, ``url_variables`` environment variables with the URL,
+    and ``url_variable`` the one that it was read from.
     ``base_url`` may name variables in braces, with alternatives after ``|``. ``access`` is what may stand in for a key.
     ``lists_models`` is false for a server without a list of the models that can be used, ``lists_prices`` true if that
     list has prices. A provider that is not
@@ -32,6 +33,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     key_name: str = ""
     other_key_names: tuple[str, ...] = ()
     url_variables: tuple[str, ...] = ()
+    url_variable: str = ""
     automatic: bool = True
     access: AccessKind = "key"
     login: str = ""

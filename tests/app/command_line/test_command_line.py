@@ -101,6 +101,7 @@ def test_help_of_every_command_is_a_sentence_of_its_own_with_common_options_in_o
         ),
         (["completion", "--color", "pink"], "Choose from: auto, always, never.", "talaria help completion"),
         (["completion", "bash", "--deb"], "--deb. Did you mean `--debug`?", "talaria help completion"),
+        (["--verson"], "--verson. Did you mean `--version`?", "talaria help chat"),
         (["chat", "--modle", "x"], "unrecognized arguments: --modle. Did you mean `--model`?", "talaria help chat"),
         (["sessions", "list", "--limt=3"], "--limt=3. Did you mean `--limit`?", "talaria help sessions"),
         (["sessions", "lst"], "`lst` isn't a valid action. Did you mean `list`?", "talaria help sessions"),

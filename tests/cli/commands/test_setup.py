@@ -138,12 +138,15 @@ async def test_a_server_of_ones_own_is_added_by_its_address(program: Program, en
         async with dialogue(program, "setup", "model", env=env) as talk:
             await talk.answer("Provider", "own")
             await talk.answer("Address", "127.0.0.1")
-            await talk.answer("Address", f"{own.url}/v1/")
+            await talk.answer("Address", own.url)
             await talk.answer("Name for this server [mine]", "openai")
             await talk.answer("Name for this server [mine]", "box")
             await talk.answer("Key BOX_API_KEY (not shown) [no key]", "")
+            await talk.answer("What next? [address]", "")
+            await talk.answer(f"Address [{own.url}]", f"{own.url}/v1/")
             await talk.answer("Model [mine-large]", "")
             assert await talk.end() == 0
+        assert "has no list of models. The address usually ends in /v1." in talk.text
         assert "The address must start with http:// or https://." in talk.text
         assert "`openai` can't be used" in talk.text
         assert "Model:    box:mine-large." in talk.text

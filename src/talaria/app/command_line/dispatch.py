@@ -1,6 +1,7 @@
 """Dispatch of the command line: find the subcommand, parse its arguments, run it."""
 
 import sys
+from argparse import SUPPRESS
 
 from talaria.app.command_line.help_text import overview, version
 from talaria.app.command_line.services import ProcessServices
@@ -14,6 +15,8 @@ def build_parser(subcommand: Subcommand) -> Parser:
     """Return the parser of one subcommand, with its own arguments and the common ones."""
     parser = Parser(prog=f"talaria {subcommand.name}", description=f"{subcommand.summary}.")
     load_module(subcommand.module).add_arguments(parser)
+    if subcommand.name == DEFAULT:  # so that `talaria --verson` gets a suggestion
+        parser.add_argument("--version", action="version", version=version(), help=SUPPRESS)
     return parser
 
 

@@ -65,6 +65,12 @@ def find_foreign_home(agent: str, environment: Mapping[str, str]) -> Path:
     return Path(chosen).expanduser() if chosen else Path(environment.get("HOME") or Path.home()) / folder
 
 
+def list_foreign_homes(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
+    """Return the agents that have a folder in their usual place, with that folder."""
+    homes = [(agent, find_foreign_home(agent, environment)) for agent in _HOMES]
+    return [(agent, home) for agent, home in homes if home.is_dir()]
+
+
 @contextmanager
 def open_importer(
     agent: str,

@@ -17,7 +17,8 @@ _OUTCOMES = ("imported", "changed", "unchanged", "skipped")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options."""
-    parser.add_argument("agent", metavar="AGENT", choices=AGENTS, help=f"one of {', '.join(AGENTS)}")
+    parser.epilog = "Without AGENT, it lists the homes of other agents on this computer."
+    parser.add_argument("agent", metavar="AGENT", nargs="?", choices=AGENTS, help=f"one of {', '.join(AGENTS)}")
     parser.add_argument("path", metavar="PATH", nargs="?", type=Path, help="its home (default: the usual one)")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
     parser.add_argument("--yes", action="store_true", help="don't ask for confirmation; keys are copied too")
@@ -35,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Show the plan, import, and print a report."""
+    if arguments.agent is None:
+        return _list_homes(services, as_json=arguments.json)
     terminal = services.terminal
     with services.setup_probes().open_importer(arguments.agent, arguments.path) as importer:
         plan = importer.plan()
@@ -52,6 +55,21 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         terminal.json({"agent": plan.agent, "home": plan.home, "summary": _summarize(items), "items": items})
         return 0
     _show_report(plan, items, terminal)
+    return 0
+
+
+def _list_homes(services: Services, *, as_json: bool) -> int:
+    """Show what could be imported."""
+    homes, terminal = services.setup_probes().foreign_homes(), services.terminal
+    if as_json:
+        terminal.json([{"agent": agent, "home": str(home)} for agent, home in homes])
+        return 0
+    for agent, home in homes:
+        terminal.line(f"{agent} has a home in {home}. `talaria import {agent} --dry-run` shows what would be imported.")
+    if not homes:
+        terminal.line(
+            f"No home of {', '.join(AGENTS[:-1])} or {AGENTS[-1]} was found. Name one: `talaria import AGENT PATH`."
+        )
     return 0
 
 

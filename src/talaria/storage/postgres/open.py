@@ -56,6 +56,7 @@ def open_postgres(url: str, options: PostgresOptions = DEFAULTS, *, upto: int = 
     except psycopg.Error as error:
         raise translate_error(error, server) from error
     try:
+        _require_utf8(raw, server)
         migrate(raw, options.schema, server, upto)
         worker = options.worker or new_worker_id()
         connection = PostgresConnection(server, raw, options.clock, worker, options.channel)
@@ -133,6 +134,16 @@ def migrate(raw: psycopg.Connection[Row], schema: str, server: str, upto: int = 
         raw.execute("INSERT INTO schema_version (version) VALUES (%s)", (max(version, upto),))
 
 
+def _require_utf8(raw: psycopg.Connection[Row], server: str) -> None:
+    """Raise `StoreUnavailable` for a database in another encoding, which can't store every text."""
+    encoding = raw.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreUnavailable(
+            f"{server} has the encoding {encoding}, but Talaria needs UTF8. Create another database with"
+            " `createdb --encoding=UTF8 --template=template0 NAME`, and name it in `store.url`."
+        )
+
+
 def _make_url_error() -> StoreUnavailable:
     return StoreUnavailable(
         "`store.url` isn't the address of a PostgreSQL server. It should look like"
@@ -155,6 +166,7 @@ def _connect(url: str, options: PostgresOptions, *, connect_timeout: int = _CONN
         connect_timeout=connect_timeout,
         tcp_user_timeout=_TCP_TIMEOUT_MILLISECONDS,
         application_name="talaria",
+        client_encoding="utf8",
         options=" ".join(f"-c {name}={value}" for name, value in _build_session_settings(options).items()),
     )
     return connection

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import structs
+
 from talaria.cli.commands.login import TerminalSignIn
 from talaria.cli.commands.setup.questions import MenuChoice, SkipQuestion
 from talaria.cli.commands.setup.wizard_state import SetupContext
@@ -32,6 +34,7 @@ _OWN_NAME = "A short name for this server in settings and commands: lower-case l
 _MODEL = "The model to use from now on; `talaria model` changes it at any time. Type a number or a name."
 _FAILURE_CHOICES = {
     "another": "enter another key",
+    "address": "enter another address",
     "again": "try again",
     "keep": "save it without checking",
     "skip": "save nothing and continue",
@@ -83,13 +86,15 @@ class ModelSection:
     def _ask_address(self) -> bool:
         if self._offer is None or not self._is_own:
             return False
-        while True:
-            address = self._setup.questions.ask("Address", default=self._offer.base_url, explain=_ADDRESS).rstrip("/")
-            if is_web_address(address):
-                break
-            self._setup.say("The address must start with http:// or https://.")
-        self._offer = ProviderOffer(self._offer.name, "Your server", address)
+        self._offer = ProviderOffer(self._offer.name, "Your server", self._ask_for_address(self._offer.base_url))
         return True
+
+    def _ask_for_address(self, known: str) -> str:
+        while True:
+            address = self._setup.questions.ask("Address", default=known, explain=_ADDRESS).rstrip("/")
+            if is_web_address(address):
+                return address
+            self._setup.say("The address must start with http:// or https://.")
 
     def _ask_name(self) -> bool:
         if self._offer is None or not self._is_own:
@@ -124,22 +129,26 @@ class ModelSection:
             self._setup.say(self._result.sentence, "green" if self._result.right else "yellow")
             if self._result.right:
                 break
-            ways = (
-                _FAILURE_CHOICES
-                if offer.key_name
-                else {name: _FAILURE_CHOICES[name] for name in ("again", "keep", "skip")}
-            )
-            choices = [MenuChoice(name, note) for name, note in ways.items()]
-            default = "another" if self._result.outcome == "refused" and offer.key_name else "again"
-            match self._setup.questions.choose("What next?", choices, default=default, explain=_AFTER_FAILURE):
+            match self._ask_what_next(offer, self._result):
                 case "another":
                     typed = self._ask_for_key(offer)
+                case "address":
+                    offer = self._offer = structs.replace(offer, base_url=self._ask_for_address(offer.base_url))
                 case "keep":
                     break
                 case "skip":
                     raise SkipQuestion
         self._write(offer, typed)
         return True
+
+    def _ask_what_next(self, offer: ProviderOffer, result: ProbeResult) -> str:
+        """Return the choice of the person after a failed check."""
+        left_out = {*(() if offer.key_name else ("another",)), *(() if self._is_own else ("address",))}
+        choices = [MenuChoice(name, note) for name, note in _FAILURE_CHOICES.items() if name not in left_out]
+        default = "another" if offer.key_name else "again"
+        if result.outcome != "refused":
+            default = "address" if self._is_own else "again"
+        return self._setup.questions.choose("What next?", choices, default=default, explain=_AFTER_FAILURE)
 
     def _sign_in(self, offer: ProviderOffer) -> bool:
         """Sign in with a subscription, unless that is done already, and test the provider."""
