@@ -161,6 +161,16 @@ async def test_settings_know_better_than_the_catalogue(open_models: Open) -> Non
     assert (models.info("my-own").known, models.info("my-own").tools) == (True, False)
 
 
+async def test_half_a_price_is_no_price(open_models: Open) -> None:
+    facts = {
+        "half": ModelFacts(input_price=1.0),
+        "whole": ModelFacts(input_price=1.0, output_price=0.0),
+        "gift": ModelFacts(input_price=0.0, output_price=0.0),
+    }
+    models = open_models(models=facts)
+    assert [models.info(name).describe_price() for name in facts] == ["price unknown", "$1 in, $0 out", "free"]
+
+
 async def test_what_runs_on_this_machine_costs_nothing(open_models: Open) -> None:
     async with ModelServer(models=["gpt-oss:20b"]) as server:
         models = open_models(providers={"ollama": ProviderAccount(base_url=f"{server.url}/v1")})

@@ -453,7 +453,10 @@ class ProfileModels:
 
 
 def _apply_facts(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
+    """Return a model with what the settings say; half a price of a model without one is no price."""
     overrides = {name: value for name in ModelFacts.__struct_fields__ if (value := getattr(facts, name)) is not None}
+    if not info.has_price and not {"input_price", "output_price"} <= overrides.keys():
+        overrides = {name: value for name, value in overrides.items() if name not in _PRICES}
     prices = {name: round(value * _MILLION) for name, value in overrides.items() if name in _PRICES}
     changed = msgspec.structs.replace(info, **(overrides | prices), known=True)
     if prices.keys().isdisjoint(("input_price", "output_price")):
