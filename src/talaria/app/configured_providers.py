@@ -110,7 +110,9 @@ class ConfiguredProviders:
         account = self._all.get(name)
         if account is None:
             problem = build_unknown_fault("provider", name, self._all).problem
-            raise NotFound(f"{problem} Add a server of your own with `talaria config set providers.{name}.base_url URL`.")
+            raise NotFound(
+                f"{problem} Add a server of your own with `talaria config set providers.{name}.base_url URL`."
+            )
         if "{" in account.preset.base_url and (missing := missing_variables(account.preset.base_url)):
             raise Refused(f"{account.preset.title} needs the variable {missing[0]}. Set it in the environment.")
         if not account.preset.base_url:

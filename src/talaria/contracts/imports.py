@@ -16,7 +16,20 @@ ImportKind = Literal[
     "sessions", "settings", "keys", "persona", "memory", "skills", "commands", "MCP servers", "jobs", "people"
 ]
 ImportOutcome = Literal["imported", "changed", "unchanged", "skipped"]
-AGENTS = ("hermes", "openclaw", "claude-code", "codex")
+_HOMES = {
+    "hermes": ("HERMES_HOME", ".hermes"),
+    "openclaw": ("OPENCLAW_STATE_DIR", ".openclaw"),
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude"),
+    "codex": ("CODEX_HOME", ".codex"),
+}
+AGENTS = tuple(_HOMES)
+
+
+def find_foreign_home(agent: str, environment: Mapping[str, str]) -> Path:
+    """Return the usual home of an agent for this user."""
+    variable, folder = _HOMES[agent]
+    chosen = environment.get(variable)
+    return Path(chosen).expanduser() if chosen else Path(environment.get("HOME") or Path.home()) / folder
 
 
 class ForeignSession(Struct, frozen=True, kw_only=True):

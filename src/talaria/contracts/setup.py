@@ -129,8 +129,5 @@ class SetupProbes(Protocol):
     def search(self) -> SearchProbes:
         """Probes of the web search engines."""
 
-    def foreign_homes(self) -> "list[tuple[str, Path]]":
-        """Other agents with a home in its usual place, and these homes."""
-
     def open_importer(self, agent: str, path: "Path | None") -> "AbstractContextManager[Importer]":
         """The import of another agent's home into this profile; without a path, of its usual home."""

@@ -24,6 +24,7 @@ from talaria.contracts.imports import (
     ImportOutcome,
     ImportPlan,
     SkippedItem,
+    find_foreign_home,
 )
 from talaria.contracts.jobs import HOME, JobRequest, JobRequester
 from talaria.contracts.store import Database, Transaction
@@ -49,26 +50,7 @@ _AGENTS: Mapping[str, Callable[[Path], ForeignAgent]] = {
     "claude-code": ClaudeCode,
     "codex": Codex,
 }
-_HOMES = {
-    "hermes": ("HERMES_HOME", ".hermes"),
-    "openclaw": ("OPENCLAW_STATE_DIR", ".openclaw"),
-    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude"),
-    "codex": ("CODEX_HOME", ".codex"),
-}
 _NO_LIMIT = 1_000_000
-
-
-def find_foreign_home(agent: str, environment: Mapping[str, str]) -> Path:
-    """Return the usual home of an agent for this user."""
-    variable, folder = _HOMES[agent]
-    chosen = environment.get(variable)
-    return Path(chosen).expanduser() if chosen else Path(environment.get("HOME") or Path.home()) / folder
-
-
-def list_foreign_homes(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """Return the agents that have a folder in their usual place, with that folder."""
-    homes = [(agent, find_foreign_home(agent, environment)) for agent in _HOMES]
-    return [(agent, home) for agent, home in homes if home.is_dir()]
 
 
 @contextmanager

@@ -130,12 +130,6 @@ class ProfileSetup:
 
         return ProfileSearch(self._profile, self._environment)
 
-    def foreign_homes(self) -> list[tuple[str, Path]]:
-        """Return the other agents that have a home in its usual place, with these homes."""
-        from talaria.app.imports.importer import list_foreign_homes  # noqa: PLC0415 (loaded when something is imported)
-
-        return list_foreign_homes(self._environment)
-
     def open_importer(self, agent: str, path: Path | None) -> AbstractContextManager[Importer]:
         """Return the import of another agent's home as a context manager that removes temporary copies."""
         from talaria.app.imports.importer import open_importer  # noqa: PLC0415 (loaded when something is imported)

@@ -8,7 +8,7 @@ from pathlib import Path
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.search_index import index_messages
 from talaria.cli.services import Services
-from talaria.contracts.imports import AGENTS, ImportChoices, ImportItem, ImportPlan
+from talaria.contracts.imports import AGENTS, ImportChoices, ImportItem, ImportPlan, find_foreign_home
 from talaria.core.errors import Refused
 
 _MOST_LISTED = 20
@@ -60,7 +60,9 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 
 def _list_homes(services: Services, *, as_json: bool) -> int:
     """Show what could be imported."""
-    homes, terminal = services.setup_probes().foreign_homes(), services.terminal
+    terminal = services.terminal
+    usual = [(agent, find_foreign_home(agent, services.environment)) for agent in AGENTS]
+    homes = [(agent, home) for agent, home in usual if home.is_dir()]
     if as_json:
         terminal.json([{"agent": agent, "home": str(home)} for agent, home in homes])
         return 0
