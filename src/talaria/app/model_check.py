@@ -1,36 +1,18 @@
-"""Model check: whether a configured model answers, asked at almost no cost."""
+"""Model check: what a configured model answers to a short question."""
 
 from contextlib import aclosing
 from datetime import timedelta
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ModelReply, ModelRequest, ModelText, Provider
-from talaria.core.errors import MalformedReply, ModelUnknown
 from talaria.core.messages import Message, Text
 from talaria.http_client.timeouts import Timeouts
-from talaria.providers.presets import is_preset
 
 CHECK_TIMEOUTS = Timeouts(connect=timedelta(seconds=5), first_byte=timedelta(seconds=8), silence=timedelta(seconds=8))
 
-_PUBLIC_LISTS = ("openrouter", "azure")  # a list without the account's own models
 _QUESTION = "Answer with the word hello."
 _MAX_TOKENS = 64  # OpenAI accepts no less than 16, and some models think before they answer
 _SHOWN_CHARACTERS = 60
-
-
-async def check_model(provider: Provider, model: str) -> None:
-    """Check that a model answers; raises `ProviderError` if it does not.
-
-    For a vendor that lists models only with a valid key, the model's presence in the list is enough. Any other provider
-    is asked for a few tokens.
-    """
-    try:
-        offered = [one.name for one in await provider.models()]
-    except (ModelUnknown, MalformedReply):  # not every server has a list
-        offered = []
-    needs_key_for_list = is_preset(provider.name) and provider.name not in _PUBLIC_LISTS
-    if not (needs_key_for_list and any(matches_model(one, model) for one in offered)):
-        await request_short_reply(provider, model)
 
 
 def matches_model(offered: str, name: str) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
 from talaria.app.listed_models import ListedModels, apply_listed
-from talaria.app.model_check import CHECK_TIMEOUTS, check_model, matches_model, request_short_reply
+from talaria.app.model_check import CHECK_TIMEOUTS, matches_model, request_short_reply
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ChosenModel, ListedModel, ModelInfo, ModelListing, Provider, UsableModel
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
@@ -171,12 +171,6 @@ class Models:
             return "", provider, ""
         account = self._configured.get(provider)
         return account.preset.base_url, account.preset.protocol, " ".join(account.keys(self._secrets))
-
-    async def check(self, chosen: ChosenModel) -> None:
-        """Check that a model can be used, by its provider's list where possible; raises `ProviderError` if not."""
-        if chosen.provider != embedded.PROVIDER:
-            account = self._configured.get(chosen.provider)
-            await check_model(self._configured.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
 
     async def ask(self, chosen: ChosenModel) -> str:
         """Ask a model for a few tokens and return what it answered; raises `ProviderError` if it doesn't answer."""
@@ -412,10 +406,6 @@ class ProfileModels:
     def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``, if it can be used."""
         return self._run(lambda models: models.find(query))
-
-    def check(self, chosen: ChosenModel) -> None:
-        """Check that a model answers; raises `ProviderError` if it does not."""
-        self._run(lambda models: models.check(chosen))
 
     def ask(self, chosen: ChosenModel, seconds: float) -> str:
         """Ask a model for a few tokens and return what it answered; raises `ProviderError` or `TimeoutError`."""

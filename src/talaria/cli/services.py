@@ -55,9 +55,6 @@ class ModelService(Protocol):
     def find(self, query: str) -> "ChosenModel":
         """The model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``, if it can be used."""
 
-    def check(self, chosen: "ChosenModel") -> None:
-        """Check whether a model can be used, by its provider's list where possible; raises `ProviderError` if not."""
-
     def ask(self, chosen: "ChosenModel", seconds: float) -> str:
         """Ask a model for a few tokens and return what it answered; raises `ProviderError` or `TimeoutError`."""
 

@@ -12,6 +12,7 @@ from talaria.contracts.provider import ChosenModel
 from talaria.core.errors import ProviderError
 
 INSTALL_EMBEDDED = "install-embedded"
+_ANSWER_SECONDS = 30.0
 
 _EPILOG = f"""\
 Without a name, it shows the configured model and checks that it answers; on a
@@ -74,9 +75,11 @@ def _choose_another(current: ChosenModel, services: Services) -> None:
 
 def _find_problem(chosen: ChosenModel, model_service: ModelService) -> str:
     try:
-        model_service.check(chosen)
+        model_service.ask(chosen, _ANSWER_SECONDS)
     except ProviderError as error:
         return error.for_owner
+    except TimeoutError:
+        return f"It sent no answer within {_ANSWER_SECONDS:g} s."
     return ""
 
 
