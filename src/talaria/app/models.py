@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -11,11 +12,22 @@ import msgspec
 from talaria.agent.model_calls import ModelChoice, ModelHealth
 from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
 from talaria.app.listed_models import ListedModels, apply_listed
-from talaria.app.model_check import CHECK_TIMEOUTS, matches_model, request_short_reply
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.provider import ChosenModel, ListedModel, ModelInfo, ModelListing, Provider, UsableModel
+from talaria.contracts.provider import (
+    ChosenModel,
+    ListedModel,
+    ModelInfo,
+    ModelListing,
+    ModelReply,
+    ModelRequest,
+    ModelText,
+    Provider,
+    UsableModel,
+)
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
+from talaria.core.messages import Message, Text
 from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
@@ -65,6 +77,12 @@ _NOTHING_USABLE = (
     "No model can be used: no API key is set, you aren't signed in, no local server is running, and the built-in model"
     " is {state}. `talaria setup` connects a provider, `talaria config set OPENAI_API_KEY -` stores a key, {remedy}."
 )
+
+
+_CHECK_TIMEOUTS = Timeouts(connect=timedelta(seconds=5), first_byte=timedelta(seconds=8), silence=timedelta(seconds=8))
+_QUESTION = "Answer with the word hello."
+_MAX_TOKENS = 64  # OpenAI accepts no less than 16, and some models think before they answer
+_SHOWN_CHARACTERS = 60
 
 
 class Models:
@@ -174,7 +192,7 @@ class Models:
 
     async def ask(self, chosen: ChosenModel) -> str:
         """Ask a model for a few tokens and return what it answered; raises `ProviderError` if it doesn't answer."""
-        return await request_short_reply(self.provider(chosen.provider), chosen.model)
+        return await _request_short_reply(self.provider(chosen.provider), chosen.model)
 
     async def find(self, query: str) -> ChosenModel:
         """Return the model for an alias, ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``.
@@ -297,7 +315,7 @@ class Models:
 
     async def _find_by_name(self, name: str) -> ChosenModel:
         listing = await self.listing()
-        found = [one for one in listing.models if matches_model(one.model, name)]
+        found = [one for one in listing.models if _matches_model(one.model, name)]
         if len(found) > 1:
             names = ", ".join(f"`{one.provider}:{one.model}`" for one in found)
             raise Ambiguous(f"Several providers have `{name}`: {names}. Choose one of these.")
@@ -310,7 +328,7 @@ class Models:
     def _require_offered(self, chosen: ChosenModel, offered: list[str], trouble: str) -> None:
         if trouble:
             raise Refused(f"{trouble} Nothing was changed.")
-        if not any(matches_model(one, chosen.model) for one in offered):
+        if not any(_matches_model(one, chosen.model) for one in offered):
             close = nearest(chosen.model, offered)
             hint = f"the nearest is `{close}`" if close else f"`talaria models` lists the models of {chosen.provider}"
             raise NotFound(f"{chosen.provider} has no model `{chosen.model}`; {hint}.")
@@ -354,7 +372,7 @@ class Models:
         if account.preset.access == "login" and (name := self._listed.first(account.preset.name, SystemClock().now())):
             return name  # asked once a day, not for each message
         lists = account.preset.lists_models
-        models = await self._configured.open(account, self._http, CHECK_TIMEOUTS).models() if lists else []
+        models = await self._configured.open(account, self._http, _CHECK_TIMEOUTS).models() if lists else []
         self._store_list(account, models)
         names = [one.name for one in models]
         if not names:
@@ -452,3 +470,26 @@ def _apply_facts(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     if prices.keys().isdisjoint(("input_price", "output_price")):
         return changed
     return msgspec.structs.replace(changed, free=not (changed.input_price or changed.output_price))
+
+
+def _matches_model(offered: str, name: str) -> bool:
+    """Return whether a provider's model has this name, with or without a prefix before ``/``."""
+    return offered == name or offered.endswith(f"/{name}")
+
+
+async def _request_short_reply(provider: Provider, model: str) -> str:
+    """Request a reply of a few tokens and return the beginning of its text, empty if the model only thinks."""
+    message = Message(role="user", parts=(Text(_QUESTION),), at=SystemClock().now())
+    request = ModelRequest(model=model, messages=(message,), max_output_tokens=_MAX_TOKENS)
+    said = ""
+    async with aclosing(provider.reply(request)) as events:
+        async for event in events:
+            match event:
+                case ModelText(text):
+                    said += text
+                case ModelReply(message=whole):
+                    said = whole.text
+            if len(said.strip()) > _SHOWN_CHARACTERS:
+                break
+    line = " ".join(said.split())
+    return f"{line[:_SHOWN_CHARACTERS].rstrip()} …" if len(line) > _SHOWN_CHARACTERS else line

@@ -53,7 +53,7 @@ class ModelNames:
         self._resolved: dict[str, tuple[datetime, str]] = {}
 
     async def resolve(self, name: str) -> str:
-        """Return the model to use, empty for the agent's own; raises a `Problem` if its provider was named, or strict."""
+        """Return the model to use, empty for the agent's own; raises a `Problem` for a name that must exist."""
         if name in ("", AGENT_MODEL):
             return ""
         now = SystemClock().now()
