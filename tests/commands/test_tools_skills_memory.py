@@ -7,9 +7,11 @@ import pytest
 from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author
+from talaria.contracts.stores.sessions import Viewer
 from talaria.sessions.model_context import PREFIX_BREAK
 from talaria.testing.model_server import ModelServer
-from talaria.tools.memory.notebook import Notebook
+from talaria.tools.memory.files import FileMemory
+from talaria.tools.memory.notebook import Memories
 
 
 @pytest.fixture
@@ -87,15 +89,23 @@ async def test_memory_is_shown_and_forgets_one_entry(desk: Desk) -> None:
     assert await desk.use("/memory") == "Nothing is remembered yet."
     folder = desk.application.profile.folder / "memory"
     folder.mkdir(exist_ok=True)
+    memories = Memories(FileMemory(folder))
     for text in ("The tests run with make test.", "The server is called Hilda."):
-        Notebook(folder, "memory").add(text)
-    Notebook(folder, "user").add("Likes tea, and tests.")
+        memories.notebook(Viewer(), "memory").add(text)
+    memories.notebook(Viewer(), "user").add("Likes tea, and tests.")
     assert "The server is called Hilda." in await desk.use("/memory")
     assert "Type more of the one to forget:\n\n- The tests run" in await desk.use("/memory forget tests")
     assert (await desk.use("/memory forget HILDA")).startswith("Forgotten: The server is called Hilda.")
     assert "Likes tea" in await desk.use("/memory")
     assert "Hilda" not in desk.shown[-1]
     assert await desk.use("/memory forget Hilda") == "No memory entry contains `Hilda`."
+    found = await desk.use("/memory find tea")
+    assert found.splitlines()[0].endswith("Likes tea, and tests.")
+    name = found.split("`")[1]
+    assert await desk.use(f"/memory edit {name} Likes coffee.") == "Changed: Likes coffee."
+    assert "Likes coffee." in await desk.use("/memory")
+    assert "There is no memory entry `beef`" in await desk.use("/memory edit beef x")
+    assert "Use `/memory`" in await desk.use("/memory edit")
     assert "Use `/memory`" in await desk.use("/memory forget")
     assert "Use `/memory`" in await desk.use("/memory burn it")
     assert "Only the owner" in await desk.use("/memory", author=Author("eve", owner=False))

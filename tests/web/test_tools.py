@@ -92,7 +92,7 @@ async def test_a_hook_is_written_changed_and_switched_off(host: Hosted, owner: h
 
 
 def _entries(view: Any, kind: str) -> list[str]:
-    return next(list(book["entries"]) for book in view["books"] if book["kind"] == kind)
+    return next([one["text"] for one in book["entries"]] for book in view["books"] if book["kind"] == kind)
 
 
 async def test_memory_is_added_changed_and_forgotten(owner: httpx.AsyncClient) -> None:

@@ -1,14 +1,17 @@
 """Settings, tools, skills, memory and personalities of a profile, for commands and surfaces."""
 
+from asyncio import to_thread
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
+from talaria.app.session.memory import open_memories
 from talaria.app.session.personalities import personalities
 from talaria.app.session.toolsets import list_toolsets, skill_folders
-from talaria.commands.views import MemoryBook, MemoryKind, Setting, Skill
+from talaria.commands.views import MemoryBook, MemoryItem, Setting, Skill
+from talaria.contracts.memory import MEMORY_KINDS, MemoryEntry, MemoryKind, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed
@@ -17,15 +20,16 @@ from talaria.settings.load import load as load_file
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import split_key, variable
-from talaria.tools.memory.notebook import FILES, entries_size, notebook_for, snapshot
+from talaria.tools.memory.notebook import Memories, entries_size, rank_by_words
 from talaria.tools.skills.registry import SkillRegistry
-from talaria.tools.workspace import list_people
 
 if TYPE_CHECKING:  # loaded with the first checkpoint
     from talaria.contracts.checkpoints import Checkpoints
 
 # Settings of the shared application context, which is created once per process.
 _SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")
+_BY_PERSON = MemorySource(surface="person")
+_NEAR = 0.15  # as in the search of conversations
 T = TypeVar("T")
 
 
@@ -132,7 +136,7 @@ class ProfileKnowledge(Struct, frozen=True):
     @property
     def memory(self) -> "ProfileMemory":
         """The memory of the agent."""
-        return ProfileMemory(self.profile.memory_folder)
+        return ProfileMemory(open_memories(self.settings, self.profile))
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality, by name."""
@@ -153,29 +157,25 @@ def _refusing(work: Callable[[], T]) -> T:
 
 
 class ProfileMemory(Struct, frozen=True):
-    """Memory files in the ``folder`` of a profile. Implements `commands.AgentMemory`."""
+    """The memory of a profile, as people use it. Implements `commands.AgentMemory`."""
 
-    folder: Path
+    memories: Memories
 
     def show(self, viewer: Viewer) -> str:
         """Return the agent's memory as text, as far as this viewer may read it."""
-        return snapshot(self.folder, viewer)
+        return self.memories.snapshot(viewer)
 
     def books(self, viewer: Viewer) -> Sequence[MemoryBook]:
-        """Return the memory files of a viewer."""
-        books = [notebook_for(viewer, kind, self.folder) for kind in FILES]
-        return [
-            MemoryBook(kind=one.book, entries=one.entries(), size=entries_size(one.entries()), limit=one.limit)
-            for one in books
-        ]
+        """Return the entries of a viewer, by kind."""
+        return [self._book(viewer, kind) for kind in MEMORY_KINDS]
 
     def people(self) -> Sequence[str]:
         """Return the people other than the owner about whom something is remembered."""
-        return [name for name in list_people(self.folder) if snapshot(self.folder, Viewer(name))]
+        return self.memories.provider.people()
 
     def edit(self, viewer: Viewer, kind: MemoryKind, old: str, new: str) -> None:
         """Replace, add or remove an entry; raises `Refused` with the reason if that is refused."""
-        book = notebook_for(viewer, kind, self.folder)
+        book = self.memories.notebook(viewer, kind, _BY_PERSON)
         if old and new:
             _refusing(lambda: book.replace(old, new))
         elif old:
@@ -184,17 +184,41 @@ class ProfileMemory(Struct, frozen=True):
             _refusing(lambda: book.add(new))
 
     def forget(self, part: str, viewer: Viewer) -> str:
-        """Remove the only memory entry that contains this text, and return it.
+        """Remove the only memory entry that contains this text or has this id, and return it.
 
         Ignores case. Raises `NotFound` or `Ambiguous`.
         """
-        books = [notebook_for(viewer, book, self.folder) for book in FILES]
-        found = [(book, entry) for book in books for entry in book.entries() if part.lower() in entry.lower()]
+        entries = self.memories.provider.entries(viewer)
+        found = [one for one in entries if part == one.id] or [
+            one for one in entries if part.lower() in one.text.lower()
+        ]
         if not found:
             raise NotFound(f"No memory entry contains `{part}`.")
         if len(found) > 1:
-            entries = "\n".join(f"- {entry}" for _, entry in found)
-            raise Ambiguous(f"Several entries contain `{part}`. Type more of the one to forget:\n\n{entries}")
-        book, entry = found[0]
-        book.remove(entry)
-        return entry
+            listed = "\n".join(f"- {one.text}" for one in found)
+            raise Ambiguous(f"Several entries contain `{part}`. Type more of the one to forget:\n\n{listed}")
+        _refusing(lambda: self.memories.provider.remove(viewer, found[0]))
+        return found[0].text
+
+    async def find(self, query: str, viewer: Viewer) -> Sequence[MemoryItem]:
+        """Return the entries that fit a query best; by meaning, those that contain its words still come first."""
+        from talaria.tools.recall.tool import Meaning  # noqa: PLC0415 (loaded when memory is searched)
+
+        entries = await to_thread(self.memories.provider.entries, viewer)
+        found = rank_by_words(query, entries)
+        if Meaning.is_installed() and entries:
+            near = await Meaning().nearness(query, [one.text for one in entries])
+            close = sorted(zip(near, entries, strict=True), key=lambda pair: -pair[0])
+            found += [one for nearness, one in close if nearness >= _NEAR and one not in found]
+        return [_show_entry(one) for one in found]
+
+    def _book(self, viewer: Viewer, kind: MemoryKind) -> MemoryBook:
+        book = self.memories.notebook(viewer, kind)
+        entries = book.entries()
+        size = entries_size([one.text for one in entries])
+        return MemoryBook(kind=kind, entries=tuple(map(_show_entry, entries)), size=size, limit=book.limit)
+
+
+def _show_entry(entry: MemoryEntry) -> MemoryItem:
+    source = entry.source
+    return MemoryItem(id=entry.id, text=entry.text, at=entry.at, surface=source.surface, session=source.session)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
 
     from talaria.cli.output.terminal import Terminal
     from talaria.cli.parser_tree import CommandSpec
-    from talaria.commands.application import Application
+    from talaria.commands.application import AgentMemory, Application
     from talaria.contracts.checkpoints import Checkpoints
     from talaria.contracts.login import LoginState, SignInSurface, SignInWay
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
@@ -88,11 +88,15 @@ class NetworkService(Protocol):
 
 
 class FileService(Protocol):
-    """Files of a profile outside of the store."""
+    """Files of a profile outside of the store, and its memory."""
 
     @property
     def checkpoints(self) -> "Checkpoints":
         """Checkpoints of all workspaces."""
+
+    @property
+    def memory(self) -> "AgentMemory":
+        """The agent's memory of all people."""
 
     def delete_outputs(self, session_id: "SessionId") -> None:
         """Delete the output and media files of a deleted session."""

@@ -10,7 +10,7 @@ from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import NotFound, Refused
 from talaria.sessions.preferences import choose_sandbox
 
-FORGET = "forget"
+EDIT, FIND, FORGET = "edit", "find", "forget"
 _NO_SANDBOX, _AS_SET = "off", "default"
 _SANDBOX_CHOICES = {
     "bubblewrap": "this machine's files, read-only",
@@ -23,7 +23,7 @@ _SANDBOX_CHOICES = {
 
 
 async def run_memory(context: CommandContext) -> None:
-    """Show the memory that applies in this chat, or remove an entry from it."""
+    """Show or search the memory that applies in this chat, or change an entry of it."""
     action, _, part = context.arguments.partition(" ")
     viewer = (await context.active_session.store.read(lambda tx: get_session_scope(tx, context))).viewer
     if viewer is None:
@@ -35,22 +35,34 @@ async def run_memory(context: CommandContext) -> None:
         context.surface.show(
             f"Forgotten: {entry}\n\nNew conversations won't know it. Conversations that are already open may still do."
         )
+    elif action == FIND and part.strip():
+        found = await context.application.knowledge.memory.find(part.strip(), viewer)
+        context.surface.show("\n".join(f"- `{one.id}` {one.text}" for one in found) or "No memory entry fits.")
+    elif action == EDIT and part.strip().partition(" ")[2]:
+        name, _, text = part.strip().partition(" ")
+        memory = context.application.knowledge.memory
+        book = next((one for one in memory.books(viewer) if any(name == entry.id for entry in one.entries)), None)
+        if book is None:
+            raise Refused(f"There is no memory entry `{name}`. `/memory find TEXT` shows ids.")
+        memory.edit(viewer, book.kind, name, text)
+        context.surface.show(f"Changed: {text}")
     else:
         raise Refused(
-            "Use `/memory` to show everything, or `/memory forget TEXT` to remove the entry that contains TEXT."
+            "Use `/memory` to show everything, `/memory find TEXT` to search it, `/memory edit ID TEXT` to change an "
+            "entry, or `/memory forget TEXT` to remove the entry that contains TEXT."
         )
 
 
 async def offer_memory_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
     """Return the completions of `/memory`."""
-    return [(f"{FORGET} ", "remove an entry")]
+    return [(f"{FIND} ", "search"), (f"{EDIT} ", "change an entry"), (f"{FORGET} ", "remove an entry")]
 
 
 MEMORY = Command(
     name="memory",
     category="Abilities",
-    help="Show what the agent remembers, or make it forget an entry.",
-    hint="[forget text]",
+    help="Show or search what the agent remembers, change an entry, or forget it.",
+    hint="[find text|edit id text|forget text]",
     who="owner",
     run=run_memory,
     offers=offer_memory_choices,

@@ -6,10 +6,11 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from talaria.commands.views import Identity, MemoryBook, MemoryKind, Setting, Skill
+from talaria.commands.views import Identity, MemoryBook, MemoryItem, Setting, Skill
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.jobs import JobService
+from talaria.contracts.memory import MemoryKind
 from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.provider import ChosenModel, ModelListing
 from talaria.contracts.stores.ledger import Cap
@@ -78,7 +79,7 @@ class AgentMemory(Protocol):
         """Return the memory that a viewer may see, as text."""
 
     def books(self, viewer: Viewer) -> Sequence[MemoryBook]:
-        """Return the memory files of a viewer."""
+        """Return the entries of a viewer, by kind."""
 
     def people(self) -> Sequence[str]:
         """Return the people other than the owner about whom something is remembered."""
@@ -87,7 +88,10 @@ class AgentMemory(Protocol):
         """Replace an entry; without ``old`` add one, without ``new`` remove it. Raises `Refused` if that is refused."""
 
     def forget(self, text: str, viewer: Viewer) -> str:
-        """Remove and return the memory entry that contains a text; raises unless exactly one does."""
+        """Remove and return the memory entry that contains a text or has this id; raises unless exactly one does."""
+
+    async def find(self, query: str, viewer: Viewer) -> Sequence[MemoryItem]:
+        """Return the entries that fit a query best, by meaning where that is installed, else by words."""
 
 
 class AgentKnowledge(Protocol):

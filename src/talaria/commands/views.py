@@ -1,9 +1,11 @@
 """Values that commands show: the running program, its settings, skills and memory."""
 
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
+
+from talaria.contracts.memory import MemoryKind
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -34,13 +36,20 @@ class Skill(Struct, frozen=True):
     is_own: bool = False
 
 
-MemoryKind = Literal["memory", "user"]
+class MemoryItem(Struct, frozen=True, kw_only=True):
+    """Memory entry: when and where it was written, and by which session, as far as that is known."""
+
+    id: str
+    text: str
+    at: datetime | None = None
+    surface: str = ""
+    session: str = ""
 
 
 class MemoryBook(Struct, frozen=True, kw_only=True):
-    """Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters."""
+    """Memory of one kind: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters."""
 
     kind: MemoryKind
-    entries: tuple[str, ...]
+    entries: tuple[MemoryItem, ...]
     size: int
     limit: int

@@ -20,6 +20,7 @@ from talaria.settings.sections.checks import (
     mask_password,
 )
 from talaria.settings.sections.media import MediaSettings, VoiceSettings
+from talaria.settings.sections.memory import MemorySettings
 from talaria.settings.sections.providers import (
     EmbeddedSettings,
     LoginSettings,
@@ -386,6 +387,7 @@ class Settings(Section, frozen=True):
     budget: BudgetSettings = BudgetSettings()
     tools: ToolSettings = ToolSettings()
     web: WebSettings = WebSettings()
+    memory: MemorySettings = MemorySettings()
     surfaces: dict[str, SurfaceSettings] = {}
     mcp: dict[str, McpServerSettings] = {}
     approval: ApprovalSettings = ApprovalSettings()

@@ -12,25 +12,34 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.tools.atomic_files import sole_writer
-from talaria.tools.memory.notebook import snapshot
+from talaria.tools.memory.files import FileMemory
+from talaria.tools.memory.notebook import Memories
 from talaria.tools.memory.tool import Memory, MemoryArguments
 
 MANY_WRITERS = """
 import sys
 from pathlib import Path
-from talaria.tools.memory.notebook import Notebook
+from talaria.contracts.stores.sessions import Viewer
+from talaria.tools.memory.files import FileMemory
+from talaria.tools.memory.notebook import Memories
 for number in range(10):
-    Notebook(Path(sys.argv[1]), "memory").add(f"writer {sys.argv[2]} entry {number}")
+    Memories(FileMemory(Path(sys.argv[1]))).notebook(Viewer(), "memory").add(f"writer {sys.argv[2]} entry {number}")
 """
 
 
 async def remember(folder: Path, text: str, *, owner: str = "", audience: str = "", book: str = "memory") -> str:
     arguments = MemoryArguments(action="add", text=text, book="user" if book == "user" else "memory")
-    return (await Memory(folder).run(arguments, call_from(folder, owner=owner, audience=audience))).text
+    return (
+        await Memory(Memories(FileMemory(folder))).run(arguments, call_from(folder, owner=owner, audience=audience))
+    ).text
 
 
 async def change(folder: Path, arguments: MemoryArguments) -> str:
-    return (await Memory(folder).run(arguments, call_from(folder))).text
+    return (await Memory(Memories(FileMemory(folder))).run(arguments, call_from(folder))).text
+
+
+def snapshot(folder: Path, viewer: Viewer | None = None) -> str:
+    return Memories(FileMemory(folder)).snapshot(viewer or Viewer())
 
 
 def names_below(folder: Path) -> list[Path]:
@@ -38,7 +47,7 @@ def names_below(folder: Path) -> list[Path]:
 
 
 def test_it_is_a_tool(tmp_path: Path) -> None:
-    tool: Tool = Memory(tmp_path)
+    tool: Tool = Memory(Memories(FileMemory(tmp_path)))
     assert tool.proposed_action(MemoryArguments(action="add", text="x")).target == "add in MEMORY.md: x"
 
 
@@ -172,7 +181,7 @@ async def test_no_entry_is_lost_when_several_processes_write(tmp_path: Path) -> 
     ]
     assert [await writer.wait() for writer in writers] == [0] * 4
     assert len(snapshot(tmp_path).split("\n§\n")) == 40
-    assert [path.name for path in names_below(tmp_path)] == [".lock", "MEMORY.md"]
+    assert [path.name for path in names_below(tmp_path)] == [".lock", "MEMORY.md", "entries.json"]
 
 
 def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> None:
@@ -182,3 +191,35 @@ def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> No
         sole_writer(tmp_path, timedelta(milliseconds=20)),
     ):
         pytest.fail("two writers at once")
+
+
+async def test_entries_have_time_source_and_owner_and_keep_them(tmp_path: Path) -> None:
+    memory = FileMemory(tmp_path)
+    await remember(tmp_path, "Drinks tea.", owner="chat:1", book="user")
+    (entry,) = memory.entries(Viewer("chat:1"))
+    assert (entry.kind, entry.owner, entry.source.session) == ("user", "chat:1", "session-1")
+    assert entry.at is not None
+    await remember(tmp_path, "Drinks water.", owner="chat:1", book="user")
+    assert memory.entries(Viewer("chat:1"))[0] == entry
+    raw = (tmp_path / "people" / "chat%3a1" / "entries.json").read_text()
+    assert '"chat:1"' in raw
+
+
+async def test_files_from_before_and_files_edited_by_hand_lose_nothing(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_text("One.\n§\nTwo, with\nlines.\n")
+    memory = FileMemory(tmp_path)
+    assert [(one.text, one.source.surface) for one in memory.entries(Viewer())] == [
+        ("One.", "file"), ("Two, with\nlines.", "file"),
+    ]  # fmt: skip
+    await remember(tmp_path, "Three.")
+    (tmp_path / "entries.json").write_text("not JSON")
+    assert [one.text for one in memory.entries(Viewer())] == ["One.", "Two, with\nlines.", "Three."]
+    await change(tmp_path, MemoryArguments(action="remove", old="One."))
+    assert (tmp_path / "MEMORY.md").read_text() == "Two, with\nlines.\n§\nThree.\n"
+
+
+async def test_limits_are_those_given(tmp_path: Path) -> None:
+    book = Memories(FileMemory(tmp_path), {"memory": 20, "user": 1000}).notebook(Viewer(), "memory")
+    with pytest.raises(ToolFailed, match="this would make 21 of 20"):
+        book.add("x" * 21)
+    assert book.add("x" * 20) == "Added. MEMORY.md: 1 entries, 20 of 20 characters."

@@ -6,16 +6,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from talaria.app.session.memory import open_memories
 from talaria.contracts.imports import ForeignHome, ForeignSkill, ImportItem, ImportKind, ImportOutcome
+from talaria.contracts.memory import MemoryKind, MemorySource
+from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import TalariaError, ToolFailed
 from talaria.core.front_matter import split_front_matter
 from talaria.settings.atomic_files import make_folder, read_file, write_file
 from talaria.settings.config_file import read_source
 from talaria.settings.edit import edit_values, file_version
+from talaria.settings.load import load
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import format_key, split_key
 from talaria.settings.secrets import Secrets, read_secrets, store_secret
-from talaria.tools.memory.notebook import Book, Notebook, entries_size, what_is_wrong
+from talaria.tools.memory.notebook import entries_size, what_is_wrong
 from talaria.tools.skills.registry import SIZE_LIMIT, Document, check_document, read_document, write_document
 
 _MAX_SKILL_FILES = 500
@@ -133,10 +137,12 @@ class ProfileWriter:
             write_file(path, content)
         yield _item(kind, name, "imported")
 
-    def _write_memory(self, book: Book, texts: tuple[str, ...], rest: dict[str, str]) -> Iterator[ImportItem]:
+    def _write_memory(self, book: MemoryKind, texts: tuple[str, ...], rest: dict[str, str]) -> Iterator[ImportItem]:
         """Add entries to a memory file while there is room; the others go to ``rest``, by file name."""
-        notebook = Notebook(self._profile.memory_folder, book)
-        entries = notebook.entries()
+        settings = load(self._profile, self._environment).settings
+        source = MemorySource(surface="import")
+        notebook = open_memories(settings, self._profile).notebook(Viewer(), book, source)
+        entries = tuple(one.text for one in notebook.entries())
         for text in texts:
             entry = " ".join(text.split())
             if entry in entries:

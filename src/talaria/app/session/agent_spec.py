@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+from asyncio import to_thread
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.agent.toolbox import Toolbox
+from talaria.app.session.memory import FILES
 from talaria.app.session.personalities import read_personality
 from talaria.app.session.toolsets import ToolContext, may_use
 from talaria.contracts.provider import ChosenModel, Effort
@@ -28,7 +30,6 @@ from talaria.sessions.titles import find_by_name
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
-from talaria.tools.memory.notebook import snapshot
 from talaria.tools.skills.registry import index
 from talaria.tools.skills.tool import Skills
 
@@ -263,6 +264,15 @@ def make_prefix(
     return choose_prefix(stored, wanted, lambda: build_instructions(_make_tiers(tool_context, request, personality)))
 
 
+async def open_prefix(
+    tool_context: ToolContext, request: OpenRequest, toolbox: Toolbox, personality: str, stored: Prefix | None
+) -> Prefix:
+    """Return the prompt prefix of a session; memory that isn't in files is read in a thread."""
+    if tool_context.settings.memory.provider == FILES:
+        return make_prefix(tool_context, request, toolbox, personality, stored)
+    return await to_thread(make_prefix, tool_context, request, toolbox, personality, stored)
+
+
 def make_prefix_writer(
     tool_context: ToolContext, prefix: Prefix, personality: str
 ) -> Callable[[Transaction, Effort], None]:
@@ -294,7 +304,7 @@ def _make_tiers(tool_context: ToolContext, request: OpenRequest, personality: st
         identity=f"{identity}\n\n{manner}".strip(),
         skills=_list_skills(tool_context) if may_use(tool_context, Skills.name) else "",
         project=project_context(request.surface.folder),
-        memory=snapshot(tool_context.memory_folder, tool_context.viewer),
+        memory=tool_context.memories.snapshot(tool_context.viewer),
         surface=" ".join(
             filter(None, (request.surface.instructions, folder, "" if is_plain else _describe_sandbox(tool_context)))
         ),

@@ -21,9 +21,9 @@ from talaria.app.session.agent_spec import (
     StoredSession,
     apply_preferences,
     explain_model,
-    make_prefix,
     make_prefix_writer,
     make_signature,
+    open_prefix,
     read_stored_session,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
@@ -93,7 +93,7 @@ async def open_session(
     tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace)
     delegator.tools = tuple(tool.name for tool in tools)
     toolbox, personality = Toolbox(tools), found.preferences.personality
-    prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
+    prefix = await open_prefix(tool_context, request, toolbox, personality, found.prefix)
     agent = _make_agent(application, tool_context, prefix, toolbox, models.calls, auxiliary)
     workspace = workplace.workspace
     environment = _build_environment(application, tool_context, request, events, questions, workspace, budget)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.agent.toolbox import LazyTool, describe_tool
+from talaria.app.session.memory import open_memories
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
 from talaria.contracts.jobs import CRON, JobService
@@ -37,6 +38,7 @@ from talaria.tools.files.edit import EditFile, WriteFile
 from talaria.tools.files.list import ListFiles
 from talaria.tools.files.read import ReadFile
 from talaria.tools.files.search import SearchFiles
+from talaria.tools.memory.notebook import Memories
 from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.tool import Process
@@ -134,9 +136,9 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         return (*map(self.outputs.place, sessions), *(self.profile.media_folder / one for one in sessions))
 
     @property
-    def memory_folder(self) -> Path:
-        """The folder of the memory tool."""
-        return self.profile.memory_folder
+    def memories(self) -> Memories:
+        """The memory of all people."""
+        return open_memories(self.settings, self.profile)
 
 
 def skill_folders(profile: Profile, project: Path) -> tuple[Path, ...]:
@@ -387,7 +389,7 @@ TOOLSETS: Mapping[str, Toolset] = {
     "web": Toolset((ToolFactory(WebFetch, _construct_web_fetch), ToolFactory(WebSearch, _construct_web_search))),
     "memory": Toolset(
         (
-            ToolFactory(Memory, lambda context: Memory(context.memory_folder)),
+            ToolFactory(Memory, lambda context: Memory(context.memories)),
             ToolFactory(SessionSearch, _construct_session_search),
         )
     ),

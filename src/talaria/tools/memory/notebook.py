@@ -1,17 +1,14 @@
-"""Memory files: bounded lists of entries, each a paragraph, separated by a line "§"; and their part of the prompt."""
+"""Rules of the memory: which entries are accepted and how many, and their part of the prompt."""
 
 import re
 import unicodedata
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from talaria.contracts.memory import MEMORY_KINDS, MemoryEntry, MemoryKind, MemoryProvider, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import ToolFailed
-from talaria.core.file_cache import FileCache
-from talaria.tools.atomic_files import sole_writer, write_whole
-from talaria.tools.workspace import folder_of, group_folder
 
 _JOINERS = "\u200c\u200d"  # join emoji, and Persian or Indic letters
 
@@ -63,105 +60,111 @@ def _is_hidden(char: str) -> bool:
     return unicodedata.category(char) in {"Cc", "Cf", "Co", "Cs"} or 0xE0100 <= ord(char) <= 0xE01EF
 
 
-Book = Literal["memory", "user"]
-
-
-LIMITS: dict[Book, int] = {"memory": 2_200, "user": 1_375}  # characters
-
-
-FILES: dict[Book, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+NAMES: dict[MemoryKind, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+LIMITS: dict[MemoryKind, int] = {"memory": 2_200, "user": 1_375}  # characters
 
 
 _SEPARATOR = "\n§\n"
-_TITLES: dict[Book, str] = {"memory": "Your notes", "user": "What you know about the person"}
-_TITLES_IN_GROUPS: dict[Book, str] = {
+_TITLES: dict[MemoryKind, str] = {"memory": "Your notes", "user": "What you know about the person"}
+_TITLES_IN_GROUPS: dict[MemoryKind, str] = {
     "memory": "Your notes on this group",
     "user": "What you know about the person from this group",
 }
 _OWNER = Viewer()
+_NOWHERE = MemorySource()
 
 
 class Notebook(Struct, frozen=True):
-    """One of two memory files; each change reads and writes it whole, under a lock."""
+    """The entries of one kind for one viewer, of at most ``limit`` characters; changes come from ``source``."""
 
-    folder: Path
-    book: Book
+    provider: MemoryProvider
+    viewer: Viewer
+    kind: MemoryKind
+    limit: int
+    source: MemorySource = _NOWHERE
 
-    @property
-    def limit(self) -> int:
-        """Return the maximum number of characters."""
-        return LIMITS[self.book]
-
-    def entries(self) -> tuple[str, ...]:
+    def entries(self) -> tuple[MemoryEntry, ...]:
         """Return the entries, oldest first."""
-        return _BOOKS.get(f"{self.folder}/{FILES[self.book]}") or ()
+        return tuple(one for one in self.provider.entries(self.viewer) if one.kind == self.kind)
 
     def add(self, text: str) -> str:
         """Append an entry, unless it already exists."""
-        entry = _checked(text)
-        with sole_writer(self.folder):
-            entries = self.entries()
-            if entry in entries:
-                return f"Already saved. {self.fill(entries)}"
-            return f"Added. {self._keep((*entries, entry), instead_of=entries)}"
+        entry, texts = _checked(text), self._texts()
+        if entry in texts:
+            return f"Already saved. {self.fill(texts)}"
+        self._check_room((*texts, entry), instead_of=texts)
+        self.provider.add(self.viewer, self.kind, entry, self.source)
+        return f"Added. {self.fill(self._texts())}"
 
     def replace(self, part: str, text: str) -> str:
-        """Replace the entry that contains this text."""
-        entry = _checked(text)
-        with sole_writer(self.folder):
-            entries = self.entries()
-            if entry in entries:
-                return f"Already saved. {self.fill(entries)}"
-            old = _the_one(entries, part)
-            new = tuple(entry if one == old else one for one in entries)
-            return f"Replaced. {self._keep(new, instead_of=entries)}"
+        """Replace the entry that contains this text, or has this id."""
+        entry, entries = _checked(text), self.entries()
+        texts = tuple(one.text for one in entries)
+        if entry in texts:
+            return f"Already saved. {self.fill(texts)}"
+        old = find_entry(entries, part)
+        self._check_room(tuple(entry if one == old.text else one for one in texts), instead_of=texts)
+        self.provider.replace(self.viewer, old, entry, self.source)
+        return f"Replaced. {self.fill(self._texts())}"
 
     def remove(self, part: str) -> str:
-        """Remove the entry that contains this text."""
-        with sole_writer(self.folder):
-            entries = self.entries()
-            old = _the_one(entries, part)
-            return f"Removed. {self._keep(tuple(one for one in entries if one != old), instead_of=entries)}"
+        """Remove the entry that contains this text, or has this id."""
+        self.provider.remove(self.viewer, find_entry(self.entries(), part))
+        return f"Removed. {self.fill(self._texts())}"
 
-    def fill(self, entries: tuple[str, ...]) -> str:
-        """Return how full the file is with these entries."""
-        size = entries_size(entries)
-        return f"{FILES[self.book]}: {len(entries)} entries, {size:,} of {self.limit:,} characters."
+    def fill(self, texts: Sequence[str]) -> str:
+        """Return how full it is with these entries."""
+        size = entries_size(texts)
+        return f"{NAMES[self.kind]}: {len(texts)} entries, {size:,} of {self.limit:,} characters."
 
-    def _keep(self, entries: tuple[str, ...], *, instead_of: tuple[str, ...]) -> str:
-        size = entries_size(entries)
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(one.text for one in self.entries())
+
+    def _check_room(self, texts: Sequence[str], *, instead_of: Sequence[str]) -> None:
+        size = entries_size(texts)
         if size > self.limit and size >= entries_size(instead_of):
             raise ToolFailed(
-                f"{FILES[self.book]} is full: this would make {size:,} of {self.limit:,} characters. Shorten "
+                f"{NAMES[self.kind]} is full: this would make {size:,} of {self.limit:,} characters. Shorten "
                 f"or remove an entry first. Entries:\n{_listed(instead_of)}"
             )
-        write_whole(self.folder / FILES[self.book], _SEPARATOR.join(entries) + "\n" if entries else "")
-        return self.fill(entries)
 
 
-def notebook_for(viewer: Viewer, book: Book, folder: Path) -> Notebook:
-    """Return the memory file of a person in a private chat, or of a group.
+class Memories(Struct, frozen=True):
+    """The memory of all people, with the limits of the settings."""
 
-    Notes of a group belong to the group; facts about a person there are stored for that person and that group.
-    """
-    if viewer.audience and book == "memory":
-        return Notebook(group_folder(viewer.audience, folder), book)
-    return Notebook(folder_of(viewer, folder), book)
+    provider: MemoryProvider
+    limits: Mapping[MemoryKind, int] = field(default_factory=lambda: LIMITS)
 
+    def notebook(self, viewer: Viewer, kind: MemoryKind, source: MemorySource = _NOWHERE) -> Notebook:
+        """Return the entries of one kind for a person in a private chat, or in a group."""
+        return Notebook(self.provider, viewer, kind, self.limits[kind], source)
 
-def snapshot(folder: Path, viewer: Viewer = _OWNER) -> str:
-    """Return both files for a system prompt; empty if both are."""
-    titles = _TITLES_IN_GROUPS if viewer.audience else _TITLES
-    books = ((book, notebook_for(viewer, book, folder).entries()) for book in FILES)
-    return "\n\n".join(f"## {titles[book]}\n" + _SEPARATOR.join(entries) for book, entries in books if entries)
-
-
-def _entries(text: str) -> tuple[str, ...]:
-    lines = "\n".join("§" if line.strip() == "§" else line for line in text.splitlines())
-    return tuple(entry.strip() for entry in f"\n{lines}\n".split(_SEPARATOR) if entry.strip())
+    def snapshot(self, viewer: Viewer = _OWNER) -> str:
+        """Return all entries for a system prompt; empty if there are none."""
+        titles = _TITLES_IN_GROUPS if viewer.audience else _TITLES
+        entries = self.provider.entries(viewer)
+        books = ((kind, [one.text for one in entries if one.kind == kind]) for kind in MEMORY_KINDS)
+        return "\n\n".join(f"## {titles[kind]}\n" + _SEPARATOR.join(texts) for kind, texts in books if texts)
 
 
-_BOOKS = FileCache(_entries)
+def find_entry(entries: Sequence[MemoryEntry], part: str) -> MemoryEntry:
+    """Return the one entry that contains a text, or has it as its id; raises `ToolFailed`."""
+    wanted = part.strip()
+    exact = [one for one in entries if wanted in (one.text, one.id)]
+    found = exact[:1] or [one for one in entries if wanted and wanted in one.text]
+    if len(found) == 1:
+        return found[0]
+    problem = "no entry contains" if not found else f"{len(found)} entries contain"
+    listed = _listed([one.text for one in entries])
+    raise ToolFailed(f"{problem} {wanted!r}; `old` must match exactly one of these entries:\n{listed}")
+
+
+def rank_by_words(query: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """Return the entries that contain words of a query, those with most of them first."""
+    words = set(re.findall(r"\w+", query.casefold()))
+    scored = [(len(words & set(re.findall(r"\w+", one.text.casefold()))), one) for one in entries]
+    hits = [(count or (0.5 if query.casefold() in one.text.casefold() else 0), one) for count, one in scored]
+    return [one for count, one in sorted(hits, key=lambda hit: -hit[0]) if count]
 
 
 def _checked(text: str) -> str:
@@ -173,19 +176,10 @@ def _checked(text: str) -> str:
     return entry
 
 
-def _the_one(entries: tuple[str, ...], part: str) -> str:
-    wanted = part.strip()
-    found = [entry for entry in entries if wanted and wanted in entry]
-    if len(found) == 1 or (wanted in found):
-        return wanted if wanted in found else found[0]
-    problem = "no entry contains" if not found else f"{len(found)} entries contain"
-    raise ToolFailed(f"{problem} {wanted!r}; `old` must match exactly one of these entries:\n{_listed(entries)}")
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {text}" for text in texts) or "(nothing)"
 
 
-def _listed(entries: tuple[str, ...]) -> str:
-    return "\n".join(f"- {entry}" for entry in entries) or "(nothing)"
-
-
-def entries_size(entries: tuple[str, ...]) -> int:
-    """Return the number of characters that entries take in a file."""
-    return len(_SEPARATOR.join(entries))
+def entries_size(texts: Sequence[str]) -> int:
+    """Return the number of characters that entries take in a prompt."""
+    return len(_SEPARATOR.join(texts))

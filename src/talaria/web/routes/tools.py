@@ -8,7 +8,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from talaria.commands.application import Application
-from talaria.commands.views import MemoryBook, MemoryKind
+from talaria.commands.views import MemoryBook
+from talaria.contracts.memory import MemoryKind
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState
 from talaria.core.errors import NotFound, Refused

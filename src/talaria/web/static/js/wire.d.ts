@@ -548,10 +548,10 @@ export interface MeView {
   commands: CommandInfo[];
 }
 
-/** Memory file: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters. */
+/** Memory of one kind: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters. */
 export interface MemoryBook {
   kind: "memory" | "user";
-  entries: string[];
+  entries: MemoryItem[];
   size: number;
   limit: number;
 }
@@ -562,6 +562,15 @@ export interface MemoryEdit {
   old: string;
   new: string;
   person: string;
+}
+
+/** Memory entry: when and where it was written, and by which session, as far as that is known. */
+export interface MemoryItem {
+  id: string;
+  text: string;
+  at: string | null;
+  surface: string;
+  session: string;
 }
 
 /** The person whose memory to show; empty for the one who is signed in. */

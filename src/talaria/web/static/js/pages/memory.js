@@ -10,7 +10,7 @@ import { ActionButton, panel, plainForm, textOf } from "./controls.js";
 import { failureNotice, useLoaded } from "./frame.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
-/** @import { MemoryBook, MemoryView } from "../wire.d.ts" */
+/** @import { MemoryBook, MemoryItem, MemoryView } from "../wire.d.ts" */
 
 /** @type {(props: object) => Child} */
 export function Memory() {
@@ -60,7 +60,7 @@ function Book({ book, edit }) {
     book.entries.length
       ? ul(
         { class: "plain-list entries-list" },
-        ...book.entries.map((text) => h(Entry, { key: text, text, kind: book.kind, edit })),
+        ...book.entries.map((entry) => h(Entry, { key: entry.id, entry, kind: book.kind, edit })),
       )
       : p({ class: "caption" }, "Nothing is remembered yet."),
     plainForm(
@@ -82,8 +82,9 @@ function Book({ book, edit }) {
   );
 }
 
-/** @type {(props: { text: string, kind: string, edit: (change: { kind: string, old?: string, new?: string }) => Promise<boolean> }) => Child} */
-function Entry({ text, kind, edit }) {
+/** @type {(props: { entry: MemoryItem, kind: string, edit: (change: { kind: string, old?: string, new?: string }) => Promise<boolean> }) => Child} */
+function Entry({ entry, kind, edit }) {
+  const text = entry.text;
   const draft = useSignal(/** @type {string | null} */ (null));
   const typed = draft.value;
   if (typed !== null) {
@@ -104,7 +105,13 @@ function Entry({ text, kind, edit }) {
   }
   return li(
     { class: "inline spread" },
-    p({ class: "grow" }, text),
+    div(
+      { class: "grow" },
+      p(null, text),
+      entry.at
+        ? p({ class: "caption" }, `${new Date(entry.at).toLocaleString()} · ${entry.surface || "unknown"}`)
+        : null,
+    ),
     div(
       { class: "actions-row end" },
       button(
