@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.in_process_server import Hosted
+from tests.api.in_process_server import Hosted, hosted
 from tests.http.loopback_client import loopback_client
 from tests.web.management_routes import EVERYBODYS, OWNERS, Asked
 from tests.web.web_client import OWN_HEADERS, begin, stream, web_client
@@ -222,6 +223,47 @@ async def test_codes_can_not_be_guessed(host: Hosted) -> None:
     assert answers == [403] * 5 + [429] * 2
     assert late.status_code == 429
     assert late.headers["retry-after"]
+
+
+_PROXY = """[api]
+proxy_header = "X-Forwarded-User"
+proxy_addresses = ["{address}"]
+[people.alice]
+ids = ["web:alice@example.org"]
+[people.bob]
+ids = ["web:bob@example.org"]
+[access]
+owners = ["alice"]
+"""
+
+
+async def test_a_trusted_proxy_names_people(tmp_path: Path, model: ModelServer) -> None:
+    async with (
+        hosted(tmp_path, model, _PROXY.format(address="127.0.0.1")) as host,
+        loopback_client(host.url, headers=OWN_HEADERS) as client,
+    ):
+        expected = {"alice@example.org": ("", True), "bob@example.org": ("bob", False)}
+        for user, (name, is_owner) in expected.items():
+            me = (await client.get("/web/me", headers={"x-forwarded-user": user})).json()
+            assert (me["name"], me["owner"]) == (name, is_owner)
+        for user in ("", "alice", "web:alice@example.org", "eve@example.org", "alice@example.org, x"):
+            assert (await client.get("/web/me", headers={"x-forwarded-user": user})).status_code == 401, user
+        client.headers["x-forwarded-user"] = "bob@example.org"
+        foreign = await client.get("/web/me", headers={"sec-fetch-site": "cross-site"})
+        assert foreign.status_code == 401
+        for route in OWNERS:
+            assert (await _ask(client, route)).status_code == 403, route
+        async with stream(client, "sessions") as messages:
+            assert (await anext(messages))["topic"] == "hello"
+
+
+async def test_others_can_not_pretend_to_be_the_proxy(tmp_path: Path, model: ModelServer) -> None:
+    async with (
+        hosted(tmp_path, model, _PROXY.format(address="192.0.2.1")) as host,
+        loopback_client(host.url, headers=OWN_HEADERS) as client,
+    ):
+        answer = await client.get("/web/me", headers={"x-forwarded-user": "alice@example.org"})
+        assert answer.status_code == 401
 
 
 async def test_every_reply_is_protected(host: Hosted, owner: httpx.AsyncClient) -> None:

@@ -70,7 +70,7 @@ class WebApp:
         self._assets = Assets()
         self._metrics = metrics
         self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
-        self._front_door = WebFrontDoor(app.store)
+        self._front_door = WebFrontDoor(app.store, lambda: app.settings)
         self._files = files
         self._hub = LiveHub(app.store, jobs)
         self._session_list = SessionListWatcher(app.store, self._hub)

@@ -1,7 +1,7 @@
-"""The web app's front door: browsers are known by a cookie, and pages of other sites can change nothing."""
+"""The web app's front door: browsers are known by a cookie or a proxy; foreign pages can change nothing."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -17,6 +17,7 @@ from talaria.access.browsers import (
     read_browsers,
     record_use,
 )
+from talaria.access.policy import People
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.core.errors import StoreError
@@ -24,6 +25,7 @@ from talaria.core.messages import OWNER, chat_sender
 from talaria.http.errors import Problem, make_too_many
 from talaria.http.openapi import RouteGroup
 from talaria.http.routing import Reply, Request, Route, make_json_reply
+from talaria.settings.model import Settings
 
 SOURCE = "web"
 ANYONE, USER, AGENT_OWNER = "anyone", "user", "owner"  # scopes of routes
@@ -70,7 +72,7 @@ def describe_web(routes: Sequence[Route]) -> RouteGroup:
 
 
 class WebCaller(Struct, frozen=True):
-    """A signed-in browser; ``person`` is empty for the owner of the agent."""
+    """A signed-in browser; ``person`` is empty for the owner, ``digest`` if a proxy names the person."""
 
     name: str = ""
     person: str = ""
@@ -124,8 +126,9 @@ class SignInLimiter:
 class WebFrontDoor:
     """Identifies browsers by their cookie and refuses requests that another site's page may have sent."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, read_settings: Callable[[], Settings]) -> None:
         self._store = store
+        self._read_settings = read_settings
         self._browsers: Mapping[str, Browser] = {}
         self._read_at: float | None = None
 
@@ -152,6 +155,8 @@ class WebFrontDoor:
         return make_json_reply(answer, status=problem.status, headers=problem.headers)
 
     async def _find_caller(self, request: WebRequest) -> WebCaller:
+        if (named := find_proxied_caller(request, self._read_settings())) is not None:
+            return named
         token = read_token(request)
         digest = digest_token(token) if token else ""
         known = await self._read()
@@ -185,6 +190,25 @@ def check_same_origin(request: WebRequest) -> None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in _CONTENT_TYPES:
         message = "The body must be `application/json`, or `application/octet-stream` for a file."
         raise Problem(message, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, code="unsupported_media_type")
+
+
+def find_proxied_caller(request: WebRequest, settings: Settings) -> WebCaller | None:
+    """Return the person whom a trusted proxy names; ``None`` without one, or if the settings don't know them.
+
+    The proxy names them for every page that sends a request from their browser, so pages of other sites get nothing.
+    """
+    api = settings.api
+    user = request.headers.get(api.proxy_header.lower(), "") if api.proxy_header else ""
+    is_foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+    if not user or is_foreign or request.address not in api.proxy_addresses:
+        return None
+    names = People(settings.people).names(SOURCE, {user})
+    if names & set(settings.access.blocked):
+        return None
+    if names & set(settings.access.owners):
+        return WebCaller(f"proxy:{user}")
+    person = next((name for name in names if name in settings.people), "")
+    return WebCaller(f"proxy:{user}", person) if person else None
 
 
 def is_secure(request: WebRequest) -> bool:

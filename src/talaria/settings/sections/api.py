@@ -4,10 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.settings.sections.checks import are_host_names, are_origins
+from talaria.settings.sections.checks import are_addresses, are_host_names, are_origins
 
 _ORIGINS = {"check": are_origins, "expected": "a list, each item for example https://chat.example.org, or *"}
 _HOSTS = {"check": are_host_names, "expected": "a list of host names without port, for example talaria.example.org"}
+_ADDRESSES = {"live": True, "check": are_addresses, "expected": "a list of IP addresses"}
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,6 +43,18 @@ class ApiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cors_origins: Annotated[
         tuple[str, ...],
         Meta(description="Origins of web pages that may call the API; `*` means all.", extra=_ORIGINS),
+    ] = ()
+    proxy_header: Annotated[
+        str,
+        Meta(
+            description="Header in which a proxy that signs people in to the web app names them, for example "
+            "Tailscale-User-Login; the name is an id of `people`, as `web:NAME`.",
+            extra={"live": True},
+        ),
+    ] = ""
+    proxy_addresses: Annotated[
+        tuple[str, ...],
+        Meta(description="Addresses of that proxy; from others the header is ignored.", extra=_ADDRESSES),
     ] = ()
     body_megabytes: Annotated[float, Meta(gt=0, le=1000, description="Maximum size of a request.")] = 20.0
     requests_per_minute: Annotated[

@@ -1,6 +1,7 @@
 """Checks of setting values that a type cannot express, and masks for secrets."""
 
 import re
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 _IDENTIFIER = r"[a-z_][a-z0-9_]{0,62}"
@@ -90,6 +91,14 @@ def are_origins(texts: tuple[str, ...]) -> bool:
 def are_host_names(texts: tuple[str, ...]) -> bool:
     """Return whether each text is a possible host name or address."""
     return all(re.fullmatch(_HOST, text) for text in texts)
+
+
+def are_addresses(texts: tuple[str, ...]) -> bool:
+    """Return whether each text is an IP address."""
+    try:
+        return all(ip_address(text) for text in texts)
+    except ValueError:
+        return False
 
 
 def mask_header_values(text: str) -> str:

@@ -91,7 +91,7 @@ async def end_revoked_streams(store: Store, hub: LiveHub) -> None:
             with suppress(StoreError):
                 known = await store.read(read_browsers)
                 for stream in open_streams:
-                    if stream.caller.digest not in known:
+                    if stream.caller.digest and stream.caller.digest not in known:
                         stream.end()
 
 
