@@ -14,6 +14,7 @@ import { attempt, compose, conversation, deliver, me, navigate, newId, runComman
 
 const MOST_OFFERED = 8;
 const COMPLETION_DELAY = 120;
+/** Whether this is a phone or a tablet, with a keyboard on the screen; without any pointer, there is a real one. */
 const coarse = matchMedia("(pointer: coarse)").matches;
 
 /** Whether a text is a slash command, not a path. @type {(text: string) => boolean} */
@@ -71,7 +72,7 @@ export function Composer({ id, onNotes }) {
   }, [compose.value]);
   useLayoutEffect(() => fit(box.current), [text.value]);
   useEffect(() => {
-    if (matchMedia("(pointer: fine)").matches) box.current?.focus();
+    if (!coarse) box.current?.focus();
   }, []);
 
   /** @param {string} value */
@@ -104,7 +105,7 @@ export function Composer({ id, onNotes }) {
     // While an input method composes, Enter belongs to it; Safari reports that only by the key code.
     if (event.isComposing || event.keyCode === 229) return;
     if (offers.press(event)) return;
-    if (event.key === "Enter" && !event.shiftKey && matchMedia("(pointer: fine)").matches) {
+    if (event.key === "Enter" && !event.shiftKey && !coarse) {
       event.preventDefault();
       void send(event.ctrlKey || event.metaKey || event.altKey);
     } else if (event.key === "Escape" && editing && shown) {
