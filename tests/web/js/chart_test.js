@@ -31,7 +31,14 @@ Deno.test("a cost that is not known is never zero", () => {
   assertEquals(formatCost(0, 3), "Unknown");
   assertEquals(formatCost(1_500_000, 3), "$1.50 + unknown");
   assertEquals(formatCost(1_500_000, 0), "$1.50");
-  assertEquals(formatCost(1_200, 0), "$0.0012");
+  assertEquals([15_000, 20_000, 5_000, 1_200, 3, 1_234_567].map((one) => formatCost(one, 0)), [
+    "$0.015",
+    "$0.02",
+    "$0.005",
+    "$0.0012",
+    "$0.000003",
+    "$1.23",
+  ]);
 });
 
 Deno.test("numbers, durations and times are short", () => {

@@ -20,9 +20,8 @@ export function formatNumber(value) {
 export function formatMoney(microdollars) {
   const dollars = microdollars / MICRODOLLARS;
   if (dollars === 0) return "$0";
-  return dollars >= 0.01
-    ? `$${dollars.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
-    : `$${dollars.toFixed(4)}`;
+  const digits = Math.min(Math.max(1 - Math.floor(Math.log10(dollars)), 2), 6); // small amounts have two that count
+  return `$${dollars.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: digits })}`;
 }
 
 /** What something has cost; calls without a known price are never counted as free.
