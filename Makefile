@@ -69,7 +69,7 @@ lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) dist .homeserver .local-slack .api-clients .site-generator .oidc-provider .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) dist .homeserver .local-slack .api-clients .site-generator .oidc-provider .mcp-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)

@@ -1,7 +1,21 @@
 #!/bin/sh
-# Install third-party programs for the test suite: an authorization server and OpenAI's JavaScript client from npm, and the
-# command `llm` in its own environment. Continue without one that can't be installed.
+# Install third-party programs for the test suite: an authorization server, MCP programs and OpenAI's JavaScript client from
+# npm, and the command `llm` in its own environment. Continue without one that can't be installed.
 set -eu
+mcp=.mcp-peers
+mcp_lock=requirements/mcp-peers
+if [ ! -e "$mcp/installed.stamp" ] || [ "$mcp_lock/package-lock.json" -nt "$mcp/installed.stamp" ]; then
+    echo "== MCP server and client for the test suite: 45 MB, once"
+    mkdir -p "$mcp"
+    cp "$mcp_lock/package.json" "$mcp_lock/package-lock.json" "$mcp/"
+    if command -v npm >/dev/null && npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$mcp"; then
+        # the inspector's command looks for its version one folder too high
+        echo '{"name": "mcp-peers", "version": "1.0.0"}' >"$mcp/node_modules/@modelcontextprotocol/package.json"
+        touch "$mcp/installed.stamp"
+    else
+        echo "The MCP programs couldn't be installed: their tests are skipped. The next run tries again."
+    fi
+fi
 oidc=.oidc-provider
 oidc_lock=requirements/oidc-provider
 if [ ! -e "$oidc/installed.stamp" ] || [ "$oidc_lock/package-lock.json" -nt "$oidc/installed.stamp" ]; then

@@ -27,7 +27,7 @@ def counting(received: Received) -> Say:
     """Use the counter when asked to, and repeat what it says."""
     last = received.json["messages"][-1]
     if last["role"] == "tool":
-        return Say(f"counted {last['content']}")
+        return Say(f"counted {last['content'].splitlines()[1]}")  # the first line marks it as untrusted
     return Say(calls=[Ask("mcp_counter_count", {})]) if received.question == "count" else Say("ok")
 
 

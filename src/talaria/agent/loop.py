@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -58,7 +59,7 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentLoop:
-    """Runs agent turns with a fixed model, tool set and system prompt."""
+    """Runs agent turns with a fixed model, and with a tool set and system prompt that change only between turns."""
 
     def __init__(
         self,
@@ -76,6 +77,11 @@ class AgentLoop:
         self.manner = manner
         self.window = window
         self.clock = clock or SystemClock()
+
+    def use_prompt(self, toolbox: Toolbox, instructions: str) -> None:
+        """Use other tools and instructions from the next turn on; the caller records why the prefix changes."""
+        self.toolbox = toolbox
+        self.manner = structs.replace(self.manner, instructions=instructions)
 
     async def take_turn(
         self, turn: TurnLog, environment: TurnEnvironment, control: TurnControl = _NO_CONTROL
@@ -113,6 +119,13 @@ class AgentLoop:
             end = await work.interrupt(TurnFailed(TalariaError.public))
         work.publish(end)
         return end
+
+
+class AgentRenewal(Protocol):
+    """Lets the tools and prompt of an agent follow what has changed since its last turn."""
+
+    async def __call__(self, agent: AgentLoop, *, may_wait: bool) -> bool:
+        """Return whether the agent has another prompt now; without ``may_wait`` a message isn't stored yet."""
 
 
 class _Turn:

@@ -5,11 +5,13 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength, create_first_key
 from talaria.api.completions.routes import CompletionRoutes
 from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
 from talaria.api.images import ImageStore
+from talaria.api.mcp.tools import AgentRoutes, McpRoutes, make_agent_tools, serve_over_stdio
 from talaria.api.meta.models import ModelNames, ModelRoutes
 from talaria.api.meta.routes import MetaRoutes
 from talaria.api.responses.response_store import store_ended_response
@@ -76,6 +78,20 @@ async def serve_api(
 def _log_settings(text: str) -> None:
     if text:
         log.warning("settings: %s", text)
+
+
+async def serve_mcp(open_application: Callable[[AsyncExitStack], TalariaApplication]) -> None:
+    """Serve as an MCP server on standard input and output until the input ends, with the rights of the owner."""
+    async with AsyncExitStack() as stack:
+        app = open_application(stack)
+        store, networks = app.store, partial(_list_networks, app)
+        sessions = SessionRoutes(store, (), networks, StoredSessionFiles(app).delete).routes()
+        tools = make_agent_tools((*sessions, *AgentRoutes(store, networks).routes()))
+        await serve_over_stdio(tools, app.identity.version)
+
+
+def _list_networks(app: TalariaApplication) -> list[str]:
+    return [name for name, configured in app.platforms.items() if configured]
 
 
 @asynccontextmanager
@@ -231,9 +247,6 @@ class _ApiBuilder:
     async def _fetch(self, url: str) -> bytes:
         return (await self._fetcher.get(url)).body
 
-    def _list_networks(self) -> list[str]:
-        return [name for name, configured in self._application.platforms.items() if configured]
-
     def notices(self) -> tuple[str, ...]:
         """Return notices for the owner: whether skills of the working folder are ignored, and why."""
         notice = FolderTrust(self._application.profile.folder).notice(self._folder)
@@ -243,12 +256,19 @@ class _ApiBuilder:
         names = ModelNames(self._application.models, strict=self._application.settings.api.strict_models)
         pools = (self._session_pool, self._run_pool)
         pictures = ImageStore(self._application.profile.media_folder, self._fetch)
+        sessions = (
+            *SessionRoutes(
+                self._application.store, pools, partial(_list_networks, self._application), self._files.delete
+            ).routes(),
+            *AgentRoutes(self._application.store, partial(_list_networks, self._application)).routes(),
+        )
         routes = (
             *CompletionRoutes(self._session_pool, names, pictures).routes(),
             *ModelRoutes(names).routes(),
             *ResponseRoutes(self._session_pool, self._run_followers, names, pictures).routes(),
             *RunRoutes(self._run_followers, names, pictures).routes(),
-            *SessionRoutes(self._application.store, pools, self._list_networks, self._files.delete).routes(),
+            *sessions,
+            *McpRoutes(make_agent_tools(sessions), self._application.identity.version).routes(),
         )
         about = MetaRoutes(
             self._application.identity.version,

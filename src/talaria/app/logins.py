@@ -39,6 +39,7 @@ _OWN_CLIENT_NEEDED = (
     " `talaria config set GEMINI_API_KEY -`."
 )
 T = TypeVar("T")
+Registration = Callable[[str], Awaitable[OAuthClient]]  # registers a client for a redirect address
 
 
 class LoginAuthorizer:
@@ -145,43 +146,24 @@ class ProfileLogins:
             client, headers = _read_client_file(client, client_file)
         elif not client.client_id and (known := self._store.get(name)):
             client, headers = _stored_client(known), known.headers
-        client = self._run(lambda http: self._configure(client, http))
+        client = run_with_pool(lambda http: self._configure(client, http))
         if not client.client_id:
             raise Refused(_OWN_CLIENT_NEEDED)
         granted = self._get_tokens(client, surface, _choose_way(client, way, surface), wait)
-        self._run(lambda _: self._put(_stored_login(client, granted, headers)))
+        run_with_pool(lambda _: store_login(self._store, client, granted, headers))
         return self._describe(client)
 
     def _get_tokens(self, client: OAuthClient, surface: SignInSurface, way: SignInWay, wait: timedelta) -> TokenSet:
         if way == "paste":  # outside the event loop, so that Ctrl-C ends the question
-            pkce, redirect_uri = Pkce.create(), f"{_PASTE_REDIRECT}{client.redirect_path}"
-            answer = _ask_for_address(client, surface, authorize_url(client, redirect_uri, pkce))
-            return self._run(lambda http: AuthorizationServer(client, http).redeem(answer, redirect_uri, pkce))
+            return sign_in_by_pasting(client, surface)
         if way == "device":
-            return self._run(lambda http: _sign_in_by_code(AuthorizationServer(client, http), surface))
-        return self._run(lambda http: _sign_in_with_browser(AuthorizationServer(client, http), surface, wait))
-
-    async def _put(self, login: StoredLogin) -> None:
-        async with self._store.lock(login.name):
-            self._store.put(login)
+            return run_with_pool(lambda http: _sign_in_by_code(AuthorizationServer(client, http), surface))
+        return run_with_pool(lambda http: sign_in_with_browser(AuthorizationServer(client, http), surface, wait))[1]
 
     def sign_out(self, name: str) -> bool:
         """Revoke the tokens where the server supports it, and delete them; return whether there were any."""
         self._find_client(name)
-        if not self._store.exists(name):
-            return False
-
-        async def run(http: HttpPool) -> bool:
-            async with self._store.lock(name):
-                try:
-                    login = self._store.get(name)
-                except Refused:  # damaged: nothing to revoke
-                    login = None
-                if login is not None and login.refresh_token and not login.exchange_url:
-                    await AuthorizationServer(_stored_client(login), http).revoke(login.refresh_token)
-                return self._store.remove(name)
-
-        return self._run(run)
+        return run_with_pool(lambda http: sign_out(self._store, name, http))
 
     def _describe(self, client: OAuthClient) -> LoginState:
         state = LoginState(name=client.name, title=client.title, provider=client.provider)
@@ -220,17 +202,45 @@ class ProfileLogins:
             exchange_url=changes.exchange_url or client.exchange_url,
         )
 
-    def _run(self, work: Callable[[HttpPool], Awaitable[T]]) -> T:
-        async def run() -> T:
-            http = HttpPool()
-            try:
-                return await work(http)
-            except ProviderError as error:
-                raise error if isinstance(error, SignInNeeded) else _explain_failure(error) from error
-            finally:
-                await http.close()
 
-        return asyncio.run(run())
+def run_with_pool(work: Callable[[HttpPool], Awaitable[T]]) -> T:
+    """Run a coroutine with connections of its own; errors of the server become `Refused`."""
+
+    async def run() -> T:
+        http = HttpPool()
+        try:
+            return await work(http)
+        except ProviderError as error:
+            raise error if isinstance(error, SignInNeeded) else _explain_failure(error) from error
+        finally:
+            await http.close()
+
+    return asyncio.run(run())
+
+
+async def store_login(
+    store: LoginStore, client: OAuthClient, granted: TokenSet, headers: Mapping[str, str], base_url: str = ""
+) -> StoredLogin:
+    """Store the tokens of a new sign-in and return it."""
+    login = _stored_login(client, granted, headers)
+    login = msgspec.structs.replace(login, base_url=base_url or login.base_url)
+    async with store.lock(login.name):
+        store.put(login)
+    return login
+
+
+async def sign_out(store: LoginStore, name: str, http: HttpPool) -> bool:
+    """Revoke the tokens where the server supports it, and delete them; return whether there were any."""
+    if not store.exists(name):
+        return False
+    async with store.lock(name):
+        try:
+            login = store.get(name)
+        except Refused:  # damaged: nothing to revoke
+            login = None
+        if login is not None and login.refresh_token and not login.exchange_url:
+            await AuthorizationServer(_stored_client(login), http).revoke(login.refresh_token)
+        return store.remove(name)
 
 
 def _explain_failure(error: ProviderError) -> Refused:
@@ -251,10 +261,16 @@ def _choose_way(client: OAuthClient, way: SignInWay, surface: SignInSurface) -> 
     return "device" if client.device_flow else "paste"
 
 
-async def _sign_in_with_browser(server: AuthorizationServer, surface: SignInSurface, wait: timedelta) -> TokenSet:
+async def sign_in_with_browser(
+    server: AuthorizationServer, surface: SignInSurface, wait: timedelta, register: Registration | None = None
+) -> tuple[OAuthClient, TokenSet]:
+    """Let a person sign in with a browser; return the client, which ``register`` may have made, and the tokens."""
     client, pkce = server.client, Pkce.create()
     redirect = LoopbackRedirect(client.redirect_path, pkce.state)
     async with redirect.listen(client.redirect_ports):
+        if register is not None:
+            client = await register(redirect.uri)
+            server = server.with_client(client)
         url = authorize_url(client, redirect.uri, pkce)
         opened = surface.open_browser(url)
         verb = "Opening your browser. If nothing happens, open" if opened else "Open"
@@ -266,7 +282,7 @@ async def _sign_in_with_browser(server: AuthorizationServer, surface: SignInSurf
             device = ", or add --device to use a code" if client.device_flow else ""
             minutes = f"{wait.total_seconds() / 60:g} minutes"
             raise Refused(f"Nobody signed in within {minutes}. Run the command again{device}.") from error
-    return await server.redeem(answer, redirect.uri, pkce)
+    return client, await server.redeem(answer, redirect.uri, pkce)
 
 
 async def _sign_in_by_code(server: AuthorizationServer, surface: SignInSurface) -> TokenSet:
@@ -275,6 +291,18 @@ async def _sign_in_by_code(server: AuthorizationServer, surface: SignInSurface) 
     surface.show(f"Enter this code there: {code.user_code}")
     surface.show("Enter it only if you started this yourself. Waiting for the sign-in; Ctrl-C stops.")
     return await server.wait_for_device(code)
+
+
+def paste_redirect(client: OAuthClient) -> str:
+    """Return the address to which a browser is sent if the person copies it; nothing listens there."""
+    return f"{_PASTE_REDIRECT}{client.redirect_path}"
+
+
+def sign_in_by_pasting(client: OAuthClient, surface: SignInSurface) -> TokenSet:
+    """Let a person sign in with a browser anywhere, and copy the address that it ends up at."""
+    pkce, redirect_uri = Pkce.create(), paste_redirect(client)
+    answer = _ask_for_address(client, surface, authorize_url(client, redirect_uri, pkce))
+    return run_with_pool(lambda http: AuthorizationServer(client, http).redeem(answer, redirect_uri, pkce))
 
 
 def _ask_for_address(client: OAuthClient, surface: SignInSurface, url: str) -> Mapping[str, str]:
@@ -303,6 +331,10 @@ def _stored_login(client: OAuthClient, granted: TokenSet, headers: Mapping[str, 
         plan=read_claim(granted.claims, client.plan_claim),
         headers={**headers, **({client.account_header: account_id} if account_id else {})},
         base_url=granted.base_url,
+        title=client.title,
+        command=client.command,
+        token_parameters=dict(client.token_parameters),
+        secret_in_header=client.secret_in_header,
     )
 
 
@@ -320,10 +352,12 @@ def _apply_grant(login: StoredLogin, granted: TokenSet, now: datetime) -> Stored
 
 def _stored_client(login: StoredLogin) -> OAuthClient:
     """Return the client that a sign-in was made with."""
-    known = find_login_client(login.name)
-    assert known is not None
+    known = find_login_client(login.name) or OAuthClient(name=login.name, title=login.title, provider="")
     return msgspec.structs.replace(
         known,
+        command=login.command,
+        token_parameters=login.token_parameters,
+        secret_in_header=login.secret_in_header,
         client_id=login.client_id,
         client_secret=login.client_secret,
         token_url=login.token_url or known.token_url,

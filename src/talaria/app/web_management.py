@@ -1,13 +1,12 @@
 """Routes of the web app's management pages: people, settings, models and tools."""
 
-from collections.abc import Sequence
 from functools import partial
 
 from talaria.app.application import TalariaApplication
 from talaria.app.models import ProfileModels
 from talaria.app.settings_reload import reload_settings
 from talaria.app.setup.probes import ProfileSetup
-from talaria.contracts.tool import Tool
+from talaria.contracts.mcp import ServerState
 from talaria.http.routing import Route
 from talaria.web.routes.model_choice import ModelChoiceRoutes
 from talaria.web.routes.people import PeopleRoutes
@@ -34,7 +33,8 @@ def build_management_routes(app: TalariaApplication) -> tuple[Route, ...]:
     )
 
 
-async def _try_mcp_server(app: TalariaApplication, name: str) -> tuple[Sequence[Tool], str]:
+async def _try_mcp_server(app: TalariaApplication, name: str) -> ServerState:
+    """Connect to a server of the settings, list what it offers and disconnect."""
     from talaria.app.session.mcp_servers import try_server  # noqa: PLC0415 (loaded when a server is tested)
 
-    return await try_server(name, app.settings.mcp[name], app.secrets, app.profile.logs_folder)
+    return await try_server(name, app.settings.mcp[name], app.secrets, app.profile)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from talaria.commands.application import AgentMemory, Application
     from talaria.contracts.checkpoints import Checkpoints
     from talaria.contracts.login import LoginState, SignInSurface, SignInWay
+    from talaria.contracts.mcp import ServerEntry, ServerState
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
     from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
@@ -69,6 +70,41 @@ class ModelService(Protocol):
 
     def logins(self) -> LoginService:
         """Sign-ins with a subscription."""
+
+
+class McpService(Protocol):
+    """MCP servers of a profile."""
+
+    def save(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write the settings of a server, in place of others of that name."""
+
+    def remove(self, name: str) -> None:
+        """Remove a server from the settings."""
+
+    def list(self) -> "list[ServerEntry]":
+        """The servers in the settings."""
+
+    def test(self, name: str) -> "ServerState":
+        """Connect to a server, list what it offers and disconnect."""
+
+    def serve(self) -> None:
+        """Serve this agent to another one on standard input and output, until the input ends."""
+
+    def sign_in(self, name: str, surface: "SignInSurface", *, way: "SignInWay", wait: "timedelta") -> str:
+        """Let a person sign in and return the account; raises `Refused` with the reason if that fails."""
+
+    def sign_out(self, name: str) -> bool:
+        """Revoke and delete the tokens; return whether there were any."""
+
+
+class ToolService(Protocol):
+    """Tools of a profile's agent."""
+
+    def toolsets(self) -> "tuple[ToolsetState, ...]":
+        """All tools by toolset, without those of MCP servers."""
+
+    def mcp(self) -> McpService:
+        """The MCP servers."""
 
 
 class NetworkService(Protocol):
@@ -152,8 +188,8 @@ class Services(Protocol):
     def setup_probes(self) -> "SetupProbes":
         """Probes for the setup: existing configuration, and tests of keys and tokens."""
 
-    def toolsets(self) -> "tuple[ToolsetState, ...]":
-        """All tools of this profile by toolset, without those of MCP servers."""
+    def tools(self) -> ToolService:
+        """The tools of this profile's agent."""
 
     def networks(self) -> NetworkService:
         """The chat networks of this profile."""

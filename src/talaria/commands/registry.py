@@ -15,6 +15,7 @@ from talaria.commands.debug import DEBUG
 from talaria.commands.display import FOOTER, THEME, VERBOSE
 from talaria.commands.goal import GOAL, SUBGOAL
 from talaria.commands.handoff import HANDOFF, MOVE
+from talaria.commands.mcp import MCP
 from talaria.commands.model import MODEL, PERSONALITY, PROVIDER, REASONING
 from talaria.commands.pairing import PAIRING
 from talaria.commands.program import HELP, KEYS, QUIT, RESTART, SETHOME, START
@@ -59,6 +60,7 @@ REGISTRY: tuple[Command, ...] = (
     REASONING,
     PERSONALITY,
     TOOLS,
+    MCP,
     SKILLS,
     MEMORY,
     SANDBOX,

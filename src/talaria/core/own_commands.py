@@ -21,15 +21,17 @@ _READS: dict[str, tuple[str, ...]] = {
     "webhook": ("list", "test"),
     "hooks": ("list",),
     "ps": ("log",),
+    "mcp": ("list",),
 }
 _READS_WITHOUT_ACTION = frozenset(
-    {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help", "auth"}
+    {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help", "auth", "mcp"}
 )
 _REFUSED = frozenset(
     {
         "setup",
         "login",
         "logout",
+        "mcp",
         "restore",
         "hooks",
         "config",
@@ -60,6 +62,7 @@ class OwnCommand(Enum):
 def judge_own_command(arguments: Sequence[str]) -> OwnCommand:
     """Classify the arguments after ``talaria``; commands not known to only read count as acting."""
     rest = _without_global_options(arguments)
+    rest = rest[: rest.index("--")] if "--" in rest else rest  # what follows are no options of ours
     if not rest or {"-h", "--help"} & set(rest) or rest[0] in ("-V", "--version"):
         return OwnCommand.READS if rest or {"-h", "--help", "-V", "--version"} & set(arguments) else OwnCommand.ACTS
     name = rest[0]

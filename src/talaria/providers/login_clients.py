@@ -17,7 +17,9 @@ class OAuthClient(Struct, frozen=True, kw_only=True):
 
     ``device_flow`` is ``standard`` (RFC 8628), OpenAI's own, or empty if there is none. A server with an
     ``exchange_url`` trades the granted token for a short-lived one there. ``redirect_ports`` are the registered ports
-    of the loopback address, empty if any port will do. The names in ``account_claim`` and ``plan_claim`` lead to a
+    of the loopback address, empty if any port will do. ``token_parameters`` are added to requests for tokens;
+    ``secret_in_header`` sends the client's secret as a header (HTTP Basic). ``command`` is how a person signs in
+    again, by default `talaria login NAME`. The names in ``account_claim`` and ``plan_claim`` lead to a
     value in the token; the account is sent as ``account_header``.
     """
 
@@ -42,6 +44,14 @@ class OAuthClient(Struct, frozen=True, kw_only=True):
     account_claim: tuple[str, ...] = ()
     plan_claim: tuple[str, ...] = ()
     headers: Mapping[str, str] = {}
+    token_parameters: Mapping[str, str] = {}
+    secret_in_header: bool = False
+    command: str = ""
+
+    @property
+    def sign_in_command(self) -> str:
+        """Return the command with which a person signs in."""
+        return self.command or f"talaria login {self.name}"
 
     @property
     def has_browser_flow(self) -> bool:

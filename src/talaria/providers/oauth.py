@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +28,7 @@ _LARGEST_ANSWER = 200_000
 _DEFAULT_LIFE = timedelta(hours=1)
 _DEFAULT_INTERVAL = 5.0
 _SLOWER = 5.0  # seconds that RFC 8628 adds when the server asks to slow down
+_TOO_MANY = 429
 _OPENAI_PENDING = frozenset({403, 404})
 _T = TypeVar("_T")
 _REJECTED = frozenset({"invalid_grant", "refresh_token_expired", "refresh_token_reused", "refresh_token_invalidated"})
@@ -93,6 +94,10 @@ class AuthorizationServer:
         self._http = http
         self._clock = clock or SystemClock()
 
+    def with_client(self, client: OAuthClient) -> "AuthorizationServer":
+        """Return the same server for another client."""
+        return AuthorizationServer(client, self._http, self._clock)
+
     async def redeem(self, answer: Mapping[str, str], redirect_uri: str, pkce: Pkce) -> TokenSet:
         """Return the tokens for the parameters with which the browser came back."""
         self._check_redirect(answer, pkce)
@@ -130,7 +135,7 @@ class AuthorizationServer:
                 continue
             if granted is not None:
                 return granted
-        raise Refused(f"Nobody entered the code in time. Run `talaria login {self.client.name}` again.")
+        raise Refused(f"Nobody entered the code in time. Run `{self.client.sign_in_command}` again.")
 
     async def refresh(self, refresh_token: str) -> TokenSet:
         """Return new tokens; raises `SignInNeeded` if the server no longer accepts the old one."""
@@ -140,6 +145,7 @@ class AuthorizationServer:
             "grant_type": "refresh_token",
             "refresh_token": refresh_token,
             "client_id": self.client.client_id,
+            **self.client.token_parameters,
             **self._secret(),
         }
         status, body = await self._post_form(self.client.token_url, form)
@@ -204,7 +210,7 @@ class AuthorizationServer:
             case "slow_down":
                 raise _SlowDown
             case "expired_token":
-                raise Refused(f"The code has expired. Run `talaria login {self.client.name}` again.")
+                raise Refused(f"The code has expired. Run `{self.client.sign_in_command}` again.")
         return await self._finish(self._read_tokens(status, body, ""))
 
     async def _poll_openai_device(self, code: DeviceCode) -> TokenSet | None:
@@ -225,6 +231,7 @@ class AuthorizationServer:
             "redirect_uri": redirect_uri,
             "client_id": self.client.client_id,
             "code_verifier": verifier,
+            **self.client.token_parameters,
             **self._secret(),
         }
         status, body = await self._post_form(self.client.token_url, form)
@@ -264,22 +271,30 @@ class AuthorizationServer:
     def _needs_sign_in(self) -> SignInNeeded:
         return SignInNeeded(
             f"The sign-in to {self.client.title} has expired or was revoked."
-            f" Sign in again with `talaria login {self.client.name}`."
+            f" Sign in again with `{self.client.sign_in_command}`."
         )
 
     def _refusal(self, what: str, status: int, body: bytes) -> ProviderError | Refused:
         """Return the error for an answer that isn't the expected one; a failing server may recover."""
-        if status >= 500:
+        if status >= 500 or status == _TOO_MANY:
             return ProviderUnreachable(
                 f"{self.client.title} answered {status}", cause=f"its sign-in server answered HTTP {status}"
             )
         return Refused(f"{self.client.title} {what} (HTTP {status}): {_reason(body)}")
 
     def _secret(self) -> Mapping[str, str]:
-        return {"client_secret": self.client.client_secret} if self.client.client_secret else {}
+        client = self.client
+        return {"client_secret": client.client_secret} if client.client_secret and not client.secret_in_header else {}
+
+    def _basic(self) -> Mapping[str, str]:
+        """Return the header that proves which client asks, for servers that want it there (RFC 6749, 2.3.1)."""
+        if not self.client.secret_in_header:
+            return {}
+        pair = f"{quote(self.client.client_id, safe='')}:{quote(self.client.client_secret, safe='')}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
     async def _post_form(self, url: str, form: Mapping[str, str]) -> tuple[int, bytes]:
-        return await self._request("POST", url, urlencode(form).encode(), _FORM)
+        return await self._request("POST", url, urlencode(form).encode(), {**_FORM, **self._basic()})
 
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -20,6 +21,9 @@ from talaria.runtime.turn_environment import TurnEvents
 from talaria.runtime.turns import TurnOptions
 
 WORKSPACE = SessionValue("workspace", str)  # folder and variables after the last turn, as JSON
+
+if TYPE_CHECKING:  # loaded with the first MCP server
+    from talaria.contracts.mcp import SessionServersView
 
 
 class DelegatedScope(Struct, frozen=True, kw_only=True):
@@ -113,7 +117,7 @@ class OpenSession(Struct, frozen=True, kw_only=True):
     ``why`` explains in a sentence why this model is used, ``signature`` identifies everything the agent is built from.
     ``is_same_person`` compares two senders: text joins a turn only if its sender is that of the turn.
     ``keep_workspace`` lets the folder and processes of the session survive its closing, for the next opening in this
-    process. ``end_background_work`` ends its background work.
+    process. ``end_background_work`` ends its background work. ``servers`` are its MCP servers.
     """
 
     conversation: SessionRunner
@@ -131,3 +135,4 @@ class OpenSession(Struct, frozen=True, kw_only=True):
     is_same_person: Callable[[str, str], bool] = is_same_sender
     notes: tuple[str, ...] = ()
     delegator: Delegator | None = None
+    servers: "SessionServersView | None" = None

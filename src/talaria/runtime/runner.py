@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.environment import TurnControl, TurnEnvironment
-from talaria.agent.loop import AgentLoop
+from talaria.agent.loop import AgentLoop, AgentRenewal
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
@@ -92,12 +92,14 @@ class _Stopped(Exception):
 class RunnerOptions(TurnOptions, frozen=True, kw_only=True):
     """Options for starting and ending the turns of a session.
 
-    ``before_first_turn`` runs in the transaction that begins the first turn, or the first with another effort.
+    ``before_first_turn`` runs in the transaction that begins the first turn, or the first with another effort or
+    prompt. ``renew_agent`` is called before each turn.
     ``context`` describes the surface. ``is_same_person`` compares two senders: text joins a running turn only if its
     sender is that of the turn. A session without a title gets one if ``titled``.
     """
 
     before_first_turn: Callable[[Transaction, Effort], None] | None = None
+    renew_agent: AgentRenewal | None = None
     context: SessionContext = SessionContext()
     lease: timedelta = LEASE
     is_same_person: Callable[[str, str], bool] = is_same_sender
@@ -314,6 +316,7 @@ class SessionRunner:
     async def _claim(self) -> ClaimedSession:
         """Claim the session and begin its first turn."""
         admission, self._admission = self._admission, None
+        await self._renew_agent(may_wait=admission is None)
         effort, start = self._make_start()
         lease, admit = self._options.lease, admission.admit if admission is not None else None
         claiming = self._store.write(lambda tx: claim_and_begin(tx, self.session_id, lease, start, admit))
@@ -340,10 +343,16 @@ class SessionRunner:
         return end
 
     async def _begin_next(self, claim: SessionClaim) -> NextWork:
+        await self._renew_agent(may_wait=True)
         effort, start = self._make_start()
         work = await self._write(lambda tx: begin_next(tx, claim, start))
         self._remember_effort(work, effort)
         return work
+
+    async def _renew_agent(self, *, may_wait: bool) -> None:
+        renew = self._options.renew_agent
+        if renew is not None and await renew(self._agent, may_wait=may_wait):
+            self._stored_effort = None  # the new prompt is stored with the next turn
 
     def _make_start(self) -> tuple[Effort, TurnStart]:
         """Return the current effort, and what begins a turn with it; its prompt is stored once for each effort."""

@@ -167,10 +167,16 @@ def _remove(table: Table, path: Key) -> bool:
     return table.pop(path[-1], None) is not None if path else False
 
 
+def _without_empty(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table without empty ones: the text of a group ends with its last table."""
+    inner = {key: _without_empty(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    return {key: value for key, value in inner.items() if value != {}}
+
+
 def _write(source: ConfigFile, document: tomlkit.TOMLDocument, expected_table: Table, sections: Sections) -> None:
     try:
         text = tomlkit.dumps(document)
-        matches = tomllib.loads(text) == expected_table
+        matches = _without_empty(tomllib.loads(text)) == _without_empty(expected_table)
     except (TOMLKitError, tomllib.TOMLDecodeError):
         matches = False
     if not matches:

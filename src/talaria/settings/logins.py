@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -26,12 +27,18 @@ def choose_renewal(now: datetime, expires_at: datetime) -> datetime:
     return expires_at - min(_RENEW_BEFORE, (expires_at - now) / _SHORT_LIFE_PART)
 
 
+def login_name(server: str) -> str:
+    """Return the name under which the sign-in to an MCP server is stored."""
+    return f"mcp-{quote(server, safe='')}"
+
+
 class StoredLogin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Tokens of one sign-in, and what is needed to renew them.
 
     From ``renew_at``, a little before ``expires_at``, the access token is renewed. ``headers`` and ``base_url`` are
     what the provider's requests need for this account. ``problem`` is set once the server has rejected the refresh
-    token.
+    token. ``title``, ``command``, ``token_parameters`` and ``secret_in_header`` are those of a client that isn't built
+    in.
     """
 
     name: str
@@ -49,6 +56,10 @@ class StoredLogin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False
     headers: dict[str, str] = {}
     base_url: str = ""
     problem: str = ""
+    title: str = ""
+    command: str = ""
+    token_parameters: dict[str, str] = {}
+    secret_in_header: bool = False
 
     def is_fresh(self, now: datetime) -> bool:
         """Return whether the access token needn't be renewed before a call."""

@@ -246,16 +246,16 @@ class SurfaceSettings(Section, frozen=True):
 class McpServerSettings(Section, frozen=True):
     """MCP server: either a command to run or an address to connect to."""
 
-    enabled: Annotated[bool, Meta(description="Whether conversations use this server.")] = True
-    command: Annotated[str, Meta(description="Program to start as the server; empty if the server has an address.")] = (
-        ""
-    )
-    args: Annotated[tuple[str, ...], Meta(description="Arguments of that program.")] = ()
+    enabled: Annotated[bool, Meta(description="Whether conversations use this server.", extra=_LIVE)] = True
+    command: Annotated[
+        str, Meta(description="Program to start as the server; empty if the server has an address.", extra=_LIVE)
+    ] = ""
+    args: Annotated[tuple[str, ...], Meta(description="Arguments of that program.", extra=_LIVE)] = ()
     env: Annotated[
         dict[str, str],
         Meta(
             description="Environment variables of that program; `${NAME}` is replaced by the secret of that name.",
-            extra={"mask": mask_header_values},
+            extra={"mask": mask_header_values, **_LIVE},
         ),
     ] = {}
     url: Annotated[
@@ -266,6 +266,7 @@ class McpServerSettings(Section, frozen=True):
                 "check": is_web_address,
                 "expected": "empty or an address that starts with https:// or http://",
                 "mask": mask_password,
+                **_LIVE,
             },
         ),
     ] = ""
@@ -273,15 +274,44 @@ class McpServerSettings(Section, frozen=True):
         dict[str, str],
         Meta(
             description="Headers to send; `${NAME}` is replaced by the secret of that name.",
-            extra={"mask": mask_header_values},
+            extra={"mask": mask_header_values, **_LIVE},
         ),
     ] = {}
-    include: Annotated[tuple[str, ...], Meta(description="Tools to use from this server; empty means all.")] = ()
-    exclude: Annotated[tuple[str, ...], Meta(description="Tools to leave out.")] = ()
+    include: Annotated[
+        tuple[str, ...], Meta(description="Tools to use from this server; empty means all.", extra=_LIVE)
+    ] = ()
+    exclude: Annotated[tuple[str, ...], Meta(description="Tools to leave out.", extra=_LIVE)] = ()
     connect_timeout_seconds: Annotated[
-        float, Meta(gt=0, le=600, description="How long a new conversation waits for the server.")
+        float, Meta(gt=0, le=600, description="How long a new conversation waits for the server.", extra=_LIVE)
     ] = 10.0
-    timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="Maximum time for one tool call.")] = 120.0
+    timeout_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="Maximum time for one tool call.", extra=_LIVE)
+    ] = 120.0
+    client_id: Annotated[
+        str,
+        Meta(description="OAuth client for `talaria mcp login`; empty means that one is registered.", extra=_LIVE),
+    ] = ""
+    client_secret: Annotated[
+        str,
+        Meta(
+            description="Secret of that client; `${NAME}` is replaced by the secret of that name.",
+            extra={"mask": mask_password, **_LIVE},
+        ),
+    ] = ""
+    scope: Annotated[
+        str, Meta(description="What to ask for when signing in; empty means what the server suggests.", extra=_LIVE)
+    ] = ""
+    redirect_port: Annotated[
+        int,
+        Meta(
+            ge=0, le=65535, description="Port to which the browser returns after a sign-in; 0 means any.", extra=_LIVE
+        ),
+    ] = 0
+
+    @property
+    def target(self) -> str:
+        """Return the address or command line for display, without passwords."""
+        return mask_password(self.url) if self.url else " ".join((self.command, *self.args))
 
 
 class ApprovalSettings(Section, frozen=True):

@@ -17,6 +17,7 @@ from talaria.commands.command import (
     select_usable_commands,
 )
 from talaria.commands.custom import load_custom_commands
+from talaria.commands.mcp import list_prompt_commands
 from talaria.commands.registry import REGISTRY
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
@@ -83,7 +84,7 @@ class WebCommands:
             active_session=session,
             surface=surface,
             application=self._application,
-            commands=self.commands(caller),
+            commands=(*self.commands(caller), *list_prompt_commands(session)),
             author=Author(name=caller.person, owner=caller.is_owner, id=caller.person),
         )
 

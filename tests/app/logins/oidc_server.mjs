@@ -21,7 +21,7 @@ const provider = new Provider(issuer, {
     { ...native, client_id: 'public-client', token_endpoint_auth_method: 'none' },
     { ...native, client_id: 'own-client', client_secret: 'own-client-secret', token_endpoint_auth_method: 'client_secret_post' },
   ],
-  scopes: ['openid', 'email', 'profile', 'offline_access', 'read:user'],
+  scopes: ['openid', 'email', 'profile', 'offline_access', 'read:user', 'tools'],
   claims: { openid: ['sub'], email: ['email'], profile: ['name', 'https://api.openai.com/auth'] },
   conformIdTokenClaims: false,
   findAccount: (_, id) => ({
@@ -33,7 +33,18 @@ const provider = new Provider(issuer, {
       'https://api.openai.com/auth': { chatgpt_account_id: `account-of-${id}`, chatgpt_plan_type: 'plus' },
     }),
   }),
-  features: { devInteractions: { enabled: true }, deviceFlow: { enabled: true }, revocation: { enabled: true } },
+  features: {
+    devInteractions: { enabled: true },
+    deviceFlow: { enabled: true },
+    revocation: { enabled: true },
+    registration: { enabled: true },
+    introspection: { enabled: true, allowedPolicy: () => true },
+    resourceIndicators: {
+      enabled: true,
+      getResourceServerInfo: () => ({ scope: 'tools', accessTokenTTL: Number(seconds), accessTokenFormat: 'opaque' }),
+      useGrantedResource: () => true,
+    },
+  },
   pkce: { required: () => true },
   issueRefreshToken: () => true,
   rotateRefreshToken: true,

@@ -89,7 +89,8 @@ async def test_secrets_reach_a_server_and_not_the_model(tmp_path: Path, server: 
     program = scripted_program(tmp_path, server, settings, "MY_KEEPER=open-sesame-please\n")
     server.script(Say(calls=[Ask("mcp_keeper_tell", {})]), Say("Done."))
     await talk(program, "chat", "-q", "what is it?")
-    assert server.received[1].json["messages"][-1]["content"] == "it is «masked secret» 18"
+    told = server.received[1].json["messages"][-1]["content"]
+    assert told.splitlines()[:2] == ["<untrusted_content>", "it is «masked secret» 18"]
 
 
 async def test_a_server_receives_the_session_it_runs_for(

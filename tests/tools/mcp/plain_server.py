@@ -1,6 +1,7 @@
 """A small MCP server without the SDK, which starts in a twentieth of its time: ``plain_server.py``, over stdio.
 
-For tests about the process of a server. Those of the protocol use the SDK's server (`mcp_server.py`).
+For tests about the process of a server. Those of the protocol use the SDK's server (`mcp_server.py`). Its tool `grow`
+adds a tool and reports that, and `hang` makes it ignore everything from then on.
 """
 
 import itertools
@@ -12,8 +13,16 @@ from typing import Any
 _NUMBERS = itertools.count(1)
 _TOOLS = [
     {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
-    for name in ("count", "pid")
+    for name in ("count", "pid", "grow", "hang")
 ]
+_PROMPTS = [
+    {
+        "name": "greet",
+        "description": "Greet a person",
+        "arguments": [{"name": "who", "required": True}, {"name": "how"}],
+    }
+]
+_ABLE = {"tools": {"listChanged": True}, "prompts": {}}
 
 
 def answer(method: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -21,24 +30,43 @@ def answer(method: str, given: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
             about = {"name": "counter", "version": "1"}
-            return {"protocolVersion": given["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+            return {"protocolVersion": given["protocolVersion"], "capabilities": _ABLE, "serverInfo": about}
         case "tools/list":
             return {"tools": _TOOLS}
         case "tools/call":
-            text = f"{next(_NUMBERS)} in {os.getpid()}" if given["name"] == "count" else str(os.getpid())
-            return {"content": [{"type": "text", "text": text}]}
+            return {"content": [{"type": "text", "text": call(given["name"])}]}
+        case "prompts/list":
+            return {"prompts": _PROMPTS}
+        case "prompts/get":
+            text = f"Greet {given['arguments']['who']} {given['arguments'].get('how', 'kindly')}."
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
         case _:
             return {}
 
 
+def call(name: str) -> str:
+    """Run a tool."""
+    if name == "grow":
+        _TOOLS.append({**_TOOLS[0], "name": f"extra{len(_TOOLS)}", "description": "A new one"})
+        write({"method": "notifications/tools/list_changed"})
+        return "grown"
+    return f"{next(_NUMBERS)} in {os.getpid()}" if name == "count" else str(os.getpid())
+
+
+def write(message: dict[str, Any]) -> None:
+    """Send a message to the client."""
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     """Answer requests until the input ends; notifications need no answer."""
+    is_hanging = False
     for line in sys.stdin:
         request = json.loads(line)
-        if "id" in request:
-            result = answer(request["method"], request.get("params", {}))
-            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}) + "\n")
-            sys.stdout.flush()
+        is_hanging = is_hanging or request.get("params", {}).get("name") == "hang"
+        if "id" in request and not is_hanging:
+            write({"id": request["id"], "result": answer(request["method"], request.get("params", {}))})
 
 
 if __name__ == "__main__":

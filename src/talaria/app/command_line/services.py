@@ -17,11 +17,10 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
     from contextlib import AsyncExitStack
 
     from talaria.cli.parser_tree import CommandSpec
-    from talaria.cli.services import FileService, ModelService, NetworkService, StoreMaintenance
+    from talaria.cli.services import FileService, ModelService, NetworkService, StoreMaintenance, ToolService
     from talaria.commands.application import Application
     from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
-    from talaria.contracts.tool import ToolsetState
     from talaria.settings.model import Settings
     from talaria.settings.secrets import Secrets
 
@@ -96,11 +95,11 @@ class ProcessServices:
 
         return ProfileSetup(self.profile, self.environment)
 
-    def toolsets(self) -> "tuple[ToolsetState, ...]":
-        """Return all tools of this profile by toolset, except those of MCP servers."""
-        from talaria.app.session.toolsets import list_toolsets  # noqa: PLC0415 (loaded when tools are listed)
+    def tools(self) -> "ToolService":
+        """Return the tools of this profile's agent."""
+        from talaria.app.profile_tools import ProfileTools  # noqa: PLC0415 (loaded when tools are listed)
 
-        return list_toolsets(self.settings())
+        return ProfileTools(self.profile, self.environment, self.settings)
 
     def networks(self) -> "NetworkService":
         """Return the chat networks of this profile."""

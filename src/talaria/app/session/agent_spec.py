@@ -1,26 +1,32 @@
-"""Agent spec of a session: preferences, chosen model, signature and system prompt."""
+"""Agent spec of a session: preferences, chosen model, signature, tools and system prompt."""
 
 import hashlib
 import os
 import re
-from asyncio import to_thread
-from collections.abc import Callable, Sequence
+from asyncio import TaskGroup, to_thread
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct, structs
 
+from talaria.agent.loop import AgentLoop, AgentRenewal
 from talaria.agent.toolbox import Toolbox
+from talaria.app.session.delegation_proxy import LazyDelegator
 from talaria.app.session.memory import FILES
 from talaria.app.session.personalities import read_personality
-from talaria.app.session.toolsets import ToolContext, may_use
+from talaria.app.session.toolsets import ToolContext, make_tools, may_use, needs_mcp_servers
+from talaria.app.session.workspaces import OpenWorkspace
 from talaria.contracts.provider import ChosenModel, Effort
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
-from talaria.core.errors import Ambiguous, NotFound
+from talaria.contracts.tool import Tool
+from talaria.core.errors import Ambiguous, NotFound, ToolFailed
 from talaria.core.file_cache import FileCache
 from talaria.core.ids import SessionId
+from talaria.core.messages import Part
+from talaria.core.session_context import context_variables
 from talaria.runtime.agent_cache import AgentSignature, AgentSpec
 from talaria.runtime.open_session import WORKSPACE, OpenRequest, ResumeSession, UnsavedSession
 from talaria.sessions.branches import list_ancestors
@@ -28,13 +34,14 @@ from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, s
 from talaria.sessions.preferences import PREFERENCES, Preferences, choose_sandbox
 from talaria.sessions.titles import find_by_name
 from talaria.settings.errors import ProfileUnusable
-from talaria.settings.model import Settings, SurfaceSettings
+from talaria.settings.model import McpServerSettings, Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
 from talaria.tools.skills.registry import index
 from talaria.tools.skills.tool import Skills
 
-if TYPE_CHECKING:  # the application opens sessions
+if TYPE_CHECKING:  # the application opens sessions; the rest is loaded with the first MCP server
     from talaria.app.application import TalariaApplication
+    from talaria.contracts.mcp import ServerPrompt, ServerState
 
 DEFAULT_IDENTITY = (
     "You are Talaria, a personal agent. You help the person you talk to with their files, programs and the "
@@ -273,18 +280,6 @@ async def open_prefix(
     return await to_thread(make_prefix, tool_context, request, toolbox, personality, stored)
 
 
-def make_prefix_writer(
-    tool_context: ToolContext, prefix: Prefix, personality: str
-) -> Callable[[Transaction, Effort], None]:
-    """Return a function that stores the prefix with the effort in use, which may have changed since."""
-
-    def save(tx: Transaction, effort: Effort) -> None:
-        manner = _describe_options(tool_context.settings, effort, personality)
-        save_prefix(tx, tool_context.session_id, structs.replace(prefix, manner=manner))
-
-    return save
-
-
 def _describe_options(settings: Settings, effort: Effort, personality: str) -> str:
     model = settings.model
     return f"{effort} {model.temperature} {model.max_output_tokens} {personality}".rstrip()
@@ -340,3 +335,161 @@ def _read_soul(profile: Profile) -> str:
         return _SOULS.get(path) or ""
     except OSError as error:
         raise ProfileUnusable(Path(path), "can't be read", error) from error
+
+
+_LONG_OPEN = ("cli", "web")  # surfaces that keep a session open as it is; the others compare signatures
+_NO_TOOLS = Toolbox(())
+
+
+class SessionTools:
+    """The tools of a session: its own ones and those of MCP servers; implements `SessionServersView`.
+
+    A server may change its list of tools at any time, and the owner may change the settings. What a turn sees is fixed
+    when it begins: `renew` runs before each turn, and replaces tools and prefix together, so that one recorded reason
+    explains why a request doesn't begin with the bytes of the one before.
+    """
+
+    def __init__(
+        self,
+        application: "TalariaApplication",
+        tool_context: ToolContext,
+        request: OpenRequest,
+        jobs: TaskGroup,
+        workplace: OpenWorkspace,
+        delegator: LazyDelegator,
+    ) -> None:
+        self._application = application
+        self._tool_context = tool_context
+        self._request = request
+        self._jobs = jobs
+        self._workplace = workplace
+        self._delegator = delegator
+        self._own: Sequence[Tool] = ()
+        self._accounts: Mapping[str, McpServerSettings] = {}
+        self._problems: Mapping[str, str] = {}
+        self._revision: object = None
+        self._personality = ""
+        self._config_stamp: int | None = None
+        self.toolbox = _NO_TOOLS
+        self.prefix: Prefix | None = None
+        self.notes: Sequence[str] = ()
+
+    async def open(self, personality: str, stored: Prefix | None) -> Prefix:
+        """Collect the tools of the first turn, and return the prefix that goes with them."""
+        self._personality = personality
+        if self._request.tools is not None:
+            self._own = self._request.tools
+        else:
+            self._application.processes.attend(self._jobs, self._tool_context.closing)
+            self._own = make_tools(self._tool_context)
+            if self._application.settings.mcp:
+                await self._connect()
+        return await self._use_tools(stored)
+
+    @property
+    def renewal(self) -> AgentRenewal | None:
+        """Return what renews the agent before a turn; ``None`` where a session is reopened with new settings."""
+        may_change = bool(self._accounts) or self._request.surface.source in _LONG_OPEN
+        return self.renew if may_change and self._request.tools is None else None
+
+    async def renew(self, agent: AgentLoop, *, may_wait: bool) -> bool:
+        """Give an agent the tools that there are now; return whether its prefix has changed.
+
+        New servers are connected to if that ``may_wait`` for them.
+        """
+        self._follow_config_file()
+        if may_wait and self._application.settings.mcp != self._accounts:
+            await self._connect()
+        if (self._workplace.servers.revision if self._accounts else None) == self._revision:
+            return False
+        before = self.prefix
+        prefix = await self._use_tools(before)
+        agent.use_prompt(self.toolbox, prefix.instructions)
+        return prefix != before
+
+    def save_prefix(self, tx: Transaction, effort: Effort) -> None:
+        """Store the prefix with the effort in use, in the transaction that begins a turn with it."""
+        assert self.prefix is not None, "it is made when the session is opened"
+        manner = _describe_options(self._tool_context.settings, effort, self._personality)
+        save_prefix(tx, self._tool_context.session_id, structs.replace(self.prefix, manner=manner))
+
+    def states(self) -> "list[ServerState]":
+        """Return the state of each configured server."""
+        from talaria.contracts.mcp import ServerState  # noqa: PLC0415 (loaded for MCP servers)
+
+        known = {one.name: one for one in self._workplace.servers.states()} if self._accounts else {}
+        found = []
+        for name, account in self._application.settings.mcp.items():
+            problem = self._problems.get(name, "it isn't connected yet")
+            missing = ServerState(name=name, condition="disconnected" if account.enabled else "off", problem=problem)
+            found.append(known.get(name, missing) if account.enabled else ServerState(name=name, condition="off"))
+        return found
+
+    def prompts(self) -> "list[ServerPrompt]":
+        """Return the prompts of all connected servers."""
+        return self._workplace.servers.prompts() if self._accounts else []
+
+    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Part]:
+        """Return a prompt, filled in; raises `ToolFailed` with the reason if that fails."""
+        if not self._accounts:
+            raise ToolFailed("No MCP server is part of this conversation.")
+        return await self._workplace.servers.get_prompt(server, name, arguments)
+
+    async def reload(self, names: Sequence[str] = ()) -> None:
+        """Read the settings again and reconnect the named servers, all if empty; raises `NotFound` for a name."""
+        from talaria.app.settings_reload import reload_settings  # noqa: PLC0415 (loaded when settings are read again)
+
+        reload_settings(self._application)
+        unknown = [name for name in names if name not in self._application.settings.mcp]
+        if unknown:
+            raise NotFound(f"There is no MCP server `{unknown[0]}`. `/mcp` lists them.")
+        if self._accounts:
+            self._workplace.servers.close(names or None)
+        await self._connect()
+
+    async def _connect(self) -> None:
+        """Connect to the servers in the settings; those that are connected already stay so."""
+        from talaria.app.session.mcp_servers import connect_servers, read_accounts  # noqa: PLC0415 (loaded for MCP servers)
+
+        if not self._tool_context.model.tools or not needs_mcp_servers(self._tool_context):
+            return
+        application, self._accounts = self._application, self._application.settings.mcp
+        configured, unusable = read_accounts(
+            self._accounts,
+            application.secrets,
+            application.profile,
+            on_secrets=application.mask.add,
+            variables=context_variables(self._request.surface.context),
+            roots=(str(self._request.surface.folder),),
+        )
+        self._problems, self.notes = await connect_servers(
+            configured, unusable, self._workplace.servers, application.profile.logs_folder, self._jobs
+        )
+
+    async def _use_tools(self, stored: Prefix | None) -> Prefix:
+        tools = list(self._own)
+        if self._accounts:
+            self._revision = self._workplace.servers.revision
+            disabled = self._application.settings.tools.disabled
+            others = [one for one in self._workplace.servers.tools if one.name not in disabled]
+            tools += [one for one in others if may_use(self._tool_context, one.name)]
+        else:
+            self._revision = None
+        self._delegator.tools = tuple(tool.name for tool in tools)
+        self.toolbox = Toolbox(tools)
+        self.prefix = await open_prefix(self._tool_context, self._request, self.toolbox, self._personality, stored)
+        return self.prefix
+
+    def _follow_config_file(self) -> None:
+        """Apply changed settings in a terminal; servers follow their files by themselves."""
+        if self._request.surface.source != "cli":
+            return
+        try:
+            stamp = self._application.profile.config_file.stat().st_mtime_ns
+        except OSError:
+            stamp = 0
+        if self._config_stamp not in (None, stamp):
+            from talaria.app.settings_reload import reload_settings  # noqa: PLC0415 (loaded when settings have changed)
+
+            reload_settings(self._application)
+        self._config_stamp = stamp

@@ -18,12 +18,11 @@ from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
 from talaria.app.session.agent_spec import (
+    SessionTools,
     StoredSession,
     apply_preferences,
     explain_model,
-    make_prefix_writer,
     make_signature,
-    open_prefix,
     read_stored_session,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
@@ -32,10 +31,7 @@ from talaria.app.session.toolsets import (
     build_approval_policy,
     is_same_person,
     list_sandbox_notes,
-    make_tools,
     make_working_folder,
-    may_use,
-    needs_mcp_servers,
     resolve_viewer,
 )
 from talaria.app.session.workspaces import OpenWorkspace
@@ -43,11 +39,10 @@ from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
-from talaria.contracts.tool import ChangeRecorder, Tool
+from talaria.contracts.tool import ChangeRecorder
 from talaria.contracts.turn_listener import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
-from talaria.core.session_context import context_variables
 from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
@@ -90,17 +85,16 @@ async def open_session(
     delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
     tool_context = structs.replace(tool_context, past=found.past, delegator=delegator)
-    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace)
-    delegator.tools = tuple(tool.name for tool in tools)
-    toolbox, personality = Toolbox(tools), found.preferences.personality
-    prefix = await open_prefix(tool_context, request, toolbox, personality, found.prefix)
-    agent = _make_agent(application, tool_context, prefix, toolbox, models.calls, auxiliary)
+    tools = SessionTools(application, tool_context, request, jobs, workplace, delegator)
+    prefix = await tools.open(found.preferences.personality, found.prefix)
+    agent = _make_agent(application, tool_context, prefix, tools.toolbox, models.calls, auxiliary)
     workspace = workplace.workspace
     environment = _build_environment(application, tool_context, request, events, questions, workspace, budget)
     options = await _build_options(application, tool_context, session, request, environment, auxiliary, workspace)
-    options = structs.replace(options, before_first_turn=make_prefix_writer(tool_context, prefix, personality))
+    options = structs.replace(options, before_first_turn=tools.save_prefix, renew_agent=tools.renewal)
     runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=auxiliary, options=options)
     stack.push_async_callback(runner.close)
+    notes = [*models.notes, *tools.notes, *await list_sandbox_notes(tool_context)]
     return OpenSession(
         conversation=runner,
         events=events,
@@ -116,7 +110,8 @@ async def open_session(
         end_background_work=partial(end_background, application, session.id),
         delegator=delegator,
         is_same_person=options.is_same_person,
-        notes=(*models.notes, *tool_notes, *await list_sandbox_notes(tool_context), *_trust_note(application, request)),
+        servers=tools,
+        notes=(*notes, *_trust_note(application, request)),
     )
 
 
@@ -241,32 +236,6 @@ def _build_tool_context(
         find_secret=application.secrets.get,
         environment=application.given,
     )
-
-
-async def _collect_tools(
-    application: "TalariaApplication",
-    tool_context: ToolContext,
-    request: OpenRequest,
-    jobs: TaskGroup,
-    workplace: OpenWorkspace,
-) -> tuple[Sequence[Tool], Sequence[str]]:
-    """Return the tools of the agent, and a sentence for each configured MCP server that is unavailable."""
-    if request.tools is not None:
-        return request.tools, ()
-    application.processes.attend(jobs, tool_context.closing)
-    own = make_tools(tool_context)
-    if not tool_context.model.tools or not application.settings.mcp or not needs_mcp_servers(tool_context):
-        return own, ()
-    from talaria.app.session.mcp_servers import connect_servers  # noqa: PLC0415 (loaded when MCP servers are configured)
-
-    logs, variables = application.profile.logs_folder, context_variables(request.surface.context)
-    others, notes = await connect_servers(
-        application.settings.mcp, application.secrets, logs, workplace.servers, jobs, variables
-    )
-    wanted = [
-        one for one in others if one.name not in application.settings.tools.disabled and may_use(tool_context, one.name)
-    ]
-    return [*own, *wanted], notes
 
 
 def _make_agent(

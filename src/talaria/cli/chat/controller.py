@@ -26,6 +26,7 @@ from talaria.commands.command import (
     select_usable_commands,
 )
 from talaria.commands.custom import load_custom_commands
+from talaria.commands.mcp import list_prompt_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.tool import Workspace
 from talaria.contracts.values import SINGLE, NamedValue
@@ -92,8 +93,8 @@ class ChatController:
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """Commands available here."""
-        return self._commands
+        """Commands available here, with the prompts of MCP servers."""
+        return (*self._commands, *list_prompt_commands(self.active_session))
 
     async def open(self, request: OpenRequest) -> tuple[OpenSession, list[str]]:
         """Open the requested session and return it with notices for the user."""
@@ -171,12 +172,12 @@ class ChatController:
 
     def is_urgent(self, text: str) -> bool:
         """Return whether a line is a command that may run before queued lines."""
-        found = find_commands(text.partition(" ")[0], self._commands) if is_command(text) else []
+        found = find_commands(text.partition(" ")[0], self.commands) if is_command(text) else []
         return len(found) == 1 and found[0].during_turn == "runs"
 
     async def offers(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
         """Return the completions of a command."""
-        found = find_commands(name, self._commands)
+        found = find_commands(name, self.commands)
         return await found[0].offers(structs.replace(self.context(), arguments=arguments)) if len(found) == 1 else ()
 
     def _get_session_id(self) -> SessionId | None:
@@ -189,7 +190,7 @@ class ChatController:
             active_session=self.active_session,
             surface=self._chat_screen,
             application=self._application,
-            commands=self._commands,
+            commands=self.commands,
             screen=self._chat_screen,
         )
 

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     if arguments.action:
         return _switch(arguments.names, services, on=arguments.action == ENABLE)
     servers = services.settings().mcp
-    toolsets = services.toolsets()
+    toolsets = services.tools().toolsets()
     enabled = [tool for toolset in toolsets for tool in toolset.tools if tool.enabled]
     total = sum(tool.bytes for tool in enabled)
     if arguments.json:
@@ -72,7 +72,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _switch(names: Sequence[str], services: Services, *, on: bool) -> int:
-    switched = switch_tools(names, services.toolsets(), services.profile, services.environment, on=on)
+    switched = switch_tools(names, services.tools().toolsets(), services.profile, services.environment, on=on)
     if not switched.changed:
         services.terminal.line(f"{_format_state(on=on).capitalize()} already: {', '.join(names)}.")
         return 0

@@ -15,6 +15,7 @@ from msgspec import Struct, field, structs
 from talaria.access.policy import Access
 from talaria.commands.application import Application
 from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl, run_command
+from talaria.commands.mcp import list_prompt_commands
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort, ModelInfo
 from talaria.contracts.store import Transaction
@@ -264,7 +265,7 @@ class Chat:
             active_session=self.active_session,
             surface=self,
             application=self._network.application,
-            commands=commands,
+            commands=(*commands, *list_prompt_commands(self.active_session)),
             author=author,
             service=self._network.service,
         )

@@ -1,56 +1,48 @@
-"""A connection to one MCP server: transports, content, and the task that reconnects. Imported with the MCP library."""
+"""A connection to one MCP server, and the task that keeps it: reconnects, changed lists, questions of the server."""
 
 import asyncio
 import logging
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any
 
 import anyio
 import httpx2
-import msgspec
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import SessionMessage
-from mcp.types import (
-    Tool as McpTool,
-)
+from mcp import Client, MCPError
+from mcp.client.context import ClientRequestContext
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
     REQUEST_TIMEOUT,
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    GetPromptResult,
-    ImageContent,
+    ElicitRequestParams,
+    ElicitResult,
     Implementation,
-    Prompt,
-    ReadResourceResult,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
+    ListRootsResult,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    Root,
+    ToolListChangedNotification,
 )
-from msgspec import Struct
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import FileUrl
 
-from talaria.contracts.tool import Effect, Tool, ToolOutput
+from talaria.contracts.mcp import ServerState, ServerTool
+from talaria.contracts.tool import Call, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.core.messages import Image
-from talaria.core.umask import INHERIT, person_umask
-from talaria.tools.mcp.remote_tools import Offer, Offers, tools_of
+from talaria.core.messages import Part
+from talaria.tools.mcp.content import offer_of, prompt_of, prompt_output, prompt_parts, resource_output, tool_output
+from talaria.tools.mcp.elicitation import answer_elicitation
+from talaria.tools.mcp.remote_tools import Offers, tools_of
 from talaria.tools.mcp.settings import McpServer
+from talaria.tools.mcp.transport import HttpAccess, transport
 
-_SOURCE = "an MCP server"
-_LONGEST_LOG = 1_000_000  # bytes, after which a new log is started
-_LONGEST_SILENCE = 300.0  # seconds; a server may hold a reply open for as long as a tool runs
-Incoming = SessionMessage | Exception
 _MOST_PAGES = 20
 _LASTING = 30.0  # seconds after which a connection counts as good, and retry pauses start small again
+_LONGEST_ANSWER = 3600.0  # seconds; a person may have to answer during a call
+_LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _FAILURES = (
     OSError, TimeoutError, ValueError, RuntimeError, MCPError, httpx2.HTTPError, anyio.ClosedResourceError,
     anyio.BrokenResourceError, ExceptionGroup,
@@ -59,186 +51,37 @@ _FAILURES = (
 log = logging.getLogger(__name__)
 
 
-def offer_of(tool: McpTool) -> Offer:
-    """Return our description of a tool; an undeclared effect counts as irreversible."""
-    hints = tool.annotations
-    effect = Effect.IRREVERSIBLE
-    if hints is not None and hints.read_only_hint:
-        effect = Effect.READS
-    elif hints is not None and hints.idempotent_hint:
-        effect = Effect.IDEMPOTENT
-    return Offer(tool.name, tool.description or tool.title or "", tool.input_schema, effect)
-
-
-def prompt_in_words(prompt: Prompt) -> str:
-    """Return the name of a prompt and its arguments."""
-    names = ", ".join(one.name if one.required else f"{one.name}?" for one in prompt.arguments or ())
-    return f"{prompt.name}({names})"
-
-
-def tool_output(result: CallToolResult) -> ToolOutput:
-    """Return the result of a tool, or raise `ToolFailed` if it reports a failure."""
-    output = _output(result.content)
-    if not output.text and result.structured_content is not None:
-        output = ToolOutput(msgspec.json.encode(result.structured_content).decode(), output.images, _SOURCE)
-    if result.is_error:
-        raise ToolFailed(output.text or "the tool failed without an error message")
-    return output if output.text or output.images else ToolOutput("(no output)")
-
-
-def resource_output(result: ReadResourceResult) -> ToolOutput:
-    """Return the content of a resource."""
-    return ToolOutput("\n\n".join(_resource(one) for one in result.contents) or "(empty)", source=_SOURCE)
-
-
-def prompt_output(result: GetPromptResult) -> ToolOutput:
-    """Return the messages of a prompt."""
-    return ToolOutput(
-        "\n\n".join(f"{one.role}: {_words(one.content)}" for one in result.messages) or "(empty)", source=_SOURCE
-    )
-
-
-def _output(blocks: list[ContentBlock]) -> ToolOutput:
-    pictures = tuple(
-        Image(f"data:{block.mime_type};base64,{block.data}", block.mime_type)
-        for block in blocks
-        if isinstance(block, ImageContent)
-    )
-    return ToolOutput("\n\n".join(filter(None, map(_words, blocks))), pictures, _SOURCE)
-
-
-def _words(block: ContentBlock) -> str:
-    match block:
-        case TextContent():
-            return block.text
-        case ImageContent():
-            return f"[image, {block.mime_type}]"
-        case AudioContent():
-            return f"[audio, {block.mime_type}]"
-        case ResourceLink():
-            return f"{block.name}: {block.uri}"
-        case EmbeddedResource():
-            return _resource(block.resource)
-
-
-def _resource(contents: TextResourceContents | BlobResourceContents) -> str:
-    if isinstance(contents, TextResourceContents):
-        return contents.text
-    return f"[{contents.uri}: {contents.mime_type or 'binary'}, {len(contents.blob) * 3 // 4:,} bytes]"
-
-
-@asynccontextmanager
-async def transport(server: McpServer, log: Path, gone: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
-    """Open the streams to a server; ``gone`` is set when it has disconnected."""
-    opened = _over_http(server) if server.url else _over_stdio(server, log)
-    async with opened as (reading, writing):
-        yield Watched(reading, gone), writing
-
-
-class Watched:
-    """A stream from a server that reports its end."""
-
-    def __init__(self, stream: Any, gone: asyncio.Event) -> None:
-        self._stream = stream
-        self._gone = gone
-
-    @property
-    def last_context(self) -> Any:
-        """Return the context that the library sends along with a message."""
-        return getattr(self._stream, "last_context", None)
-
-    async def receive(self) -> Incoming:
-        """Return the next message."""
-        message: Incoming = await self._stream.receive()
-        return message
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Incoming:
-        try:
-            message: Incoming = await self._stream.__anext__()
-        except StopAsyncIteration:
-            self._gone.set()
-            raise
-        return message
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        handled: bool | None = await self._stream.__aexit__(kind, error, trace)
-        return handled
-
-
-def _over_stdio(server: McpServer, log: Path) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Any, Any]]:
-        command, *arguments = _with_own_umask([server.command, *server.args])
-        env = {**server.session_env, **server.env}
-        parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=server.folder or None)
-        with _opened_log(log) as file:
-            async with stdio_client(parameters, errlog=file) as streams:
-                yield streams
-
-    return opened()
-
-
-def _with_own_umask(argv: list[str]) -> list[str]:
-    """Return a command that runs with the user's own file mode mask, like all their other commands."""
-    mask = person_umask()
-    if mask == INHERIT or shutil.which(argv[0]) is None:
-        return argv
-    return ["/bin/sh", "-c", 'umask "$0" && exec "$@"', f"{mask:o}", *argv]
-
-
-def _over_http(server: McpServer) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Any, Any]]:
-        timeout = httpx2.Timeout(server.connect_seconds, read=max(server.call_seconds, _LONGEST_SILENCE))
-        async with (
-            httpx2.AsyncClient(headers=server.headers, timeout=timeout) as http,
-            streamable_http_client(server.url, http_client=http) as streams,
-        ):
-            yield streams
-
-    return opened()
-
-
-def _opened_log(log: Path) -> TextIO:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    long = log.exists() and log.stat().st_size > _LONGEST_LOG
-    return log.open("w" if long else "a")
-
-
 class Connection:
-    """Implementation of `Remote`; `serve` is the task that owns the connection."""
+    """Implementation of `Remote`; `serve` is the task that owns the connection.
+
+    ``revision`` grows when the server offers something else than before. The tools of a server that is disconnected
+    stay those it had.
+    """
 
     def __init__(self, server: McpServer, log_folder: Path) -> None:
         self.name = server.name
         self.problem = "it didn't answer in time"
         self.tools: list[Tool] = []
+        self.offers = Offers()
+        self.revision = 0
         self._server = server
         self._log = log_folder / f"mcp-{server.name}.log"
         self._line: _Line | None = None
+        self._calls: list[_RunningCall] = []
+        self._roots: tuple[str, ...] = server.roots
         self._tried = asyncio.Event()
+        self._access = HttpAccess(server)
 
     async def serve(self) -> None:
         """Stay connected until cancelled."""
         pause = self._server.first_pause_seconds
         while True:
             began = asyncio.get_running_loop().time()
+            self._access.problem = ""
             try:
                 await self._stay_connected()
             except _FAILURES as error:
-                self._leave(_in_words(error))
+                self._leave(self._access.problem or _in_words(error))
             if asyncio.get_running_loop().time() - began > _LASTING:
                 pause = self._server.first_pause_seconds
             await asyncio.sleep(pause)
@@ -248,17 +91,50 @@ class Connection:
         """Wait until the first attempt to connect has succeeded or failed."""
         await self._tried.wait()
 
-    async def call_tool(self, name: str, arguments: dict[str, Any], show: Callable[[str], None]) -> ToolOutput:
-        """Run a tool on the server."""
+    @property
+    def state(self) -> ServerState:
+        """Return the state for people."""
+        tools = tuple(ServerTool(tool.name, tool.description) for tool in self.tools)
+        return ServerState(
+            name=self.name,
+            condition="disconnected" if self.problem else "connected",
+            problem=self.problem,
+            tools=tools,
+            resources=len(self.offers.resources),
+            prompts=self.offers.prompts,
+        )
+
+    async def move_roots(self, roots: tuple[str, ...]) -> None:
+        """Offer other folders as roots from now on, and notify a connected server."""
+        if roots == self._roots:
+            return
+        self._roots = roots
+        line = self._line
+        if line is not None and line.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            with suppress(*_FAILURES):
+                await line.client.session.send_roots_list_changed()
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], call: Call) -> ToolOutput:
+        """Run a tool on the server; its limit doesn't run while the person is asked something."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            show(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
+            call.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
         seconds = self._server.call_seconds
         with self._connected() as client:
-            result = await client.call_tool(
-                name, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
-            )
+            running = _RunningCall(call, seconds)
+            self._calls.append(running)
+            try:
+                async with running.limit:
+                    result = await client.call_tool(
+                        name, arguments, read_timeout_seconds=_LONGEST_ANSWER, progress_callback=on_progress
+                    )
+            except TimeoutError as error:
+                if self._line is not None:
+                    self._line.report_change()  # asks it for its tools: a server that hangs is restarted
+                raise ToolFailed(f"{self.name}: no answer within {seconds:g} s") from error
+            finally:
+                self._calls.remove(running)
         return tool_output(result)
 
     async def read_resource(self, uri: str) -> ToolOutput:
@@ -266,30 +142,91 @@ class Connection:
         with self._connected() as client:
             return resource_output(await client.read_resource(uri))
 
-    async def get_prompt(self, name: str, arguments: dict[str, str]) -> ToolOutput:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> ToolOutput:
         """Return a prompt of the server, filled in."""
         with self._connected() as client:
-            return prompt_output(await client.get_prompt(name, arguments))
+            return prompt_output(await client.get_prompt(name, dict(arguments)))
+
+    async def get_prompt_parts(self, name: str, arguments: Mapping[str, str]) -> Sequence[Part]:
+        """Return a prompt of the server as the parts of a message."""
+        with self._connected() as client:
+            return prompt_parts(await client.get_prompt(name, dict(arguments)))
 
     async def _stay_connected(self) -> None:
-        gone = asyncio.Event()
+        line = _Line()
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self._server.connect_seconds):
-                client = await stack.enter_async_context(self._new_client(gone))
-                self.tools = tools_of(self, await self._ask_for_offers(client))
-            self._line, self.problem = _Line(client, gone), ""
+                line.client = await stack.enter_async_context(self._new_client(line))
+                self._take_offers(await self._ask_for_offers(line.client))
+            self._line, self.problem = line, ""
             self._tried.set()
-            await gone.wait()
-            self._leave("the server disconnected; reconnecting")
+            async with asyncio.TaskGroup() as group:
+                listening = group.create_task(self._listen(line))
+                try:
+                    await self._follow_changes(line)
+                finally:
+                    listening.cancel()
+            self._leave(self._access.problem or "the server disconnected; reconnecting")
 
-    def _new_client(self, gone: asyncio.Event) -> Client:
+    async def _follow_changes(self, line: "_Line") -> None:
+        """Ask for the lists again whenever they may have changed, until the server is gone."""
+        while await line.wait_for_change():
+            try:
+                async with asyncio.timeout(self._server.connect_seconds):
+                    self._take_offers(await self._ask_for_offers(line.client))
+            except TimeoutError:
+                self._leave("the server doesn't answer any more; restarting it")
+                return
+            await asyncio.sleep(self._server.first_pause_seconds)  # a server may report changes without end
+
+    async def _listen(self, line: "_Line") -> None:
+        """Subscribe to changed lists, where the protocol has no notifications for them."""
+        has = line.client.server_capabilities
+        tools, prompts, resources = (bool(one and one.list_changed) for one in (has.tools, has.prompts, has.resources))
+        if line.client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (tools or prompts or resources):
+            return
+        with suppress(MCPError, TimeoutError):  # not supported: the lists stay as they are
+            while True:
+                with suppress(SubscriptionLost):
+                    async with line.client.listen(
+                        tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+                    ) as subscription:
+                        async for _ in subscription:
+                            line.report_change()
+                await asyncio.sleep(self._server.longest_pause_seconds)
+                line.report_change()
+
+    def _new_client(self, line: "_Line") -> Client:
+        async def on_message(message: IncomingMessage) -> None:
+            if isinstance(message, _LIST_CHANGES):
+                line.report_change()
+
         return Client(
-            transport(self._server, self._log, gone),
+            transport(self._server, self._log, self._access, line.report_end),
             read_timeout_seconds=self._server.call_seconds,
             client_info=Implementation(name="talaria", version="1"),
             mode="legacy" if self._server.legacy else "auto",
+            message_handler=on_message,
+            elicitation_callback=self._on_elicitation,
+            list_roots_callback=self._on_list_roots if self._roots else None,
             cache=None,
         )
+
+    async def _on_elicitation(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        """Ask the person of the latest call; without a call nobody is asked."""
+        if not self._calls:
+            return ElicitResult(action="cancel")
+        running = self._calls[-1]
+        with running.paused():
+            return await answer_elicitation(self.name, params, running.call.person)
+
+    async def _on_list_roots(self, context: ClientRequestContext) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in self._roots])
+
+    def _take_offers(self, offers: Offers) -> None:
+        if offers != self.offers or not self._tried.is_set():
+            self.offers, self.tools = offers, tools_of(self, offers)
+            self.revision += 1
 
     def _leave(self, problem: str) -> None:
         if self._line is not None or not self._tried.is_set():
@@ -308,33 +245,77 @@ class Connection:
         except MCPError as error:
             # INVALID_REQUEST is how the library reports a session that the server has forgotten.
             if error.code in {CONNECTION_CLOSED, INVALID_REQUEST}:
-                line.gone.set()
+                line.report_end()
             late = error.code == REQUEST_TIMEOUT
             reason = f"no answer within {self._server.call_seconds:g} s" if late else error.message
-            raise ToolFailed(f"{self.name}: {reason}") from error
+            raise ToolFailed(f"{self.name}: {self._access.problem or reason}") from error
         except _FAILURES as error:
-            line.gone.set()
-            raise ToolFailed(f"{self.name}: {_in_words(error)}") from error
+            line.report_end()
+            raise ToolFailed(f"{self.name}: {self._access.problem or _in_words(error)}") from error
 
     async def _ask_for_offers(self, client: Client) -> Offers:
         has = client.server_capabilities
         tools = await _all(lambda cursor: client.list_tools(cursor=cursor), "tools") if has.tools else []
-        resources = (
-            await _all(lambda cursor: client.list_resources(cursor=cursor), "resources") if has.resources else []
-        )
+        resources, templates = [], []
+        if has.resources:
+            resources = await _all(lambda cursor: client.list_resources(cursor=cursor), "resources")
+            with suppress(MCPError):  # a server may have none, and not know the question
+                templates = await _all(
+                    lambda cursor: client.list_resource_templates(cursor=cursor), "resource_templates"
+                )
         prompts = await _all(lambda cursor: client.list_prompts(cursor=cursor), "prompts") if has.prompts else []
         return Offers(
             tuple(offer_of(tool) for tool in tools if self._server.offers(tool.name)),
-            tuple(str(resource.uri) for resource in resources),
-            tuple(prompt_in_words(prompt) for prompt in prompts),
+            (*(str(one.uri) for one in resources), *(str(one.uri_template) for one in templates)),
+            tuple(prompt_of(self.name, prompt) for prompt in prompts),
         )
 
 
-class _Line(Struct, frozen=True):
+class _Line:
     """One connection, from start to end."""
 
     client: Client
-    gone: asyncio.Event
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+        self._is_over = False
+
+    def report_change(self) -> None:
+        """Report that a list may have changed."""
+        self._news.set()
+
+    def report_end(self) -> None:
+        """Report that the connection has ended."""
+        self._is_over = True
+        self._news.set()
+
+    async def wait_for_change(self) -> bool:
+        """Wait until a list may have changed; ``False`` once the connection has ended."""
+        await self._news.wait()
+        self._news.clear()
+        return not self._is_over
+
+
+class _RunningCall:
+    """A call of a tool, and its time limit."""
+
+    def __init__(self, call: Call, seconds: float) -> None:
+        self.call = call
+        self.limit = asyncio.timeout(seconds)
+        self._seconds = seconds
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Suspend the limit within the block, and begin it again afterwards."""
+        self._reschedule(None)
+        try:
+            yield
+        finally:
+            self._reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def _reschedule(self, when: float | None) -> None:
+        with suppress(RuntimeError):  # the call has ended or expired
+            self.limit.reschedule(when)
 
 
 async def _all(ask: Callable[[str | None], Awaitable[Any]], field: str) -> list[Any]:

@@ -2,12 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from talaria.contracts.mcp import ServerPrompt
 from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
 
 Json = Mapping[str, Any]
@@ -85,11 +86,11 @@ class Offer(Struct, frozen=True):
 
 
 class Offers(Struct, frozen=True):
-    """Everything a server offers: tools, resources by URI, prompts by name with their arguments."""
+    """Everything a server offers: tools, resources by URI or template of one, prompts."""
 
     tools: tuple[Offer, ...] = ()
     resources: tuple[str, ...] = ()
-    prompts: tuple[str, ...] = ()
+    prompts: tuple[ServerPrompt, ...] = ()
 
 
 class Remote(Protocol):
@@ -97,13 +98,13 @@ class Remote(Protocol):
 
     name: str
 
-    async def call_tool(self, name: str, arguments: dict[str, Any], show: Callable[[str], None]) -> ToolOutput:
-        """Run a tool on the server; ``show`` gets its progress."""
+    async def call_tool(self, name: str, arguments: dict[str, Any], call: Call) -> ToolOutput:
+        """Run a tool on the server; its progress is shown, and its questions are asked, through ``call``."""
 
     async def read_resource(self, uri: str) -> ToolOutput:
         """Return a resource of the server."""
 
-    async def get_prompt(self, name: str, arguments: dict[str, str]) -> ToolOutput:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> ToolOutput:
         """Return a prompt of the server, filled in."""
 
 
@@ -134,7 +135,7 @@ class RemoteTool:
 
     async def run(self, arguments: Struct, call: Call) -> ToolOutput:
         """Run the tool on the server."""
-        return await self._remote.call_tool(self._tool, values_of(arguments), call.progress)
+        return await self._remote.call_tool(self._tool, values_of(arguments), call)
 
 
 class ReadResourceArguments(Struct, frozen=True):
@@ -176,9 +177,10 @@ class GetPrompt:
     effect = Effect.READS
     arguments: type[Struct] = GetPromptArguments
 
-    def __init__(self, remote: Remote, prompts: Sequence[str]) -> None:
+    def __init__(self, remote: Remote, prompts: Sequence[ServerPrompt]) -> None:
         self.name = _full_name(remote.name, "get_prompt")
-        self.description = f"Get a prompt from {remote.name}: {_cut(', '.join(prompts), _LONGEST_LIST)}"
+        listed = ", ".join(map(_describe_prompt, prompts))
+        self.description = f"Get a prompt from {remote.name}: {_cut(listed, _LONGEST_LIST)}"
         self._remote = remote
 
     def proposed_action(self, arguments: GetPromptArguments) -> ProposedAction:
@@ -196,6 +198,12 @@ def _full_name(server: str, tool: str) -> str:
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _describe_prompt(prompt: ServerPrompt) -> str:
+    """Return the name of a prompt and its arguments."""
+    names = ", ".join(one.name if one.required else f"{one.name}?" for one in prompt.arguments)
+    return f"{prompt.name}({names})"
 
 
 def _cut(text: str, limit: int) -> str:

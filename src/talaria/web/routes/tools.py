@@ -1,7 +1,6 @@
 """Routes for the tools, skills, memory, MCP servers and hooks of the agent."""
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
@@ -9,15 +8,14 @@ from msgspec import Meta, Struct
 
 from talaria.commands.application import Application
 from talaria.commands.views import MemoryBook
+from talaria.contracts.mcp import ServerState
 from talaria.contracts.memory import MemoryKind
 from talaria.contracts.stores.sessions import Viewer
-from talaria.contracts.tool import Tool, ToolsetState
+from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import NotFound, Refused
 from talaria.hooks.discovery import BOOT, HANDLER, summarize_hooks
 from talaria.hooks.editor import HookFiles, read_hook_files, switch_hook, write_hook_files
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.settings.model import McpServerSettings
-from talaria.settings.sections.checks import mask_password
 from talaria.web.front_door import AGENT_OWNER, USER, WebCaller, WebRequest
 from talaria.web.wire import Done
 
@@ -147,9 +145,7 @@ class MemoryEdit(Struct, frozen=True, kw_only=True):
 class ToolRoutes:
     """Tools, skills, memory, MCP servers and hooks; ``try_server`` connects to an MCP server and lists its tools."""
 
-    def __init__(
-        self, application: Application, try_server: Callable[[str], Awaitable[tuple[Sequence[Tool], str]]]
-    ) -> None:
+    def __init__(self, application: Application, try_server: Callable[[str], Awaitable[ServerState]]) -> None:
         self._application = application
         self._try_server = try_server
         self._profile_folder = application.identity.folder
@@ -206,12 +202,13 @@ class ToolRoutes:
         name = request.parts["name"]
         if name not in self._application.settings_admin.current.mcp:
             raise NotFound(f"There is no MCP server `{name[:64]}`.")
-        tools, problem = await self._try_server(name)
-        count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
+        state = await self._try_server(name)
+        count = f"{len(state.tools)} tool{'' if len(state.tools) == 1 else 's'}"
+        is_connected = state.condition == "connected"
         view = McpTest(
-            connected=not problem,
-            sentence=problem or f"{name} is connected and offers {count}.",
-            tools=[McpToolView(one.name, one.description) for one in tools],
+            connected=is_connected,
+            sentence=f"{name} is connected and offers {count}." if is_connected else f"{name}: {state.problem}",
+            tools=[McpToolView(one.name, one.description) for one in state.tools],
         )
         return make_json_reply(view)
 
@@ -246,7 +243,7 @@ class ToolRoutes:
             toolsets=knowledge.toolsets(),
             skills=[SkillView(one.name, one.about, one.is_enabled, one.is_own) for one in knowledge.skills()],
             servers=[
-                McpServerView(name=name, enabled=one.enabled, target=_target(one)) for name, one in current.mcp.items()
+                McpServerView(name=name, enabled=one.enabled, target=one.target) for name, one in current.mcp.items()
             ],
             hooks=[
                 HookView(
@@ -276,7 +273,3 @@ def _viewer(caller: WebCaller, person: str) -> Viewer:
     if not caller.is_owner and person not in ("", caller.person):
         raise NotFound("There is no such memory.")
     return Viewer(person or caller.person)
-
-
-def _target(server: McpServerSettings) -> str:
-    return mask_password(server.url) if server.url else shlex.join([server.command, *server.args])

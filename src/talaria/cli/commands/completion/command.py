@@ -61,7 +61,7 @@ def _list_sessions(services: Services) -> Iterator[tuple[str, str]]:
 
 
 def _list_tools(services: Services) -> Iterator[tuple[str, str]]:
-    for toolset in services.toolsets():
+    for toolset in services.tools().toolsets():
         yield toolset.name, f"{len(toolset.tools)} in this toolset"
         yield from ((tool.name, tool.does) for tool in toolset.tools if tool.name != toolset.name)
 

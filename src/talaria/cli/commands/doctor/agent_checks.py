@@ -77,7 +77,7 @@ def check_model_offline(services: Services) -> Iterator[Finding]:
 def check_tools(services: Services) -> Iterator[Finding]:
     """Report the number of enabled tools, unknown names in the settings, and missing helper programs."""
     try:
-        settings, toolsets = services.settings(), services.toolsets()
+        settings, toolsets = services.settings(), services.tools().toolsets()
     except SettingsInvalid:
         yield warning(_SKIPPED, _REPAIR_FIRST)
         return
@@ -87,7 +87,7 @@ def check_tools(services: Services) -> Iterator[Finding]:
         f"{sum(tool.enabled for tool in tools)} of {len(tools)} tools are on and add {total:,} bytes to each request."
     )
     yield from _check_disabled_names(settings, [tool.name for tool in tools])
-    yield from _check_mcp_servers(settings)
+    yield from _check_mcp_servers(services, settings)
     if shutil.which("rg", path=services.environment.get("PATH")) is None:
         yield warning(
             "ripgrep (rg) isn't installed, so searching many files is slow.",
@@ -177,7 +177,13 @@ def _check_disabled_names(settings: Settings, known: list[str]) -> Iterator[Find
             yield warning(f"`tools.disabled` names `{name}`, which isn't a tool.", hint)
 
 
-def _check_mcp_servers(settings: Settings) -> Iterator[Finding]:
+def _check_mcp_servers(services: Services, settings: Settings) -> Iterator[Finding]:
+    enabled = [name for name, one in settings.mcp.items() if one.enabled and bool(one.command) != bool(one.url)]
+    if enabled:
+        yield ok(f"MCP servers that are on: {', '.join(enabled)} (not contacted; `talaria mcp test` does that).")
+        for entry in services.tools().mcp().list():
+            if entry.enabled and entry.problem:
+                yield warning(f"The sign-in to the MCP server {entry.name} has a problem: {entry.problem}")
     for name, server in settings.mcp.items():
         if server.enabled and bool(server.command) == bool(server.url):
             yield warning(

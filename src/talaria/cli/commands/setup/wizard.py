@@ -77,7 +77,7 @@ class ToolsSection:
         self._enabled = self._setup.writer.settings().tools.toolsets
         choices = [
             MenuChoice(group.name, ", ".join(tool.name for tool in group.tools))
-            for group in self._setup.services.toolsets()
+            for group in self._setup.services.tools().toolsets()
         ]
         on = self._setup.questions.choose_some("Toolsets to turn on", choices, default=self._enabled, explain=_WHICH)
         self._enabled = tuple(on)
