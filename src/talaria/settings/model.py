@@ -20,7 +20,6 @@ from talaria.settings.sections.checks import (
     mask_password,
 )
 from talaria.settings.sections.media import MediaSettings, VoiceSettings
-from talaria.settings.sections.memory import MemorySettings
 from talaria.settings.sections.providers import (
     EmbeddedSettings,
     LoginSettings,
@@ -225,6 +224,21 @@ class ToolSettings(Section, frozen=True):
     ] = TOOLSETS
     disabled: Annotated[tuple[str, ...], Meta(description="Tools that are off.")] = ()
     disabled_skills: Annotated[tuple[str, ...], Meta(description="Skills that the agent doesn't see.")] = ()
+
+
+class MemorySettings(Section, frozen=True):
+    """Memory of the agent; all of it is part of every new conversation."""
+
+    notes_limit: Annotated[
+        int, Meta(ge=200, le=100_000, description="Most characters of the agent's notes, for each person or group.")
+    ] = 2_200
+    person_limit: Annotated[
+        int, Meta(ge=200, le=100_000, description="Most characters of what it knows about a person.")
+    ] = 1_375
+    provider: Annotated[
+        str, Meta(description="Where entries are stored: files, or the name of an installed provider.")
+    ] = "files"
+    options: Annotated[dict[str, str], Meta(description="Options of an installed provider.")] = {}
 
 
 class SurfaceSettings(Section, frozen=True):

@@ -1,0 +1,45 @@
+"""Memory that another package provides: found by its entry point, read when a session starts."""
+
+from pathlib import Path
+
+import pytest
+from tests.app.serving_process import process, said
+
+from talaria.contracts.stores.sessions import Viewer
+from talaria.testing.model_server import Ask, Say
+
+PACKAGE = """
+from talaria.tools.memory.files import FileMemory
+
+def open_notes(account):
+    return FileMemory(account.folder.parent / account.options["place"])
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a package with a provider."""
+    packages = tmp_path / "packages"
+    details = packages / "some_notes-1.0.dist-info"
+    details.mkdir(parents=True)
+    (packages / "some_notes.py").write_text(PACKAGE)
+    (details / "METADATA").write_text("Metadata-Version: 2.1\nName: some-notes\nVersion: 1.0\n")
+    (details / "entry_points.txt").write_text("[talaria.memory]\nsome-notes = some_notes:open_notes\n")
+    monkeypatch.syspath_prepend(str(packages))
+
+
+@pytest.mark.usefixtures("installed")
+async def test_a_session_uses_the_provider_of_another_package(tmp_path: Path) -> None:
+    chosen = {"TALARIA__MEMORY__PROVIDER": "some-notes", "TALARIA__MEMORY__OPTIONS": '{"place": "elsewhere"}'}
+    async with process(tmp_path, **chosen) as here:
+        chat = await here.open()
+        add = Ask("memory", {"action": "add", "text": "Likes tea.", "book": "user"})
+        here.server.script(Say(calls=[add]), Say("Saved."))
+        await said(chat, "I like tea")
+        assert "Likes tea." not in str(here.server.received[-1].json["messages"][0]), "an open session stays as it is"
+        assert "Likes tea." in here.application.knowledge.memory.show(Viewer())
+        assert "Likes tea." in (here.application.profile.folder / "elsewhere" / "USER.md").read_text()
+        await chat.conversation.close()
+        here.server.script(Say("Tea?"))
+        await said(await here.open(), "Hello")
+        assert "Likes tea." in str(here.server.received[-1].json["messages"][0])
