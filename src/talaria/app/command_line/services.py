@@ -17,10 +17,18 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
     from contextlib import AsyncExitStack
 
     from talaria.cli.parser_tree import CommandSpec
-    from talaria.cli.services import FileService, ModelService, NetworkService, StoreMaintenance, ToolService
+    from talaria.cli.services import (
+        FileService,
+        McpService,
+        ModelService,
+        NetworkService,
+        StoreMaintenance,
+        ToolService,
+    )
     from talaria.commands.application import Application
     from talaria.contracts.setup import SetupProbes
     from talaria.contracts.store import Database
+    from talaria.contracts.tool import ToolsetState
     from talaria.settings.model import Settings
     from talaria.settings.secrets import Secrets
 
@@ -97,8 +105,6 @@ class ProcessServices:
 
     def tools(self) -> "ToolService":
         """Return the tools of this profile's agent."""
-        from talaria.app.profile_tools import ProfileTools  # noqa: PLC0415 (loaded when tools are listed)
-
         return ProfileTools(self.profile, self.environment, self.settings)
 
     def networks(self) -> "NetworkService":
@@ -160,3 +166,24 @@ class ProcessServices:
             return self.settings().cli.color
         except TalariaError:
             return "auto"
+
+
+class ProfileTools:
+    """Implementation of `ToolService`; ``settings`` reads the settings, which may have faults."""
+
+    def __init__(self, profile: Profile, environment: Mapping[str, str], settings: "Callable[[], Settings]") -> None:
+        self._profile = profile
+        self._environment = environment
+        self._settings = settings
+
+    def toolsets(self) -> "tuple[ToolsetState, ...]":
+        """Return all tools by toolset, without those of MCP servers."""
+        from talaria.app.session.toolsets import list_toolsets  # noqa: PLC0415 (loaded when tools are listed)
+
+        return list_toolsets(self._settings())
+
+    def mcp(self) -> "McpService":
+        """Return the MCP servers."""
+        from talaria.app.profile_mcp import ProfileMcp  # noqa: PLC0415 (loaded when MCP servers are listed)
+
+        return ProfileMcp(self._profile, self._environment)

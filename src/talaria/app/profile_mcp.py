@@ -1,7 +1,7 @@
-"""Tools and MCP servers of a profile for the commands of its owner: lists, settings, tests and sign-ins."""
+"""MCP servers of a profile for the commands of its owner: settings, tests, sign-ins and serving."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -9,34 +9,14 @@ from typing import Any
 from talaria.app.session.secret_values import fill_secrets
 from talaria.contracts.login import SignInSurface, SignInWay
 from talaria.contracts.mcp import ServerEntry, ServerState
-from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Refused
 from talaria.settings.config_file import read_source
 from talaria.settings.load import load_settings
 from talaria.settings.logins import LoginStore, login_name
-from talaria.settings.model import McpServerSettings, Settings
+from talaria.settings.model import McpServerSettings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import format_key
 from talaria.settings.secrets import read_secrets
-
-
-class ProfileTools:
-    """Implementation of `ToolService`; ``settings`` reads the settings, which may have faults."""
-
-    def __init__(self, profile: Profile, environment: Mapping[str, str], settings: Callable[[], Settings]) -> None:
-        self._profile = profile
-        self._environment = environment
-        self._settings = settings
-
-    def toolsets(self) -> tuple[ToolsetState, ...]:
-        """Return all tools by toolset, without those of MCP servers."""
-        from talaria.app.session.toolsets import list_toolsets  # noqa: PLC0415 (loaded when tools are listed)
-
-        return list_toolsets(self._settings())
-
-    def mcp(self) -> "ProfileMcp":
-        """Return the MCP servers."""
-        return ProfileMcp(self._profile, self._environment)
 
 
 class ProfileMcp:
