@@ -1,9 +1,12 @@
-"""Slash commands `/approve` and `/deny`: answer approval requests of the running turn."""
+"""Slash commands `/approve`, `/deny` and `/approvals`: answer requests, list and revoke approvals."""
 
 from collections.abc import Sequence
 
+from talaria.commands.arguments import truncate
 from talaria.commands.command import Command, CommandContext
 from talaria.core.errors import NotFound
+from talaria.runtime.questions import SESSION_GRANTS, grant_id, list_standing_grants, revoke_grants
+from talaria.sessions.transcript_export import format_inline_code
 
 SCOPES = {
     "once": "this time",
@@ -65,4 +68,62 @@ DENY = Command(
     hint="[reason]",
     who="owner",
     run=run_deny,
+)
+
+
+_LONGEST_CALL = 120
+_REVOKE = "revoke"
+
+
+async def run_approvals(context: CommandContext) -> None:
+    """List the rules and approvals that apply here, or revoke an approval."""
+    action, _, wanted = context.arguments.partition(" ")
+    if action == _REVOKE and wanted.strip():
+        revoked = await context.active_session.store.write(lambda tx: revoke_grants(tx, wanted.strip()))
+        context.surface.show(f"Revoked: {_describe_call(revoked[0].tool, revoked[0].pattern)}.")
+        return
+    if action:
+        raise NotFound("Use `/approvals`, or `/approvals revoke ID`.")
+    session_id = context.active_session.session_id
+    always, here = await context.active_session.store.read(
+        lambda tx: (list_standing_grants(tx), SESSION_GRANTS.get(tx, session_id) or [])
+    )
+    settings = context.application.settings_admin.current
+    rules = [f"- {one.action}: `{name}`" for name, one in settings.rules.items()]
+    granted = [
+        f"- `{grant_id(one)}` {_describe_call(one.tool, one.pattern)}, {where}"
+        for grants, where in ((always, "always"), (here, "in this conversation"))
+        for one in grants
+    ]
+    lines = [
+        f"Approval mode: `{settings.approval.mode}`.",
+        *(["", "Rules of the settings:", *rules] if rules else []),
+        "",
+        *(
+            ["Approved:", *granted, "", "`/approvals revoke ID` takes one back."]
+            if granted
+            else ["Nothing is approved for good."]
+        ),
+    ]
+    context.surface.show("\n".join(lines))
+
+
+def _describe_call(tool: str, pattern: str) -> str:
+    return f"{tool}: {format_inline_code(truncate(pattern, _LONGEST_CALL))}"
+
+
+async def offer_approvals(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return what can be revoked."""
+    grants = await context.active_session.store.read(list_standing_grants)
+    return [(f"{_REVOKE} {grant_id(one)}", f"{one.tool}: {truncate(one.pattern, _LONGEST_CALL)}") for one in grants]
+
+
+APPROVALS = Command(
+    name="approvals",
+    category="Abilities",
+    help="List rules and approvals, or revoke an approval.",
+    hint="[revoke ID]",
+    who="owner",
+    run=run_approvals,
+    offers=offer_approvals,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from talaria.commands.abilities import MEMORY, SANDBOX, SKILLS, TOOLS
-from talaria.commands.approvals import APPROVE, DENY
+from talaria.commands.approvals import APPROVALS, APPROVE, DENY
 from talaria.commands.background import BACKGROUND
 from talaria.commands.branches import BRANCH, RETRY, UNDO
 from talaria.commands.checkpoints import DIFF, ROLLBACK
@@ -53,6 +53,7 @@ REGISTRY: tuple[Command, ...] = (
     STEER,
     APPROVE,
     DENY,
+    APPROVALS,
     IMAGE,
     PASTE,
     MODEL,

@@ -16,6 +16,7 @@ AGENT_START = "agent:start"
 AGENT_STEP = "agent:step"
 AGENT_END = "agent:end"
 COMMAND = "command:"
+TOOL_CALL = "tool:call"
 
 Fact = str | int | float | bool | None
 Facts = Mapping[str, Fact]
@@ -35,6 +36,12 @@ class Hooks(Protocol):
     def turn_subscriber(self) -> Callable[[TurnEvent], None] | None:
         """Return a new subscriber for the events of one open session; ``None`` where there are no hooks."""
 
+    async def veto(self, facts: Facts) -> str:
+        """Ask the hooks of `TOOL_CALL` about a call, and return why it must not run; empty if it may.
+
+        A hook that fails or doesn't answer within its time limit refuses the call.
+        """
+
     async def close(self) -> None:
         """Give hooks a few seconds to finish, then end what can be ended."""
 
@@ -47,6 +54,10 @@ class NoHooks:
 
     def turn_subscriber(self) -> None:
         """Return nothing: no hook needs the events."""
+
+    async def veto(self, facts: Facts) -> str:
+        """Refuse nothing."""
+        return ""
 
     async def close(self) -> None:
         """Do nothing."""

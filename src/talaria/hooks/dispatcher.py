@@ -23,6 +23,7 @@ from talaria.core.session_context import SessionContext, current_context
 from talaria.hooks.discovery import Hook, find_hooks
 from talaria.hooks.handlers import HookEvent, make_handler
 from talaria.hooks.hook_queue import HookQueue
+from talaria.hooks.veto import VetoHook, is_veto_folder
 
 MAX_FACT_LENGTH = 4000
 _CLOSE_SECONDS = 5.0
@@ -93,20 +94,23 @@ def _describe_outcome(end: TurnEnd) -> tuple[str, str]:
 
 def open_hooks(folder: Path, environment: Mapping[str, str]) -> Hooks:
     """Return the enabled hooks in a folder; problems of the others are logged."""
-    queues = []
+    queues, broken = [], []
     for found in find_hooks(folder):
         if not isinstance(found, Hook):
             log.warning("ignoring a hook: %s", found.problem)
+            broken += [found.problem] if is_veto_folder(found.folder) else []
         elif found.manifest.enabled:
             queues.append(HookQueue(found, make_handler(found, environment)))
-    return HookDispatcher(queues) if queues else NoHooks()
+    return HookDispatcher(queues, environment, broken) if queues or broken else NoHooks()
 
 
 class HookDispatcher:
-    """Implementation of `Hooks`."""
+    """Implementation of `Hooks`; ``broken`` are problems of hooks that should be asked before calls."""
 
-    def __init__(self, queues: Sequence[HookQueue]) -> None:
+    def __init__(self, queues: Sequence[HookQueue], environment: Mapping[str, str], broken: Sequence[str] = ()) -> None:
         self._queues = queues
+        self._broken = broken
+        self._veto_hooks = [VetoHook(one.hook, environment) for one in queues if one.hook.manifest.may_veto]
 
     def fire(self, event: str, facts: Facts) -> None:
         """Queue an event for every hook that listens for it."""
@@ -119,6 +123,15 @@ class HookDispatcher:
     def turn_subscriber(self) -> Callable[[TurnEvent], None]:
         """Return a subscriber that fires the ``agent:`` events of one open session."""
         return TurnHookEvents(self.fire).on_event
+
+    async def veto(self, facts: Facts) -> str:
+        """Return why a hook refuses a tool call; hooks are asked one after the other, until one refuses."""
+        if self._broken:
+            return f"A hook that is asked before every call can't be used: {self._broken[0]}"
+        for hook in self._veto_hooks:
+            if reason := await hook.ask(facts):
+                return reason
+        return ""
 
     async def close(self) -> None:
         """Wait up to ``_CLOSE_SECONDS`` for all hooks together, then end what still runs."""

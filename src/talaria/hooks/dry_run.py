@@ -12,6 +12,7 @@ from talaria.contracts.hooks import (
     SESSION_END,
     SESSION_RESET,
     SESSION_START,
+    TOOL_CALL,
     Fact,
     session_facts,
 )
@@ -47,6 +48,7 @@ _SAMPLE_FACTS: dict[str, dict[str, Fact]] = {
         **_SAMPLE_TURN, "step": 2, "kind": "tool", "tool": "web_fetch", "failed": False, "text": "Sunny.",
         "seconds": 0.5,
     },
+    TOOL_CALL: {**_SAMPLE_TURN, "tool": "terminal", "kind": "command", "target": "ls", "effect": "irreversible"},
     AGENT_END: {**_SAMPLE_TURN, "outcome": "answered", "text": "It is sunny.", "seconds": 3.2, "steps": 3},
 }  # fmt: skip
 

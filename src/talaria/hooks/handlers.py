@@ -42,7 +42,12 @@ class HookTimeout(TalariaError):
 
 
 class CommandFailed(TalariaError):
-    """Error of a hook command that ended with an exit code other than 0."""
+    """Error of a hook command that ended with an exit code other than 0; ``code`` is negative for a signal."""
+
+    def __init__(self, code: int, output: str) -> None:
+        super().__init__(f"the command ended with {_describe_exit(code)}{': ' if output else ''}{output}")
+        self.code = code
+        self.output = output
 
 
 class Handler(Protocol):
@@ -73,12 +78,12 @@ class FunctionHandler:
         self._function: Callable[[str, dict[str, Fact]], object] | None = None
 
     def handle(self, hook_event: HookEvent) -> str:
-        """Call the function; an awaitable result runs in its own event loop, with the time limit."""
+        """Call the function and return its text; a coroutine runs in its own event loop, with the time limit."""
         self._function = self._function or _load_function(self._hook)
         answer = self._function(hook_event.event, dict(hook_event.facts))
         if inspect.isawaitable(answer):
-            asyncio.run(_run_with_timeout(answer, self._hook.manifest.timeout_seconds))
-        return ""
+            answer = asyncio.run(_run_with_timeout(answer, self._hook.manifest.timeout_seconds))
+        return answer.strip() if isinstance(answer, str) else ""
 
     def end(self) -> None:
         """Do nothing: a thread cannot be ended, and closing does not wait for it."""
@@ -132,9 +137,7 @@ class CommandHandler:
             self._running.discard(child.pid)
         output = captured.decode(errors="replace").strip()
         if child.returncode:
-            raise CommandFailed(
-                f"the command ended with {_describe_exit(child.returncode)}{': ' if output else ''}{output}"
-            )
+            raise CommandFailed(child.returncode, output)
         return output
 
 
@@ -165,10 +168,10 @@ async def _read_output(child: Process, captured: bytearray) -> None:
         del captured[:-_MAX_OUTPUT]
 
 
-async def _run_with_timeout(work: Awaitable[object], seconds: float) -> None:
+async def _run_with_timeout(work: Awaitable[object], seconds: float) -> object:
     try:
         async with asyncio.timeout(seconds) as limit:
-            await work
+            return await work
     except TimeoutError:
         if limit.expired():
             raise HookTimeout(f"it took longer than {seconds:g} s and was stopped") from None

@@ -18,11 +18,12 @@ from talaria.contracts.hooks import (
     SESSION_END,
     SESSION_RESET,
     SESSION_START,
+    TOOL_CALL,
 )
 from talaria.core.errors import TalariaError
 
 MANIFEST = "HOOK.yaml"
-EVENTS = (GATEWAY_START, SESSION_START, SESSION_END, SESSION_RESET, AGENT_START, AGENT_STEP, AGENT_END)
+EVENTS = (GATEWAY_START, SESSION_START, SESSION_END, SESSION_RESET, AGENT_START, AGENT_STEP, AGENT_END, TOOL_CALL)
 DEFAULT_TIMEOUT = 30.0
 _MAX_SECONDS = 3600.0
 
@@ -53,6 +54,11 @@ class HookManifest(Struct, frozen=True, kw_only=True):
     def hears(self, event: str) -> bool:
         """Return whether the hook listens for this event."""
         return any(fnmatchcase(event, pattern) for pattern in self.events)
+
+    @property
+    def may_veto(self) -> bool:
+        """Return whether it is asked before tool calls; a pattern for all events isn't enough."""
+        return any(pattern.startswith("tool:") and fnmatchcase(TOOL_CALL, pattern) for pattern in self.events)
 
 
 class _Field(Struct, frozen=True):

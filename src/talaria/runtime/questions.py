@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from talaria.agent.approval.grants import Grant, Scope, make_grants
 from talaria.agent.environment import Verdict
+from talaria.contracts.hooks import Facts, session_facts
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction, Workspace
 from talaria.contracts.values import SINGLE, NamedValue, SessionValue
@@ -20,6 +21,7 @@ from talaria.core.errors import NotFound, StoreError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.formatting import escape_harmful
 from talaria.core.ids import SessionId, new_id
+from talaria.core.session_context import SessionContext, current_context
 
 if TYPE_CHECKING:  # loaded with the first tool call
     from talaria.agent.approval.policy import ApprovalPolicy, Ask
@@ -230,23 +232,37 @@ def list_standing_grants(tx: Transaction) -> list[Grant]:
     return STANDING_GRANTS.get(tx, SINGLE) or []
 
 
-def revoke_standing_grant(tx: Transaction, id_prefix: str) -> list[Grant]:
-    """Revoke the grant whose id starts with ``id_prefix``, or all grants if it is empty.
+def list_session_grants(tx: Transaction) -> list[tuple[SessionId, Grant]]:
+    """Return the grants that apply to one session each, with that session."""
+    return [(session_id, grant) for session_id, _, grants in SESSION_GRANTS.of_all(tx) for grant in grants]
+
+
+def revoke_grants(tx: Transaction, id_prefix: str) -> list[Grant]:
+    """Revoke the grants whose id starts with ``id_prefix``, or all grants if it is empty, in every session.
 
     Returns the revoked grants. Raises `NotFound` unless exactly one id matches a prefix.
     """
-    grants = list_standing_grants(tx)
-    revoked = [grant for grant in grants if grant_id(grant).startswith(id_prefix.lower())]
+
+    def is_meant(grant: Grant) -> bool:
+        return grant_id(grant).startswith(id_prefix.lower())
+
+    standing = list_standing_grants(tx)
+    in_sessions = [(session_id, grants) for session_id, _, grants in SESSION_GRANTS.of_all(tx)]
+    every = [*standing, *(grant for _, grants in in_sessions for grant in grants)]
+    revoked = list(dict.fromkeys(filter(is_meant, every)))
     if id_prefix and len(revoked) != 1:
         raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` shows them.")
-    STANDING_GRANTS.write(tx, SINGLE, [grant for grant in grants if grant not in revoked])
+    STANDING_GRANTS.write(tx, SINGLE, [grant for grant in standing if not is_meant(grant)])
+    for session_id, grants in in_sessions:
+        SESSION_GRANTS.write(tx, session_id, [grant for grant in grants if not is_meant(grant)])
     return revoked
 
 
 class StoredApprover:
     """Implementation of `Approver` for one session, with grants saved in the store.
 
-    ``policy`` is called for each decision, because the rules may depend on the person who started the turn.
+    ``policy`` is called for each decision, because the rules may depend on the person who started the turn. ``veto``
+    returns why a hook refuses a call.
     """
 
     def __init__(
@@ -256,7 +272,10 @@ class StoredApprover:
         policy: "Callable[[], ApprovalPolicy]",
         questions: Questions,
         workspace: Workspace,
+        *,
+        veto: Callable[[Facts], Awaitable[str]] | None = None,
     ) -> None:
+        self._veto = veto
         self._store = store
         self._session_id = session_id
         self._policy = policy
@@ -275,12 +294,22 @@ class StoredApprover:
         else:
             judgement = policy.judge(tool, effect, proposed_action, self._workspace, grants)
         match judgement:
-            case Allow():
-                return "allow", ""
             case Deny(reason):
                 return "deny", reason
+            case _ if reason := await self._find_veto(tool, effect, proposed_action):
+                return "deny", reason
+            case Allow():
+                return "allow", ""
             case Ask() as ask:
                 return await self._ask(tool, proposed_action, ask)
+
+    async def _find_veto(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> str:
+        """Return why a hook refuses the call; it gets the whole command, however long."""
+        if self._veto is None:
+            return ""
+        facts = session_facts(current_context() or SessionContext())
+        call = {"tool": tool, "kind": proposed_action.kind, "target": proposed_action.target, "effect": effect.value}
+        return await self._veto({**facts, **call})
 
     async def _ask(self, tool: str, proposed_action: ProposedAction, ask: "Ask") -> tuple[Verdict, str]:
         diff = await asyncio.to_thread(proposed_action.change.diff, self._workspace) if proposed_action.change else ""

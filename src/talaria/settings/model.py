@@ -348,6 +348,45 @@ class ApprovalSettings(Section, frozen=True):
     ] = 300
 
 
+class ApprovalRuleSettings(Section, frozen=True):
+    """Approval rule; it applies to calls that match everything it names. deny comes before ask, ask before allow."""
+
+    action: Annotated[
+        Literal["deny", "ask", "allow"],
+        Meta(description="Whether matching calls are refused, need approval, or run.", extra=_LIVE),
+    ] = "ask"
+    tool: Annotated[str, Meta(description="Name of the tool, with * and ?; empty means all tools.", extra=_LIVE)] = ""
+    command: Annotated[
+        str,
+        Meta(
+            description="First words of a command, each with * and ?, for example `git push`; empty means all calls.",
+            extra=_LIVE,
+        ),
+    ] = ""
+    folder: Annotated[
+        str,
+        Meta(
+            description="Folder that contains the file, or in which the command runs; empty means everywhere.",
+            extra={
+                "live": True,
+                "check": lambda path: not path or path.startswith(("/", "~/")),
+                "expected": "empty, or a path that starts with / or ~/",
+            },
+        ),
+    ] = ""
+    surface: Annotated[
+        str,
+        Meta(description="Where the turn runs, for example cli, telegram, api or cron; empty means all.", extra=_LIVE),
+    ] = ""
+    person: Annotated[
+        str,
+        Meta(
+            description="Who the turn is for: owner, a name of people, or an id like telegram:1000; empty means all.",
+            extra=_LIVE,
+        ),
+    ] = ""
+
+
 _GENERATED = (
     "node_modules/", ".venv/", "venv/", "__pycache__/", ".tox/", ".nox/", ".mypy_cache/", ".pytest_cache/",
     ".ruff_cache/", ".gradle/", ".terraform/", ".DS_Store",
@@ -435,6 +474,7 @@ class Settings(Section, frozen=True):
     surfaces: dict[str, SurfaceSettings] = {}
     mcp: dict[str, McpServerSettings] = {}
     approval: ApprovalSettings = ApprovalSettings()
+    rules: dict[str, ApprovalRuleSettings] = {}
     sandbox: SandboxSettings = SandboxSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -9,8 +9,9 @@ from tests.cli.stored_sessions import read, write
 
 from talaria.agent.approval.grants import Grant
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.values import SINGLE
-from talaria.runtime.questions import STANDING_GRANTS, list_standing_grants
+from talaria.runtime.questions import SESSION_GRANTS, STANDING_GRANTS, list_standing_grants
 
 GRANTS = [
     Grant("terminal", "pip install requests", exact=True, folder="/project", scope="always"),
@@ -61,3 +62,49 @@ def test_a_tool_cannot_take_approvals_back(program: Program) -> None:
     write(program, keep_grants)
     assert program.run("approvals", "revoke", "--all", env={"TALARIA_SESSION_ID": "one"}).code == 1
     assert len(read(program, list_standing_grants)) == 2
+
+
+def keep_session_grant(tx: Transaction) -> None:
+    session = tx.sessions.create(NewSession(source="cli"))
+    SESSION_GRANTS.write(tx, session.id, [Grant("terminal", "make", exact=True, folder="/project")])
+
+
+def test_approvals_of_one_conversation_are_listed_and_revoked(program: Program) -> None:
+    write(program, keep_session_grant)
+    assert program.run("approvals", "list", "--json").out == "[]\n"
+    (one,) = json.loads(program.run("approvals", "list", "--sessions", "--json").out)
+    assert (one["allowed"], bool(one["session"])) == ("make", True)
+    assert program.run("approvals", "revoke", one["id"]).out == "Revoked terminal: make\n"
+    assert program.run("approvals", "list", "--sessions", "--json").out == "[]\n"
+
+
+def test_export_has_mode_rules_and_approvals(program: Program) -> None:
+    write(program, keep_grants)
+    program.run("config", "set", "rules.no-push.action", "deny")
+    program.run("config", "set", "rules.no-push.command", "git push")
+    exported = json.loads(program.run("approvals", "export").out)
+    assert exported["mode"] == "ask"
+    assert [(one["name"], one["action"], one["command"]) for one in exported["rules"]] == [
+        ("no-push", "deny", "git push")
+    ]
+    assert len(exported["approvals"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "advice"),
+    [
+        ("rules.x.action", "forbid", "deny"),
+        ("rules.x.folder", "src", "a path that starts with / or ~/"),
+        ("rules.x.comand", "git", "command"),
+    ],
+)
+def test_a_wrong_rule_is_explained(program: Program, key: str, value: str, advice: str) -> None:
+    refused = program.run("config", "set", key, value)
+    assert refused.code != 0
+    assert advice in refused.err
+
+
+def test_a_tool_cannot_change_rules(program: Program) -> None:
+    changed = program.run("config", "set", "rules.x.action", "allow", env={"TALARIA_SESSION_ID": "one"})
+    assert changed.code != 0
+    assert json.loads(program.run("approvals", "export").out)["rules"] == []

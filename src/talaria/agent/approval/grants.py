@@ -9,7 +9,7 @@ from talaria.contracts.tool import ProposedAction
 
 DangerKind = Literal[
     "deletion", "device", "system", "history", "credentials", "code", "packages", "privilege", "outside", "start-up",
-    "unlisted", "irreversible",
+    "unlisted", "irreversible", "rule",
 ]  # fmt: skip
 
 

@@ -1,15 +1,20 @@
 """The approval policy: allow, ask about, or refuse a tool call."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 from talaria.agent.approval.grants import Danger, Grant
 from talaria.agent.approval.paths import PathRules, mentions_credentials
+from talaria.agent.approval.rules import ApprovalRule
 from talaria.contracts.tool import Effect, ProposedAction, Workspace
+
+if TYPE_CHECKING:  # loaded with the first command
+    from talaria.agent.approval.shell_analysis import ShellExamination
+    from talaria.agent.approval.shell_state import SimpleCommand
 
 
 class Confinement(Struct, frozen=True):
@@ -38,6 +43,16 @@ class Confinement(Struct, frozen=True):
 
 
 Mode = Literal["ask", "allow-list", "off"]
+_PLANNING_TOOLS = frozenset(("todo", "skills"))
+# Programs that never change anything, whatever their arguments; `sort -o` is seen as writing.
+_READING_PROGRAMS = frozenset(
+    {
+    "echo", "printf", ":", "true", "false", "cd", "pwd", "ls", "cat", "head", "tail", "wc", "whoami", "uname", "test",
+    "[", "[[", "grep", "rg", "which", "type", "basename", "dirname", "sort", "cut", "tr", "diff", "stat", "sleep",
+    "exit", "seq", "id", "df", "du", "ps", "jq",
+}
+)  # fmt: skip
+_GIT_READING = frozenset({("status",), ("log",), ("diff",), ("show",), ("blame",), ("ls-files",), ("rev-parse",)})
 
 
 class Allow(Struct, frozen=True, tag="allow"):
@@ -67,7 +82,9 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     name. ``off`` allows everything. Destroying the machine or the user's home is refused in every mode. ``protected``
     are folders with our own secrets, the profile's, and ``readable`` is the part of them that the model may read.
 
-    ``confined`` applies to anyone but the agent's owner, in every mode.
+    ``confined`` applies to anyone but the agent's owner, in every mode. So do ``rules``, those of this person and
+    surface: one that denies wins, then one that asks, then one that allows. Only an approval of exactly the same call
+    answers a rule that asks.
 
     The policy judges the text of a command, not its behaviour: a script may hide anything. Only the sandbox enforces
     limits; this policy warns.
@@ -79,6 +96,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     protected: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     confined: Confinement | None = None
+    rules: tuple[ApprovalRule, ...] = ()
     scratch: set[str] = field(default_factory=set)
 
     def judge(
@@ -92,20 +110,56 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
         """Return the judgement of a call that is about to run in ``workspace``."""
         if self.confined is not None and (reason := self.confined.refusal(tool, proposed_action, workspace)):
             return Deny(reason)
-        places = PathRules(workspace.folder, self.home, self.protected, self.readable, self.scratch)
-        dangers = self._dangers(effect, proposed_action, places, tool, workspace.environment)
+        examination = self._examine(proposed_action, workspace)
+        dangers = self._dangers(effect, proposed_action, self._places(workspace), tool, examination)
         fatal = [danger.reason for danger in dangers if danger.fatal]
         if fatal:
             return Deny(f"It {' and '.join(fatal)}. Nobody can approve that here.")
-        if self.mode == "off":
-            return Allow()
-        folder, rules = str(workspace.folder), (*self.allowed, *grants)
+        commands = examination.commands if examination is not None else ()
+        matching = [one for one in self.rules if one.matches(tool, proposed_action, commands, workspace, self.home)]
+        if denying := next((rule for rule in matching if rule.action == "deny"), None):
+            return Deny(f"The rule `{denying.name}` of the settings forbids it. Nobody can approve that here.")
+        asking = [
+            Danger("rule", f"needs approval by the rule `{rule.name}` of the settings", tool, narrow=True)
+            for rule in matching
+            if rule.action == "ask"
+        ]
+        allowing = [rule for rule in matching if rule.action == "allow"]
+        folder, allowed = str(workspace.folder), (*self.allowed, *grants)
         remaining = [
-            one for one in dangers if not any(rule.covers(tool, proposed_action, one, folder) for rule in rules)
+            one
+            for one in (*asking, *(dangers if self.mode != "off" else ()))
+            if not any(grant.covers(tool, proposed_action, one, folder) for grant in allowed)
+            and not any(rule.covers(one, commands) for rule in allowing)
         ]
         if not remaining:
             return Allow()
         return Ask("; ".join(dict.fromkeys(danger.reason for danger in remaining)), tuple(remaining))
+
+    def only_reads(self, tool: str, effect: Effect, proposed_action: ProposedAction, workspace: Workspace) -> bool:
+        """Return whether a call is certain to change nothing: it reads, or is a command of reading programs."""
+        if effect is Effect.READS or tool in _PLANNING_TOOLS:
+            return True
+        examination = self._examine(proposed_action, workspace)
+        if examination is None or effect is not Effect.IRREVERSIBLE:
+            return False
+        is_quiet = not examination.found and not examination.writes
+        return is_quiet and all(
+            one.program in _READING_PROGRAMS or _is_git_reading(one) for one in examination.commands
+        )
+
+    def _places(self, workspace: Workspace) -> PathRules:
+        return PathRules(workspace.folder, self.home, self.protected, self.readable, self.scratch)
+
+    def _examine(self, proposed_action: ProposedAction, workspace: Workspace) -> "ShellExamination | None":
+        """Return the examination of a command; ``None`` for other calls."""
+        if proposed_action.kind != "command":
+            return None
+        from talaria.agent.approval.shell_analysis import ShellExamination  # noqa: PLC0415 (loaded with the first command: parses shell)
+
+        examination = ShellExamination(self._places(workspace), workspace.environment)
+        examination.examine(proposed_action.target)
+        return examination
 
     def _dangers(
         self,
@@ -113,12 +167,14 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
         proposed_action: ProposedAction,
         places: PathRules,
         tool: str,
-        environment: Mapping[str, str],
+        examination: "ShellExamination | None",
     ) -> list[Danger]:
         strict = self.mode == "allow-list"
         match proposed_action.kind:
             case "command":
-                return _command_dangers(proposed_action.target, places, environment, strict=strict)
+                assert examination is not None
+                unlisted = dict.fromkeys(examination.subjects) if strict else ()
+                return [*examination.found, *(Danger("unlisted", f"runs {one}", one) for one in unlisted)]
             case "code":
                 return _code_dangers(proposed_action.target, tool, strict=strict)
             case "read":
@@ -133,13 +189,9 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 return _other_dangers(effect, proposed_action.target, tool)
 
 
-def _command_dangers(command: str, places: PathRules, environment: Mapping[str, str], *, strict: bool) -> list[Danger]:
-    from talaria.agent.approval.shell_analysis import ShellExamination  # noqa: PLC0415 (loaded with the first command: parses shell)
-
-    examination = ShellExamination(places, environment)
-    examination.examine(command)
-    unlisted = dict.fromkeys(examination.subjects) if strict else ()
-    return [*examination.found, *(Danger("unlisted", f"runs {one}", one) for one in unlisted)]
+def _is_git_reading(command: "SimpleCommand") -> bool:
+    words = command.arguments
+    return command.program == "git" and words[:1] in _GIT_READING and not any(one.startswith("--o") for one in words)
 
 
 def _code_dangers(code: str, tool: str, *, strict: bool) -> list[Danger]:

@@ -46,6 +46,7 @@ from talaria.agent.approval.wrappers import is_asked_wrapper, unwrap
 _MAX_WORDS = 500
 _COMPUTED = re.compile(f"[{UNKNOWN}{ITEMS}*?]|^\\$|\\[.")
 _STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_SINKS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 _FORK_BOMB = re.compile(r"(?<![\w:.])([\w:.]{1,64})[ \t]{0,9}\(\)\s{0,9}\{[^}]{0,200}?\1[ ]{0,9}\|&?[ ]{0,9}\1")
 _PRIVILEGE_PROGRAMS = frozenset({"sudo", "doas"})
 _DELETES = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
@@ -97,12 +98,13 @@ class ShellExamination:
         self._downloads: set[str] = set()
         self.found: list[Danger] = []
         self.commands: list[SimpleCommand] = []
+        self.writes = False
         for name, body in variables.items():
             if name.startswith("BASH_FUNC_"):
                 self._walk.run(f"{name[10:].removesuffix('%%')} {body}")
 
     def examine(self, code: str) -> None:
-        """Record the dangers of shell code in ``found``, and the commands it may run in ``commands``."""
+        """Record the dangers of shell code in ``found``, its ``commands``, and whether it ``writes`` files."""
         if _FORK_BOMB.search(code):
             self._note(Danger("system", "starts copies of itself endlessly", fatal=True))
         self._walk.run(code)
@@ -381,6 +383,7 @@ class ShellExamination:
             self._note(danger)
 
     def _examine_write(self, text: str, command: SimpleCommand) -> None:
+        self.writes = self.writes or text not in _SINKS
         paths, subject = self._paths(text), subject_of(command)
         if paths is None:
             sensitive = mentions_credentials(text) or is_start_up_name(text)

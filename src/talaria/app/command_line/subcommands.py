@@ -80,7 +80,7 @@ SUBCOMMANDS = (
     Subcommand("Setup", "profile", "List, create, choose and delete profiles", "talaria.cli.commands.profile"),
     Subcommand("Setup", "pairing", "Approve people who write to the agent in chats", "talaria.cli.commands.pairing"),
     Subcommand("Setup", "api-keys", "Create, list and revoke keys for the HTTP API", "talaria.cli.commands.api_keys"),
-    Subcommand("Setup", "approvals", "List and revoke permanent approvals", "talaria.cli.commands.approvals"),
+    Subcommand("Setup", "approvals", "List, revoke and export approvals", "talaria.cli.commands.approvals"),
     Subcommand("Setup", "trust", "Trust the commands and skills of a project folder", "talaria.cli.commands.trust"),
     Subcommand("Setup", "webhook", "List and test webhook routes", "talaria.cli.commands.webhook"),
     Subcommand("Setup", "completion", "Print a shell completion script", "talaria.cli.commands.completion.command"),

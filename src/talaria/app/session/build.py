@@ -5,12 +5,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from talaria.agent.approval.grants import Grant, parse_allow_entry
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
 from talaria.agent.environment import Budget, Limits, TurnEnvironment
@@ -25,10 +23,10 @@ from talaria.app.session.agent_spec import (
     make_signature,
     read_stored_session,
 )
+from talaria.app.session.approver import make_approver
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
 from talaria.app.session.toolsets import (
     ToolContext,
-    build_approval_policy,
     is_same_person,
     list_sandbox_notes,
     make_working_folder,
@@ -46,17 +44,16 @@ from talaria.core.ids import SessionId
 from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
-from talaria.runtime.questions import Questions, StoredApprover
+from talaria.runtime.questions import Questions
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
-from talaria.settings.profiles import FolderTrust, find_home
+from talaria.settings.profiles import FolderTrust
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
-    from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.app.application import TalariaApplication
 
 _MICRODOLLARS = 1_000_000
@@ -258,47 +255,6 @@ def _make_agent(
     return AgentLoop(calls, tool_context.model, toolbox, manner, window)
 
 
-def _make_approver(
-    application: "TalariaApplication",
-    tool_context: ToolContext,
-    request: OpenRequest,
-    questions: Questions,
-    workspace: LocalWorkspace,
-) -> StoredApprover:
-    """Return the approver of tool calls, with the settings in force at each call.
-
-    Grants belong to the session in which a person is asked. Tools passed in the request are granted.
-    """
-    scratch: set[str] = set()
-    own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
-    scope = tool_context.delegated_scope
-
-    def policy() -> "ApprovalPolicy":
-        from talaria.agent.approval.policy import ApprovalPolicy  # noqa: PLC0415 (loaded with the first tool call)
-
-        approval = application.settings.approval
-        return ApprovalPolicy(
-            home=Path(application.environment.get("HOME", str(tool_context.folder))),
-            mode=approval.mode,
-            allowed=(*map(parse_allow_entry, approval.allowed), *own_tools),
-            protected=(
-                application.profile.folder,
-                application.profile.guests_folder,
-                find_home(application.environment) / "profiles",
-            ),
-            scratch=scratch,
-            readable=(*tool_context.output_folders, *([tool_context.folder] if tool_context.guest else [])),
-        )
-
-    return StoredApprover(
-        tool_context.store,
-        scope.root if scope is not None else tool_context.session_id,
-        build_approval_policy(tool_context, policy, lambda: application.settings),
-        questions,
-        workspace,
-    )
-
-
 def _build_environment(
     application: "TalariaApplication",
     tool_context: ToolContext,
@@ -311,7 +267,15 @@ def _build_environment(
     return TurnEnvironment(
         publish=events.publish,
         person=questions,
-        approver=_make_approver(application, tool_context, request, questions, workspace),
+        approver=make_approver(
+            application.settings_admin,
+            application.environment,
+            tool_context,
+            request.tools or (),
+            questions,
+            workspace,
+            application.hooks,
+        ),
         workspace=workspace,
         changes=cache(partial(_make_recorder, application, workspace, events)),
         limits=partial(_read_limits, application.settings_admin, request.delegated_scope),

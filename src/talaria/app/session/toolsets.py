@@ -467,6 +467,15 @@ def is_same_person(settings: Callable[[], Settings], one: str, other: str) -> bo
     return is_same_sender(_resolve_person(known, one), _resolve_person(known, other))
 
 
+def resolve_turn_person(settings: Settings) -> str:
+    """Return the person whose turn is running, as rules name them: ``owner``, a name of `people`, or an id."""
+    context = current_context()
+    sender = context.sender if context is not None else UNKNOWN
+    person = _resolve_person(settings, sender)
+    name = person.removeprefix("person:")
+    return person if name == OWNER else name
+
+
 def _is_owners_turn(settings: Settings, *, shared: bool) -> bool:
     context = current_context()
     sender = context.sender if context is not None else UNKNOWN
