@@ -18,6 +18,7 @@ from talaria.commands.handoff import HANDOFF, MOVE
 from talaria.commands.mcp import MCP
 from talaria.commands.model import MODEL, PERSONALITY, PROVIDER, REASONING
 from talaria.commands.pairing import PAIRING
+from talaria.commands.plan import PLAN
 from talaria.commands.program import HELP, KEYS, QUIT, RESTART, SETHOME, START
 from talaria.commands.sessions import HISTORY, NEW, RESUME, SAVE, SEARCH, SESSIONS, TITLE
 from talaria.commands.status import STATUS, VERSION, WHOAMI
@@ -54,6 +55,7 @@ REGISTRY: tuple[Command, ...] = (
     APPROVE,
     DENY,
     APPROVALS,
+    PLAN,
     IMAGE,
     PASTE,
     MODEL,

@@ -91,7 +91,7 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
 
     ``identity`` replaces the instructions of the profile, ``tools`` replace the configured ones. ``owner`` and
     ``audience`` are those of a new session. ``caps`` are budgets in addition to those of every session;
-    ``delegated_scope`` is set if it works for another one.
+    ``delegated_scope`` is set if it works for another one. With ``plan``, a new session starts in plan mode.
     """
 
     surface: SurfaceInfo
@@ -105,6 +105,7 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     turns: TurnOptions = TurnOptions()
     caps: tuple[Cap, ...] = ()
     delegated_scope: DelegatedScope | None = None
+    plan: bool = False
 
 
 def _do_nothing() -> None:

@@ -22,6 +22,7 @@ from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd
 from talaria.core.formatting import escape_harmful
 from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext, current_context
+from talaria.sessions.plan_mode import PLAN_INSTRUCTIONS, PlanMode, read_plan_mode, start_planning, stop_planning
 
 if TYPE_CHECKING:  # loaded with the first tool call
     from talaria.agent.approval.policy import ApprovalPolicy, Ask
@@ -36,6 +37,7 @@ _REFUSAL = "no"
 _APPROVING = frozenset(answer for answer, _ in _APPROVALS) - {_REFUSAL}
 _OTHER_CHOICE = "Something else (type it)"
 _TERMINAL_TOOL = "terminal"
+PLAN = "the plan"  # in place of a tool, in the question about a plan
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
@@ -87,7 +89,7 @@ def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
     Where Markdown is rendered, the action is put in a code block, so that nothing of it is hidden or changed, and
     characters that reverse or hide text are shown as escapes.
     """
-    lead = "Run this command?" if event.tool == _TERMINAL_TOOL else f"Allow {event.tool}?"
+    lead = {_TERMINAL_TOOL: "Run this command?", PLAN: "Carry out the plan?"}.get(event.tool, f"Allow {event.tool}?")
     if not markdown:
         return f"{lead}\n{event.summary}\n{event.reason}"
     from talaria.sessions.transcript_export import format_code_block  # noqa: PLC0415 (loaded with the first question)
@@ -286,7 +288,7 @@ class StoredApprover:
         """Return the verdict and its reason; without an answer in time the verdict is ``deny``."""
         from talaria.agent.approval.policy import Allow, Ask, Deny  # noqa: PLC0415 (loaded with the first tool call)
 
-        policy, grants = self._policy(), await self._load_grants()
+        policy, (grants, plan) = self._policy(), await self._load_state()
         if (
             proposed_action.kind == "command"
         ):  # analysing a long command, or the scripts it runs, would block other chats
@@ -298,10 +300,36 @@ class StoredApprover:
                 return "deny", reason
             case _ if reason := await self._find_veto(tool, effect, proposed_action):
                 return "deny", reason
+            case _ if plan.is_on and (reason := await self._ask_plan(policy, plan, tool, effect, proposed_action)):
+                return "deny", reason
             case Allow():
                 return "allow", ""
             case Ask() as ask:
                 return await self._ask(tool, proposed_action, ask)
+
+    async def _ask_plan(
+        self, policy: "ApprovalPolicy", plan: PlanMode, tool: str, effect: Effect, proposed_action: ProposedAction
+    ) -> str:
+        """Return why a call must wait for the plan; empty if it only reads, or if the person approves the plan now.
+
+        The first call that would change something gets the instructions of plan mode; later ones ask the person.
+        """
+        if await asyncio.to_thread(policy.only_reads, tool, effect, proposed_action, self._workspace):
+            return ""
+        if not plan.announced:
+            await self._store.write(lambda tx: start_planning(tx, self._session_id, announced=True))
+            return PLAN_INSTRUCTIONS
+        first_step = f"First step: {tool}: {proposed_action.target}"
+        answer = await self._questions.ask_approval(PLAN, first_step, "The agent wants to carry out its plan.")
+        if answer in _APPROVING:
+            await self._store.write(lambda tx: stop_planning(tx, self._session_id))
+            return ""
+        why = "nobody was there to approve it" if answer is None else "the user didn't approve it"
+        if answer not in (None, "", _REFUSAL):
+            why = f"the user wants changes: {answer}"
+        return (
+            f"the plan isn't approved yet: {why}. Only reading is allowed; improve the plan, or end your turn with it."
+        )
 
     async def _find_veto(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> str:
         """Return why a hook refuses the call; it gets the whole command, however long."""
@@ -330,9 +358,13 @@ class StoredApprover:
             case why:
                 return "deny", f"the user refused: {why}"
 
-    async def _load_grants(self) -> list[Grant]:
+    async def _load_state(self) -> tuple[list[Grant], PlanMode]:
+        """Return the grants that apply here, and the state of plan mode."""
         return await self._store.read(
-            lambda tx: [*(SESSION_GRANTS.get(tx, self._session_id) or []), *list_standing_grants(tx)]
+            lambda tx: (
+                [*(SESSION_GRANTS.get(tx, self._session_id) or []), *list_standing_grants(tx)],
+                read_plan_mode(tx, self._session_id),
+            )
         )
 
     async def _save_grants(self, scope: Scope, new: Sequence[Grant]) -> None:

@@ -13,7 +13,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.sessions.model_context import SUMMARY, read_summary, record_break
 
-COPIED_VALUES = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
+COPIED_VALUES = ("prompt_prefix", "workspace", "grants", "preferences", "todo", "plan_mode")
 _PROGRAM_AUTHORS = ("tools", "summary")
 _NO_LIMIT = 2**62
 

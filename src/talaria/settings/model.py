@@ -110,6 +110,9 @@ class CliSettings(Section, frozen=True):
             "turn, or stops it.",
         ),
     ] = "queue"
+    plan: Annotated[
+        bool, Meta(description="Whether new conversations in the terminal start in plan mode; see `/plan`.")
+    ] = False
     notify: Annotated[
         Literal["off", "bell", "desktop"],
         Meta(

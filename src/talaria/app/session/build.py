@@ -48,6 +48,7 @@ from talaria.runtime.questions import Questions
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
+from talaria.sessions.plan_mode import start_planning
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust
@@ -161,7 +162,14 @@ def _note_once(tx: Transaction, provider: str, sentence: str) -> list[str]:
 
 async def _create_session(store: Store, request: OpenRequest, model: str) -> Session:
     new = NewSession(source=request.surface.source, model=model, owner=request.owner, audience=request.audience)
-    return await store.write(lambda tx: tx.sessions.create(new))
+
+    def create(tx: Transaction) -> Session:
+        session = tx.sessions.create(new)
+        if request.plan:
+            start_planning(tx, session.id)
+        return session
+
+    return await store.write(create)
 
 
 def _complete_request(application: "TalariaApplication", request: OpenRequest, session: Session) -> OpenRequest:

@@ -15,4 +15,5 @@ def build_open_request(arguments: argparse.Namespace, instructions: str) -> Open
         surface=SurfaceInfo(source=SOURCE, folder=Path.cwd(), instructions=instructions, lasting=True),
         session=ResumeSession(arguments.resume) if arguments.resume else session,
         model=arguments.model,
+        plan=arguments.plan,
     )

@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         "files",
     )
+    parser.add_argument(
+        "--plan", action="store_true", help="plan first: a new conversation only reads until you approve its plan"
+    )
     parser.add_argument("--json", action="store_true", help="print events, one JSON object per line")
     parser.add_argument(
         "--plain", action="store_true", help="plain lines of text, for screen readers and simple terminals"
@@ -51,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Run the chat or a one-shot question and return the exit code."""
+    arguments.plan = arguments.plan or services.settings().cli.plan
     typed = _join_question(arguments)
     piped = "" if sys.stdin.isatty() else _read_input()
     if typed or piped:
