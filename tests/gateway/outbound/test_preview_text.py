@@ -109,3 +109,23 @@ def test_the_last_step_of_each_child_shows_while_a_call_runs() -> None:
     running.event(answered(1))
     assert running.text == "✓ `read_file 1`"
     assert draft_of(called(1), *events, progress="off").text == ""
+
+
+EDIT = ToolAnswered(
+    ToolResult("c1", "a.txt: …"), "edit_file", 0.1, "@@ -1,3 +1,3 @@\n same\n-old `one`\n+new one\n+another\n same"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (0, "✓ `edit_file 1`"),
+        (2, "✓ `edit_file 1` +2 -1  \n`-old one`  \n`+new one`  \n_… 1 more lines_"),
+        (6, "✓ `edit_file 1` +2 -1  \n`-old one`  \n`+new one`  \n`+another`"),
+    ],
+)
+def test_an_edit_is_shown_as_a_compact_diff(lines: int, text: str) -> None:
+    draft = PreviewText(Display(), limit=1000, diff_lines=lines)
+    for event in (called(1, "edit_file"), EDIT):
+        draft.event(event)
+    assert draft.text == text

@@ -84,7 +84,8 @@ class Preview:
         self._turn_id = turn_id
         self._route = route
         self._display = display
-        self._text = PreviewText(display, options.settings.current.gateway.reply_characters)
+        gateway = options.settings.current.gateway
+        self._text = PreviewText(display, gateway.reply_characters, gateway.diff_lines)
         self._posted = PostedMessages(route.address)
         self._texts: list[str] = []
         self._splitter: GrowingText | None = None

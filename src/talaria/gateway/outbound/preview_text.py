@@ -52,6 +52,7 @@ class _Call(Struct):
     arguments: str
     mark: str = "…"
     answer: str = ""
+    diff: str = ""
     steps: dict[str, str] = {}
 
 
@@ -81,11 +82,12 @@ class PreviewText:
     """Preview text of one turn, built from its events.
 
     ``passages`` are the texts before a tool call or question, oldest first. Of each reply text at most ``limit``
-    characters are stored.
+    characters are stored. Of each change to a file, ``diff_lines`` lines are shown.
     """
 
-    def __init__(self, display: Display, limit: int) -> None:
+    def __init__(self, display: Display, limit: int, diff_lines: int = 0) -> None:
         self._display = display
+        self._diff_lines = diff_lines
         self._limit = limit
         self._calls: dict[str, _Call] = {}
         self._notices: list[str] = []
@@ -174,6 +176,7 @@ class PreviewText:
         if call is not None:
             call.mark = "✗" if event.result.failed else "✓"
             call.answer = event.result.text
+            call.diff = event.diff
 
     def _end_passage(self) -> None:
         """End the current passage; later text belongs below the message or question that follows now."""
@@ -192,7 +195,10 @@ class PreviewText:
     def _format_lines(self) -> list[str]:
         if self._progress == "off":
             return []
-        lines = [f"{call.mark} `{_one_line(call.summary)}`{self._format_detail(call)}" for call in self._calls.values()]
+        lines = [
+            f"{call.mark} `{_one_line(call.summary)}`{self._format_detail(call)}{self._format_diff(call)}"
+            for call in self._calls.values()
+        ]
         return [*lines, *(f"_{_one_line(notice)}_" for notice in self._notices)]
 
     def _format_detail(self, call: _Call) -> str:
@@ -201,6 +207,16 @@ class PreviewText:
             return "".join(f"{_BREAK}`{_one_line(step)}`" for step in steps)
         lines = [_one_line(call.arguments), *(_one_line(line) for line in call.answer.split("\n")[:_DETAIL_LINES])]
         return "".join(f"{_BREAK}`{line}`" for line in lines if line.strip())
+
+    def _format_diff(self, call: _Call) -> str:
+        """Return the number of changed lines and the first of them, without context."""
+        if not call.diff or not self._diff_lines:
+            return ""
+        changed = [line for line in call.diff.split("\n") if line[:1] in ("+", "-")]
+        added = sum(line.startswith("+") for line in changed)
+        shown = "".join(f"{_BREAK}`{_one_line(line)}`" for line in changed[: self._diff_lines])
+        more = f"{_BREAK}_… {len(changed) - self._diff_lines} more lines_" if len(changed) > self._diff_lines else ""
+        return f" +{added} -{len(changed) - added}{shown}{more}"
 
     def _quote_reasoning(self) -> str:
         return "\n".join(f"> {line}" for line in self._reasoning.strip().split("\n")) if self._reasoning.strip() else ""

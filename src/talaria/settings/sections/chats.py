@@ -94,6 +94,15 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             extra=_LIVE,
         ),
     ] = 200_000
+    diff_lines: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="Changed lines shown below an edit of a file while a turn runs; 0 shows none.",
+            extra=_LIVE,
+        ),
+    ] = 6
     port: Annotated[
         int,
         Meta(ge=0, le=65_535, description="Port on loopback for health checks and metrics; 0 means any free port."),
