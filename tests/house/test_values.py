@@ -21,6 +21,7 @@ SESSION_VALUES = {
     "live_watch": "datetime",
     "open_question": "OpenQuestion",
     "pending_answers": "dict[str, _PendingAnswer]",
+    "plan_mode": "PlanMode",
     "posted_messages": "PostedMessages",
     "preferences": "Preferences",
     "prompt_prefix": "Prefix",

@@ -22,10 +22,10 @@ from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd
 from talaria.core.formatting import escape_harmful
 from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext, current_context
-from talaria.sessions.plan_mode import PLAN_INSTRUCTIONS, PlanMode, read_plan_mode, start_planning, stop_planning
 
 if TYPE_CHECKING:  # loaded with the first tool call
     from talaria.agent.approval.policy import ApprovalPolicy, Ask
+    from talaria.sessions.plan_mode import PlanMode
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -308,14 +308,16 @@ class StoredApprover:
                 return await self._ask(tool, proposed_action, ask)
 
     async def _ask_plan(
-        self, policy: "ApprovalPolicy", plan: PlanMode, tool: str, effect: Effect, proposed_action: ProposedAction
+        self, policy: "ApprovalPolicy", plan: "PlanMode", tool: str, effect: Effect, proposed_action: ProposedAction
     ) -> str:
-        """Return why a call must wait for the plan; empty if it only reads, or if the person approves the plan now.
+        """Return why a call must wait for approval of the plan; empty if it need not.
 
         The first call that would change something gets the instructions of plan mode; later ones ask the person.
         """
         if await asyncio.to_thread(policy.only_reads, tool, effect, proposed_action, self._workspace):
             return ""
+        from talaria.sessions.plan_mode import PLAN_INSTRUCTIONS, start_planning, stop_planning  # noqa: PLC0415 (loaded for plan mode)
+
         if not plan.announced:
             await self._store.write(lambda tx: start_planning(tx, self._session_id, announced=True))
             return PLAN_INSTRUCTIONS
@@ -358,8 +360,10 @@ class StoredApprover:
             case why:
                 return "deny", f"the user refused: {why}"
 
-    async def _load_state(self) -> tuple[list[Grant], PlanMode]:
+    async def _load_state(self) -> "tuple[list[Grant], PlanMode]":
         """Return the grants that apply here, and the state of plan mode."""
+        from talaria.sessions.plan_mode import read_plan_mode  # noqa: PLC0415 (loaded with the first tool call)
+
         return await self._store.read(
             lambda tx: (
                 [*(SESSION_GRANTS.get(tx, self._session_id) or []), *list_standing_grants(tx)],

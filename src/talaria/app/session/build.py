@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from talaria.agent.approval.grants import Grant, parse_allow_entry
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
-from talaria.agent.environment import Budget, Limits, TurnEnvironment
+from talaria.agent.environment import Budget, TurnEnvironment
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
@@ -21,18 +23,21 @@ from talaria.app.session.agent_spec import (
     apply_preferences,
     explain_model,
     make_signature,
+    read_limits,
     read_stored_session,
 )
-from talaria.app.session.approver import make_approver
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
 from talaria.app.session.toolsets import (
     ToolContext,
+    build_approval_policy,
     is_same_person,
     list_sandbox_notes,
     make_working_folder,
     resolve_viewer,
+    select_rules,
 )
 from talaria.app.session.workspaces import OpenWorkspace
+from talaria.contracts.hooks import NoHooks
 from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
@@ -43,21 +48,20 @@ from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
-from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
-from talaria.runtime.questions import Questions
+from talaria.runtime.open_session import WORKSPACE, OpenRequest, OpenSession, UnsavedSession
+from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
-from talaria.sessions.plan_mode import start_planning
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
-from talaria.settings.profiles import FolderTrust
+from talaria.settings.profiles import FolderTrust, find_home
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
+    from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.app.application import TalariaApplication
 
-_MICRODOLLARS = 1_000_000
 PROVIDER_NOTE = NamedValue("provider_note", str)  # what was said once, by provider
 
 
@@ -166,6 +170,8 @@ async def _create_session(store: Store, request: OpenRequest, model: str) -> Ses
     def create(tx: Transaction) -> Session:
         session = tx.sessions.create(new)
         if request.plan:
+            from talaria.sessions.plan_mode import start_planning  # noqa: PLC0415 (loaded for plan mode)
+
             start_planning(tx, session.id)
         return session
 
@@ -263,6 +269,45 @@ def _make_agent(
     return AgentLoop(calls, tool_context.model, toolbox, manner, window)
 
 
+def _make_approver(
+    application: "TalariaApplication",
+    tool_context: ToolContext,
+    request: OpenRequest,
+    questions: Questions,
+    workspace: LocalWorkspace,
+) -> StoredApprover:
+    """Return the approver of tool calls, with the settings in force at each call.
+
+    Grants belong to the session in which a person is asked. Tools passed in the request are granted.
+    """
+    scratch: set[str] = set()
+    own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
+    scope, profile, hooks = tool_context.delegated_scope, application.profile, application.hooks
+
+    def policy() -> "ApprovalPolicy":
+        from talaria.agent.approval.policy import ApprovalPolicy  # noqa: PLC0415 (loaded with the first tool call)
+
+        settings = application.settings
+        return ApprovalPolicy(
+            home=Path(application.environment.get("HOME", str(tool_context.folder))),
+            mode=settings.approval.mode,
+            allowed=(*map(parse_allow_entry, settings.approval.allowed), *own_tools),
+            protected=(profile.folder, profile.guests_folder, find_home(application.environment) / "profiles"),
+            scratch=scratch,
+            readable=(*tool_context.output_folders, *([tool_context.folder] if tool_context.guest else [])),
+            rules=select_rules(settings, tool_context.surface) if settings.rules else (),
+        )
+
+    return StoredApprover(
+        tool_context.store,
+        scope.root if scope is not None else tool_context.session_id,
+        build_approval_policy(tool_context, policy, lambda: application.settings),
+        questions,
+        workspace,
+        veto=None if isinstance(hooks, NoHooks) else hooks.veto,
+    )
+
+
 def _build_environment(
     application: "TalariaApplication",
     tool_context: ToolContext,
@@ -275,18 +320,10 @@ def _build_environment(
     return TurnEnvironment(
         publish=events.publish,
         person=questions,
-        approver=make_approver(
-            application.settings_admin,
-            application.environment,
-            tool_context,
-            request.tools or (),
-            questions,
-            workspace,
-            application.hooks,
-        ),
+        approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
         changes=cache(partial(_make_recorder, application, workspace, events)),
-        limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
+        limits=partial(read_limits, application.settings_admin, request.delegated_scope),
         budget=budget,
         viewer=tool_context.viewer,
         mask=application.mask,
@@ -299,17 +336,6 @@ def _make_recorder(application: "TalariaApplication", workspace: LocalWorkspace,
     profile, environment, folder = application.profile, application.environment, workspace.began_in
     return make_recorder(
         application.settings_admin, profile, environment, folder, lambda: events.turn, application.mask
-    )
-
-
-def _read_limits(live: LiveSettings, delegated_scope: DelegatedScope | None) -> Limits:
-    """Return the limits of one turn, by the settings in force now."""
-    settings = live.current
-    return Limits(
-        iterations=settings.agent.max_iterations,
-        tokens=settings.agent.max_turn_tokens or None,
-        cost_microdollars=round(settings.budget.turn * _MICRODOLLARS) or None,
-        seconds=delegated_scope.seconds if delegated_scope is not None else settings.agent.max_turn_seconds or None,
     )
 
 

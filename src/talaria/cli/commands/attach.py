@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         taken = watch_live(arguments, services)
     if not taken:
         return 0
-    chat = argparse.Namespace(resume=taken, latest=False, model="", image=[], json=False, plain=plain)
+    chat = argparse.Namespace(resume=taken, latest=False, model="", image=[], json=False, plain=plain, plan=False)
     if plain:
         from talaria.cli.chat.plain import open_plain_chat  # noqa: PLC0415 (loaded when the session is taken over)
 
