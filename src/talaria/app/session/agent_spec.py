@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.agent.environment import Limits
 from talaria.agent.loop import AgentLoop, AgentRenewal
 from talaria.agent.toolbox import Toolbox
 from talaria.app.session.delegation_proxy import LazyDelegator
@@ -29,13 +28,12 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Part
 from talaria.core.session_context import context_variables
 from talaria.runtime.agent_cache import AgentSignature, AgentSpec
-from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, ResumeSession, UnsavedSession
+from talaria.runtime.open_session import WORKSPACE, OpenRequest, ResumeSession, UnsavedSession
 from talaria.sessions.branches import list_ancestors
 from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, save_prefix
 from talaria.sessions.preferences import PREFERENCES, Preferences, choose_sandbox
 from talaria.sessions.titles import find_by_name
 from talaria.settings.errors import ProfileUnusable
-from talaria.settings.live import LiveSettings
 from talaria.settings.model import McpServerSettings, Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
 from talaria.tools.skills.registry import index
@@ -495,17 +493,3 @@ class SessionTools:
 
             reload_settings(self._application)
         self._config_stamp = stamp
-
-
-_MICRODOLLARS = 1_000_000
-
-
-def read_limits(live: LiveSettings, delegated_scope: DelegatedScope | None) -> Limits:
-    """Return the limits of one turn, by the settings in force now."""
-    settings = live.current
-    return Limits(
-        iterations=settings.agent.max_iterations,
-        tokens=settings.agent.max_turn_tokens or None,
-        cost_microdollars=round(settings.budget.turn * _MICRODOLLARS) or None,
-        seconds=delegated_scope.seconds if delegated_scope is not None else settings.agent.max_turn_seconds or None,
-    )

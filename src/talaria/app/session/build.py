@@ -25,6 +25,7 @@ from talaria.app.session.agent_spec import (
     make_signature,
     read_limits,
     read_stored_session,
+    select_rules,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
 from talaria.app.session.toolsets import (
@@ -34,7 +35,6 @@ from talaria.app.session.toolsets import (
     list_sandbox_notes,
     make_working_folder,
     resolve_viewer,
-    select_rules,
 )
 from talaria.app.session.workspaces import OpenWorkspace
 from talaria.contracts.hooks import NoHooks

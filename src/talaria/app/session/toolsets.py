@@ -57,7 +57,6 @@ from talaria.tools.workspace import folder_of
 
 if TYPE_CHECKING:  # loaded with the first call
     from talaria.agent.approval.policy import ApprovalPolicy
-    from talaria.agent.approval.rules import ApprovalRule
     from talaria.contracts.sandbox import Sandbox
 
 MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
@@ -468,16 +467,7 @@ def is_same_person(settings: Callable[[], Settings], one: str, other: str) -> bo
     return is_same_sender(_resolve_person(known, one), _resolve_person(known, other))
 
 
-def select_rules(settings: Settings, surface: str) -> "tuple[ApprovalRule, ...]":
-    """Return the rules of the settings for turns of the present person on a surface."""
-    from talaria.agent.approval.rules import ApprovalRule  # noqa: PLC0415 (loaded with the first tool call)
-
-    person = _resolve_turn_person(settings)
-    rules = (ApprovalRule(name=name, **structs.asdict(one)) for name, one in settings.rules.items())
-    return tuple(rule for rule in rules if rule.is_for(surface, person))
-
-
-def _resolve_turn_person(settings: Settings) -> str:
+def resolve_turn_person(settings: Settings) -> str:
     """Return the person whose turn is running, as rules name them: ``owner``, a name of `people`, or an id."""
     context = current_context()
     sender = context.sender if context is not None else UNKNOWN
