@@ -21,6 +21,7 @@ _DECISION_TEXTS = {"once": "approved once", "session": "approved for this conver
 _REFUSED_WITH_REASON = re.compile(r"(?:n|no)[\s,;:.]+(\S.*)", re.IGNORECASE | re.DOTALL)
 _HEADINGS = {
     "terminal": "Run this command?",
+    "the plan": "Carry out the plan?",
     "execute_code": "Run this code?",
     "write_file": "Write this file?",
     "edit_file": "Change this file?",

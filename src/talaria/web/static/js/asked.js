@@ -22,6 +22,9 @@ const APPROVALS = [
   { answer: "no", text: "Don't allow" },
 ];
 
+/** Titles of approvals by tool; `the plan` stands for the plan of plan mode. @type {Record<string, string>} */
+const TITLES = { terminal: "Run this command?", "the plan": "Carry out the plan?" };
+
 /** Whether answers may be given: not in the first moment after the question appeared. */
 function useArmed() {
   const armed = useSignal(false);
@@ -69,7 +72,7 @@ export function ApprovalView({ entry, onAnswer, keys = false }) {
   });
   return section(
     { class: "entry asked approval", "aria-label": "Approval needed", ref: box },
-    p({ class: "asked-title" }, entry.tool === "terminal" ? "Run this command?" : `Allow ${entry.tool}?`),
+    p({ class: "asked-title" }, TITLES[entry.tool] ?? `Allow ${entry.tool}?`),
     pre({ tabIndex: 0 }, code(null, entry.summary)),
     entry.diff ? diffView(entry.diff) : null,
     entry.reason ? p({ class: "caption" }, entry.reason) : null,
