@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from talaria.agent.approval.grants import Grant, parse_allow_entry
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
-from talaria.agent.environment import Budget, TurnEnvironment
+from talaria.agent.environment import Budget, Limits, TurnEnvironment
 from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.toolbox import Toolbox
@@ -23,9 +23,7 @@ from talaria.app.session.agent_spec import (
     apply_preferences,
     explain_model,
     make_signature,
-    read_limits,
     read_stored_session,
-    select_rules,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
 from talaria.app.session.toolsets import (
@@ -34,6 +32,7 @@ from talaria.app.session.toolsets import (
     is_same_person,
     list_sandbox_notes,
     make_working_folder,
+    resolve_turn_person,
     resolve_viewer,
 )
 from talaria.app.session.workspaces import OpenWorkspace
@@ -48,7 +47,7 @@ from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.goals.stored_goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
-from talaria.runtime.open_session import WORKSPACE, OpenRequest, OpenSession, UnsavedSession
+from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps
@@ -60,8 +59,10 @@ from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
     from talaria.agent.approval.policy import ApprovalPolicy
+    from talaria.agent.approval.rules import ApprovalRule
     from talaria.app.application import TalariaApplication
 
+_MICRODOLLARS = 1_000_000
 PROVIDER_NOTE = NamedValue("provider_note", str)  # what was said once, by provider
 
 
@@ -295,7 +296,7 @@ def _make_approver(
             protected=(profile.folder, profile.guests_folder, find_home(application.environment) / "profiles"),
             scratch=scratch,
             readable=(*tool_context.output_folders, *([tool_context.folder] if tool_context.guest else [])),
-            rules=select_rules(settings, tool_context.surface) if settings.rules else (),
+            rules=_select_rules(settings, tool_context.surface) if settings.rules else (),
         )
 
     return StoredApprover(
@@ -323,7 +324,7 @@ def _build_environment(
         approver=_make_approver(application, tool_context, request, questions, workspace),
         workspace=workspace,
         changes=cache(partial(_make_recorder, application, workspace, events)),
-        limits=partial(read_limits, application.settings_admin, request.delegated_scope),
+        limits=partial(_read_limits, application.settings_admin, request.delegated_scope),
         budget=budget,
         viewer=tool_context.viewer,
         mask=application.mask,
@@ -336,6 +337,26 @@ def _make_recorder(application: "TalariaApplication", workspace: LocalWorkspace,
     profile, environment, folder = application.profile, application.environment, workspace.began_in
     return make_recorder(
         application.settings_admin, profile, environment, folder, lambda: events.turn, application.mask
+    )
+
+
+def _select_rules(settings: Settings, surface: str) -> "tuple[ApprovalRule, ...]":
+    """Return the rules of the settings for turns of the present person on a surface."""
+    from talaria.agent.approval.rules import ApprovalRule  # noqa: PLC0415 (loaded with the first tool call)
+
+    person = resolve_turn_person(settings)
+    rules = (ApprovalRule(name=name, **structs.asdict(one)) for name, one in settings.rules.items())
+    return tuple(rule for rule in rules if rule.is_for(surface, person))
+
+
+def _read_limits(live: LiveSettings, delegated_scope: DelegatedScope | None) -> Limits:
+    """Return the limits of one turn, by the settings in force now."""
+    settings = live.current
+    return Limits(
+        iterations=settings.agent.max_iterations,
+        tokens=settings.agent.max_turn_tokens or None,
+        cost_microdollars=round(settings.budget.turn * _MICRODOLLARS) or None,
+        seconds=delegated_scope.seconds if delegated_scope is not None else settings.agent.max_turn_seconds or None,
     )
 
 
