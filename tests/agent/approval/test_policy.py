@@ -55,7 +55,7 @@ HARMLESS = [
     "ls .git*",
     "docker run -v $(pwd):/app image",
     'curl -d \'{"a":1,"b":2}\' https://x.example',
-    "rm -rf /tmp/x/*",
+    "rm -rf /tmp/talaria-scratch/*",
     "ssh host",
     "ssh -p 22 host ls",
     "mkdir -p src/{a,b}",
