@@ -52,7 +52,7 @@ async def test_a_single_tool_is_switched_and_stays_so(tmp_path: Path, server: Mo
 
 async def test_where_a_name_is_unknown_nothing_is_switched(desk: Desk) -> None:
     assert "web_fetch" in await desk.use("/tools off terminal web_fetsh")
-    assert "(off)" not in await desk.use("/tools")
+    assert "`terminal` (off)" not in await desk.use("/tools")
     assert "Use `/tools on NAME`" in await desk.use("/tools off")
     assert "Use `/tools on NAME`" in await desk.use("/tools web")
 

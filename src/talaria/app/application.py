@@ -17,6 +17,7 @@ from talaria.app.log_setup import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
 from talaria.app.session.agent_spec import agent_spec
+from talaria.app.session.browsers import ProfileBrowsers
 from talaria.app.session.build import open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
 from talaria.app.session.secret_values import iterate_secret_values
@@ -69,6 +70,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     shell: LocalShell
     workspaces: WorkspaceRegistry
     processes: BackgroundProcesses
+    browsers: ProfileBrowsers
     watched_turns: Callable[[], "WatchedTurns"]
     background_role: BackgroundRole
     hooks: Hooks = NoHooks()
@@ -160,6 +162,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
 
     async def open_session(self, request: OpenRequest, stack: AsyncExitStack, jobs: TaskGroup) -> OpenSession:
         """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+        await self.browsers.end_orphans(self.store)
         after_close = await stack.enter_async_context(AsyncExitStack())
         chat = await open_session(self, request, stack, jobs)
         has_hooks = not isinstance(self.hooks, NoHooks)
@@ -202,6 +205,8 @@ def open_application(
     stack.callback(shell.close)
     workspaces = WorkspaceRegistry()
     stack.callback(workspaces.close)
+    browsers = ProfileBrowsers(profile.browsers_folder, lambda: admin.current, environment)
+    stack.push_async_callback(browsers.close)
     hooks = _open_hooks(profile, environment)
     stack.push_async_callback(hooks.close)
     return TalariaApplication(
@@ -217,6 +222,7 @@ def open_application(
         shell=shell,
         workspaces=workspaces,
         processes=BackgroundProcesses(store, profile.outputs_folder, mask),
+        browsers=browsers,
         watched_turns=cache(partial(_make_watched_turns, store)),
         background_role=BackgroundRole(),
         hooks=hooks,

@@ -12,6 +12,7 @@ from talaria.contracts.checkpoints import Checkpoints
 from talaria.core.ids import SessionId
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
+from talaria.tools.browser.session_folder import end_browser
 from talaria.tools.output import FullOutputs
 
 
@@ -35,6 +36,7 @@ class ProfileFiles(Struct, frozen=True):
         return ProfileMemory(open_memories(self.settings, self.profile))
 
     def delete_outputs(self, session_id: SessionId) -> None:
-        """Delete the output and media files of a deleted session."""
+        """Delete the output and media files of a deleted session, and its browser."""
+        end_browser(self.profile.browsers_folder, session_id)
         FullOutputs(self.profile.outputs_folder).forget(session_id)
         rmtree(self.profile.media_folder / session_id, ignore_errors=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from talaria.commands.views import Identity, MemoryBook, MemoryItem, Setting, Skill
 from talaria.contracts.background_processes import BackgroundWork
+from talaria.contracts.browser import SessionBrowsers
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.jobs import JobService
 from talaria.contracts.memory import MemoryKind
@@ -203,6 +204,10 @@ class Application(SessionOpener, BackgroundServices, Protocol):
     @property
     def goal_budgets(self) -> Allowance:
         """Default budgets of a goal."""
+
+    @property
+    def browsers(self) -> SessionBrowsers:
+        """Browsers of the sessions."""
 
     @property
     def processes(self) -> BackgroundWork:

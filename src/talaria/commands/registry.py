@@ -6,6 +6,7 @@ from talaria.commands.abilities import MEMORY, SANDBOX, SKILLS, TOOLS
 from talaria.commands.approvals import APPROVALS, APPROVE, DENY
 from talaria.commands.background import BACKGROUND
 from talaria.commands.branches import BRANCH, RETRY, UNDO
+from talaria.commands.browser import BROWSER
 from talaria.commands.checkpoints import DIFF, ROLLBACK
 from talaria.commands.clipboard import COPY, IMAGE, PASTE
 from talaria.commands.command import Command, find_commands, group_help_by_category
@@ -67,6 +68,7 @@ REGISTRY: tuple[Command, ...] = (
     SKILLS,
     MEMORY,
     SANDBOX,
+    BROWSER,
     VERBOSE,
     FOOTER,
     THEME,

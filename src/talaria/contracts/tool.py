@@ -32,14 +32,16 @@ class FileChange(Protocol):
 class ProposedAction(Struct, frozen=True):
     """The action of a call, for the policy to judge and a person to read before it runs.
 
-    ``place`` is the chat that something is sent to; empty if only the person sees it. ``change`` is the proposed change
-    of a file, where it can be shown.
+    ``place`` is the chat or website that something is sent to; empty if only the person sees it. ``change`` is the
+    proposed change of a file, where it can be shown. ``page`` is an action on a web page, ``submit`` one that sends
+    something there; ``file`` is sent with it.
     """
 
-    kind: Literal["command", "code", "read", "write", "fetch", "send", "other"]
+    kind: Literal["command", "code", "read", "write", "fetch", "send", "page", "submit", "other"]
     target: str
     place: str = ""
     change: FileChange | None = None
+    file: str = ""
 
 
 class ToolOutput(Struct, frozen=True):

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from talaria.settings.sections.api import ApiSettings
 from talaria.settings.sections.background import DelegationSettings, HeartbeatSettings, ScheduleSettings
+from talaria.settings.sections.browser import BrowserSettings
 from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings, GatewaySettings, PersonSettings
 from talaria.settings.sections.checks import (
     is_identifier,
@@ -31,9 +32,10 @@ from talaria.settings.sections.sandbox import SandboxSettings
 from talaria.settings.sections.web import WebSettings
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
+OPTIONAL_TOOLSETS = ("browser",)  # off until they are enabled
 _SOME_TOOLSETS = {
-    "check": lambda names: set(names) <= set(TOOLSETS),
-    "expected": f"a list of some of {', '.join(TOOLSETS)}",
+    "check": lambda names: set(names) <= {*TOOLSETS, *OPTIONAL_TOOLSETS},
+    "expected": f"a list of some of {', '.join((*TOOLSETS, *OPTIONAL_TOOLSETS))}",
 }
 _LIVE = {"live": True}
 
@@ -474,6 +476,7 @@ class Settings(Section, frozen=True):
     tools: ToolSettings = ToolSettings()
     web: WebSettings = WebSettings()
     memory: MemorySettings = MemorySettings()
+    browser: BrowserSettings = BrowserSettings()
     surfaces: dict[str, SurfaceSettings] = {}
     mcp: dict[str, McpServerSettings] = {}
     approval: ApprovalSettings = ApprovalSettings()

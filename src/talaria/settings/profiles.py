@@ -188,6 +188,11 @@ class Profile(Struct, frozen=True):
         return _get_guest_folder(self.folder, self.name)
 
     @property
+    def browsers_folder(self) -> Path:
+        """Folder of the browsers of sessions."""
+        return join_path(self.folder, "browsers")
+
+    @property
     def media_folder(self) -> Path:
         """Folder of received files, with a subfolder for each session."""
         return join_path(self.folder, "media")

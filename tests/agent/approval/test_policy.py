@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from talaria.agent.approval.grants import Grant
+from talaria.agent.approval.grants import Grant, parse_allow_entry
 from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny, Judgement, Mode
 from talaria.contracts.tool import Effect, ProposedAction
 
@@ -436,6 +436,9 @@ def test_switched_off_lets_all_but_the_fatal_through() -> None:
         (Effect.IRREVERSIBLE, ProposedAction("code", "import shutil; shutil.rmtree('x')"), True),
         (Effect.IRREVERSIBLE, ProposedAction("code", "open('/x/.aws/credentials')"), True),
         (Effect.IDEMPOTENT, ProposedAction("other", "remember"), False),
+        (Effect.IRREVERSIBLE, ProposedAction("page", "click link", "example.org"), False),
+        (Effect.IRREVERSIBLE, ProposedAction("submit", "click button", "example.org"), True),
+        (Effect.IRREVERSIBLE, ProposedAction("submit", "upload a file", "example.org", file="notes.txt"), True),
         (Effect.IRREVERSIBLE, ProposedAction("other", "send a letter"), True),
     ],
 )
@@ -444,6 +447,18 @@ def test_other_tools_are_judged_by_deed_and_effect(
 ) -> None:
     policy = ApprovalPolicy(home=HOME, protected=(PROFILE,))
     assert isinstance(policy.judge("tool", effect, proposed_action, DESK), Ask) is asked
+
+
+def test_rule_allows_submissions_to_a_website() -> None:
+    form, upload = (ProposedAction("submit", "click", "shop.example", file=one) for one in ("", "~/.ssh/id_rsa"))
+    policy = ApprovalPolicy(home=HOME, allowed=(parse_allow_entry("submit shop.example"),))
+    assert isinstance(policy.judge("browser_act", Effect.IRREVERSIBLE, form, DESK), Allow)
+    judged = policy.judge("browser_act", Effect.IRREVERSIBLE, upload, DESK)
+    assert isinstance(judged, Ask)
+    assert "reads credentials" in judged.reason
+    strict = ApprovalPolicy(home=HOME, mode="allow-list")
+    click = ProposedAction("page", "click", "shop.example")
+    assert isinstance(strict.judge("browser_act", Effect.IRREVERSIBLE, click, DESK), Ask)
 
 
 def test_a_link_that_leads_outside_is_outside(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_every_fault_of_the_settings_is_reported_and_the_rest_still_looked_at(pr
     assert (
         found(seen, "model") == found(seen, "tools") == [("warning", "Not checked, because the settings have faults.")]
     )
-    assert "2 faults and 5 warnings in the profile default." in seen.out
+    assert "2 faults and 6 warnings in the profile default." in seen.out
 
 
 @pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
@@ -109,7 +109,7 @@ def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Progra
     for words in (["doctor", "--offline"], ["doctor", "--offline", "--fix"], ["doctor", "--offline", "--json"]):
         seen = program.run(*words)
         assert (seen.code, seen.err) == (1, "")
-    assert len(json.loads(seen.out)) == 14
+    assert len(json.loads(seen.out)) == 15
 
 
 def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program: Program) -> None:
@@ -174,7 +174,19 @@ def test_a_token_whose_package_is_missing_is_a_warning(program: Program, tmp_pat
     assert ("warning", "DISCORD_BOT_TOKEN is set, but no-such-discord isn't installed.") in told
     others = next(sentence for _, sentence in told if sentence.startswith("Not installed"))
     assert re.search(r"slack\. Install one with `\S+ .*install .*\[slack\]'?`\.", others)
-    assert "browser" not in seen.out
+
+
+def test_browser_is_reported_as_it_is_set(program: Program) -> None:
+    ((state, sentence),) = found(program.run("doctor", "--offline"), "browser")
+    assert (state, sentence[:4]) == ("ok", "Off.")
+    on = {"TALARIA__TOOLS__TOOLSETS": '["browser"]'}
+    browser = write_private(folder(program) / "chromium", "#!/bin/sh\n")
+    browser.chmod(0o700)
+    for path, expected in ((str(browser), "ok"), ("/missing/chrome", "warning")):
+        env = {**on, "TALARIA__BROWSER__EXECUTABLE_PATH": path}
+        ((state, sentence),) = found(program.run("doctor", "--offline", env=env), "browser")
+        assert state == expected
+        assert path in sentence
 
 
 def test_installed_extras_are_reported_with_their_versions(program: Program) -> None:

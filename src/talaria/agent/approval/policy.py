@@ -30,7 +30,8 @@ class Confinement(Struct, frozen=True):
         """Return why a call must not run; empty if it may."""
         if not self.tools(tool):
             return f"Only the owner of this agent may use {tool}. Nobody else can approve it."
-        if proposed_action.kind in {"read", "write"} and not self._is_inside(proposed_action.target, workspace):
+        path = proposed_action.target if proposed_action.kind in {"read", "write"} else proposed_action.file
+        if path and not self._is_inside(path, workspace):
             return "It is outside this conversation's folders. Nobody can approve that here."
         return ""
 
@@ -185,6 +186,10 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 return []
             case "send":
                 return _send_dangers(proposed_action.place, tool)
+            case "page":
+                return [Danger("unlisted", f"acts on {proposed_action.place}", tool)] if strict else []
+            case "submit":
+                return _submit_dangers(proposed_action, places)
             case "other":
                 return _other_dangers(effect, proposed_action.target, tool)
 
@@ -224,6 +229,14 @@ def _write_dangers(target: str, places: PathRules, *, strict: bool) -> list[Dang
 
 def _send_dangers(place: str, tool: str) -> list[Danger]:
     return [Danger("irreversible", f"sends a message to {place}", f"{tool} {place}")] if place else []
+
+
+def _submit_dangers(proposed_action: ProposedAction, places: PathRules) -> list[Danger]:
+    """Return the dangers of sending something to a website; a rule may name it, for example `submit example.com`."""
+    verb = "uploads a file to" if proposed_action.file else "submits something to"
+    subject = f"{'upload' if proposed_action.file else 'submit'} {proposed_action.place}"
+    credentials = _read_dangers(proposed_action.file, places) if proposed_action.file else []
+    return [*credentials, Danger("irreversible", f"{verb} {proposed_action.place}", subject)]
 
 
 def _other_dangers(effect: Effect, target: str, tool: str) -> list[Danger]:

@@ -247,6 +247,7 @@ def _build_tool_context(
         delegated_scope=request.delegated_scope,
         find_secret=application.secrets.get,
         environment=application.given,
+        browsers=application.browsers,
     )
 
 

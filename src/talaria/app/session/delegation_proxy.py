@@ -79,9 +79,10 @@ def end_open_calls(tx: Transaction, session_id: SessionId) -> Sequence[SessionId
 
 
 def end_background(application: "TalariaApplication", session_id: SessionId) -> None:
-    """End the processes of an ended session and the background work of its agent."""
+    """End the processes and the browser of an ended session, and the background work of its agent."""
     application.processes.end_session(session_id)
     application.background_role.end(session_id)
+    application.browsers.end_session(session_id)
 
 
 def supervise_background(

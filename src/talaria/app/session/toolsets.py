@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.agent.toolbox import LazyTool, describe_tool
+from talaria.app.session.browsers import ProfileBrowsers
 from talaria.app.session.memory import open_memories
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
@@ -30,6 +31,7 @@ from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
+from talaria.tools.browser.tool import BrowserAct, BrowserPages, OpenActions
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.cron.tool import Cron
@@ -94,6 +96,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
     delegated tasks; ``delegated_scope`` is set if the session itself is one. ``find_secret`` returns a key by its name.
     ``sandboxes`` has the sandbox of all tools of the session, once it is needed.
+    ``browsers`` outlive the agent.
     """
 
     settings: Settings
@@ -118,6 +121,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     find_secret: Callable[[str], str | None] = lambda _: None
     environment: Mapping[str, str] = {}
     sandboxes: "list[Sandbox | None]" = msgspec.field(default_factory=list)
+    browsers: ProfileBrowsers | None = None
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -306,6 +310,29 @@ def _may_delegate(tool_context: ToolContext) -> bool:
     return tool_context.delegator is not None and depth < tool_context.settings.delegation.depth
 
 
+def _construct_browser(tool_context: ToolContext) -> Tool:
+    return BrowserPages(_make_browser_actions(tool_context))
+
+
+def _construct_browser_act(tool_context: ToolContext) -> Tool:
+    assert tool_context.browsers is not None
+    browser = tool_context.browsers.session(tool_context.session_id, guest=tool_context.guest)
+    return BrowserAct(_make_browser_actions(tool_context), lambda: browser.address, browser.describe)
+
+
+def _make_browser_actions(tool_context: ToolContext) -> OpenActions:
+    browsers, session_id = tool_context.browsers, tool_context.session_id
+    assert browsers is not None
+    browser = browsers.session(session_id, guest=tool_context.guest)
+    tool_context.closing.push_async_callback(browsers.release, session_id)
+    pictures = tool_context.profile.media_folder / session_id / "browser"
+    return lambda call: browsers.open_actions(browser, call, pictures)
+
+
+def _has_browser(tool_context: ToolContext) -> bool:
+    return tool_context.browsers is not None and tool_context.browsers.is_available
+
+
 def _construct_cron(tool_context: ToolContext) -> Tool:
     """Construct the tool for jobs; a session that a job started cannot create further jobs."""
 
@@ -407,6 +434,12 @@ TOOLSETS: Mapping[str, Toolset] = {
     ),
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
     "delegation": Toolset((ToolFactory(DelegateTask, _construct_delegate_task, _may_delegate),)),
+    "browser": Toolset(
+        (
+            ToolFactory(BrowserPages, _construct_browser, _has_browser),
+            ToolFactory(BrowserAct, _construct_browser_act, _has_browser),
+        )
+    ),
 }
 _OWNER_ONLY = 0o700
 

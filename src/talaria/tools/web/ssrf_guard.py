@@ -20,7 +20,8 @@ class Guard:
     """A guard that allows only public addresses.
 
     It is the resolver of the connections, so the checked address is the one connected to: a name that resolves
-    differently the next time gains nothing. ``allowed`` has ``host:port`` pairs that are not checked.
+    differently the next time gains nothing. ``allowed`` has hosts, as ``host`` or
+    ``host:port``, that are not checked.
     """
 
     def __init__(self, allowed: AbstractSet[str] = frozenset(), resolve: Resolve | None = None) -> None:
@@ -42,7 +43,7 @@ class Guard:
         return places
 
     def _is_allowed(self, host: str, port: int) -> bool:
-        return f"{host}:{port}" in self._allowed
+        return host in self._allowed or f"{host}:{port}" in self._allowed
 
 
 def is_public(ip: Ip) -> bool:

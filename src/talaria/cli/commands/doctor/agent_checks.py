@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
 from talaria.cli.services import Services
 from talaria.contracts.provider import ChosenModel
+from talaria.core.chromium import is_root, require_executable
 from talaria.core.errors import (
     BadKey,
     ModelUnknown,
@@ -13,11 +14,13 @@ from talaria.core.errors import (
     ProviderError,
     ProviderUnreachable,
     TalariaError,
+    ToolFailed,
 )
 from talaria.settings.errors import SettingsInvalid, nearest
 from talaria.settings.load import load
 from talaria.settings.model import Settings
 
+_BROWSER = "browser"
 _SKIPPED = "Not checked, because the settings have faults."
 _REPAIR_FIRST = "Fix the settings first."
 _LAST_ENGINE = "duckduckgo"
@@ -152,6 +155,31 @@ def check_sandbox(services: Services) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{whose} run in a {kind} sandbox.{which}")
+
+
+def check_browser(services: Services) -> Iterator[Finding]:
+    """Report which browser the agent uses, or why it has none."""
+    try:
+        settings = services.settings()
+    except SettingsInvalid:
+        yield warning(_SKIPPED, _REPAIR_FIRST)
+        return
+    executable = problem = ""
+    try:
+        executable = settings.browser.attach or require_executable(
+            settings.browser.executable_path, services.environment
+        )
+    except ToolFailed as error:
+        problem = str(error)
+    if _BROWSER not in settings.tools.toolsets:
+        yield ok(f"Off. `talaria tools enable browser` gives the agent a web browser. {problem}".rstrip())
+    elif problem:
+        yield warning(f"The toolset `browser` is on, but the agent has no browser: {problem}")
+    elif settings.browser.attach:
+        yield ok(f"The agent uses your own browser at {executable}.")
+    else:
+        weak = ", without Chromium's own sandbox, which doesn't work as root" if is_root() else ""
+        yield ok(f"The agent uses {executable}{weak}.")
 
 
 def _report_unusable(error: ProviderError, about: str = "") -> Finding:

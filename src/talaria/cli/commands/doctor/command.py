@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from talaria.cli.commands.doctor.agent_checks import (
+    check_browser,
     check_model,
     check_model_offline,
     check_sandbox,
@@ -42,6 +43,7 @@ CHECKS = (
     DoctorCheck("tools", check_tools),
     DoctorCheck("search", check_search),
     DoctorCheck("sandbox", check_sandbox),
+    DoctorCheck("browser", check_browser),
     DoctorCheck("access", check_access),
     DoctorCheck("store", check_store),
     DoctorCheck("disk", check_disk),

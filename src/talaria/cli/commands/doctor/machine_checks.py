@@ -27,7 +27,7 @@ FIRST_PYTHON, LAST_PYTHON = (3, 11), (3, 13)
 FIRST_SQLITE = (3, 51, 3)  # earlier versions could lose commits when two connections reset the write-ahead log at once
 
 
-_NOT_REPORTED = ("all", "browser")  # the sum of the others, and one that nothing uses yet
+_NOT_REPORTED = ("all",)  # the sum of the others
 
 
 _REQUIREMENT = re.compile(r"""([\w.-]++).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
@@ -126,6 +126,8 @@ def _list_needed_extras(services: Services) -> Iterator[tuple[str, str]]:
         yield "postgres", "`store.url` names a PostgreSQL server"
     if any(server.enabled for server in settings.mcp.values()):
         yield "mcp", "An MCP server is configured"
+    if "browser" in settings.tools.toolsets:
+        yield "browser", "The toolset `browser` is on"
     secrets = read_secrets(services.profile, services.environment)
     for known in KNOWN_SECRETS:
         if secrets.get(known.name):

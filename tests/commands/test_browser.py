@@ -1,0 +1,46 @@
+"""The browser of a session, from the agent's call to `/browser` and the end of the session."""
+
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import open_desk
+from tests.tools.browser.agent_browser import CHROMIUM
+from tests.tools.browser.website import serving
+
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
+
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed; scripts/system-packages.sh installs it."),
+    pytest.mark.slow,
+]
+
+
+async def test_browser_lives_as_long_as_its_session(tmp_path: Path, server: ModelServer) -> None:
+    with serving() as site:
+        url = site.page("/welcome", "<h1>Welcome to the site</h1>")
+        settings = f'[tools]\ntoolsets = ["browser"]\n[browser]\nallowed_hosts = ["{site.host}"]\n'
+        async with open_desk(tmp_path, server, settings=settings) as desk:
+            assert "isn't running" in await desk.use("/browser")
+            server.script(Say(calls=[Ask("browser", {"action": "open", "url": url})]), Say("Done."))
+            await desk.say("Open it")
+            assert "Welcome to the site" in str(server.received[-1].json)
+            assert "untrusted_content" in str(server.received[-1].json)
+            shown = await desk.use("/browser")
+            assert url in shown
+            assert f"/browser/{desk.active_session.session_id}" in shown
+            assert "You have the browser" in await desk.use("/browser takeover")
+            assert "You have it" in await desk.use("/browser")
+            assert "again" in await desk.use("/browser handback")
+            assert await desk.use("/browser close") == "Closed the browser."
+            folder = desk.application.profile.browsers_folder / desk.active_session.session_id
+            assert folder.exists()
+            await desk.use("/new")
+            await until(lambda: not folder.exists())
+
+
+async def test_session_without_a_browser_has_nothing_to_take_over(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        assert await desk.use("/browser close") == "The browser isn't running."
+        assert "no browser" in await desk.use("/browser takeover")
+        assert "isn't known" in await desk.use("/browser dance")

@@ -1,0 +1,125 @@
+"""Browsers outlive the agent and the program, and end with their session."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from msgspec import structs
+from tests.tools.browser.agent_browser import AgentBrowser, find_ref, needs_chromium
+from tests.tools.browser.website import Website
+
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import new_session_id
+from talaria.core.os_processes import is_running, list_process_tree
+from talaria.settings.sections.browser import BrowserSettings
+from talaria.testing.wait import until
+from talaria.tools.browser.session_folder import describe_browser, end_browser, end_orphans, list_browsers
+
+pytestmark = needs_chromium
+
+_OTHER_PROCESS = """
+import asyncio, sys
+from pathlib import Path
+from tests.tools.browser.agent_browser import AgentBrowser
+from talaria.settings.sections.browser import BrowserSettings
+
+async def main(root, folder, host, session_id):
+    agent = AgentBrowser(Path(root), Path(folder), BrowserSettings(allowed_hosts=(host,)), session_id=session_id)
+    print(await agent.read("snapshot"))
+    print(await agent.act("script", text="window.kept"))
+    await agent.registry.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+_COUNTER = "<p>Count</p><button onclick='this.textContent=\"Count \" + (window.kept = 42)'>Add</button>"
+
+
+async def test_another_process_finds_the_browser_again(new_agent: AgentBrowser, site: Website) -> None:
+    page = await new_agent.open(site.page("/count", _COUNTER))
+    await new_agent.act("click", find_ref(page, 'button "Add"'))
+    pid = describe_browser(new_agent.root, new_agent.session_id).pid
+    await new_agent.registry.close()
+    assert is_running(pid)
+    command = [sys.executable, "-c", _OTHER_PROCESS, str(new_agent.root), str(new_agent.folder), site.host]
+    other = await asyncio.to_thread(
+        subprocess.run, [*command, new_agent.session_id], capture_output=True, text=True, check=True
+    )
+    assert "Count 42" in other.stdout
+    assert "Result: 42" in other.stdout
+    assert describe_browser(new_agent.root, new_agent.session_id).pid == pid
+    assert "Count 42" in await new_agent.read("snapshot")
+
+
+async def test_killed_browser_is_started_again_on_the_same_profile(new_agent: AgentBrowser, site: Website) -> None:
+    await new_agent.open(site.page("/shop", "<h1>Shop</h1><script>document.cookie='basket=7;max-age=9999'</script>"))
+    pid = describe_browser(new_agent.root, new_agent.session_id).pid
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not new_agent.browser.folder.is_running)
+    shown = await new_agent.read("snapshot")
+    assert "started again" in shown
+    assert "Shop" in shown
+    assert describe_browser(new_agent.root, new_agent.session_id).pid != pid
+
+
+async def test_browser_ends_with_its_killed_holder(new_agent: AgentBrowser) -> None:
+    await new_agent.browser.connect()
+    state = new_agent.browser.folder.read_state()
+    assert state is not None
+    os.kill(state.pid, signal.SIGKILL)
+    await until(lambda: not is_running(state.browser_pid))
+    await until(lambda: not describe_browser(new_agent.root, new_agent.session_id).running)
+
+
+async def test_hard_close_ends_the_browser_and_removes_its_profile(new_agent: AgentBrowser) -> None:
+    await new_agent.browser.connect()
+    state = new_agent.browser.folder.read_state()
+    assert state is not None
+    children = list_process_tree(state.pid)
+    end_browser(new_agent.root, new_agent.session_id)
+    await until(lambda: not any(map(is_running, children)))
+    await until(lambda: not new_agent.browser.folder.place.exists())
+    assert list_browsers(new_agent.root) == []
+
+
+async def test_orphans_are_found_and_ended(new_agent: AgentBrowser) -> None:
+    await new_agent.browser.connect()
+    assert end_orphans(new_agent.root, {new_agent.session_id}) == []
+    assert end_orphans(new_agent.root, {new_session_id()}) == [new_agent.session_id]
+    await until(lambda: not new_agent.browser.folder.place.exists())
+
+
+async def test_idle_browser_is_closed(new_agent: AgentBrowser) -> None:
+    await new_agent.browser.connect()
+    folder = new_agent.browser.folder
+    folder.write_options(structs.replace(folder.read_options(), idle_seconds=0.1))
+    await until(lambda: not folder.is_running)
+    assert folder.data.exists()
+
+
+async def test_cookies_reach_later_sessions_only_if_allowed(
+    new_agent: AgentBrowser, new_settings: BrowserSettings, site: Website
+) -> None:
+    url = site.page("/cookie", "<script>document.write(document.cookie || 'no cookie')</script>")
+    login = site.page("/login", "<script>document.cookie='login=ada;path=/;max-age=9999'</script>")
+    new_agent.settings = structs.replace(new_settings, keep_cookies=True)
+    await new_agent.open(login)
+    end_browser(new_agent.root, new_agent.session_id)
+    await new_agent.registry.close()
+    for keeps, expected in ((True, "login=ada"), (False, "no cookie")):
+        settings = structs.replace(new_settings, keep_cookies=keeps)
+        later = AgentBrowser(new_agent.root, new_agent.folder, settings)
+        assert expected in await later.open(url)
+        end_browser(later.root, later.session_id)
+        await later.registry.close()
+
+
+async def test_browser_that_cannot_start_is_reported(new_agent: AgentBrowser) -> None:
+    new_agent.settings = structs.replace(new_agent.settings, executable_path="/bin/false")
+    with pytest.raises(ToolFailed, match="couldn't be started"):
+        await new_agent.browser.connect()
+    new_agent.settings = structs.replace(new_agent.settings, executable_path="/missing/chrome")
+    with pytest.raises(ToolFailed, match="executable_path"):
+        await new_agent.browser.connect()
