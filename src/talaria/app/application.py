@@ -205,7 +205,7 @@ def open_application(
     stack.callback(shell.close)
     workspaces = WorkspaceRegistry()
     stack.callback(workspaces.close)
-    browsers = ProfileBrowsers(profile.browsers_folder, lambda: admin.current, environment)
+    browsers = ProfileBrowsers(profile, lambda: admin.current, environment)
     stack.push_async_callback(browsers.close)
     hooks = _open_hooks(profile, environment)
     stack.push_async_callback(hooks.close)

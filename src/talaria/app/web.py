@@ -28,6 +28,7 @@ from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification, follow_pairing
 from talaria.web.platform import WebHandoffTarget, WebPlatform
 from talaria.web.recovery import follow_pending_work
+from talaria.web.routes.agent_browser import AgentBrowserRoutes
 from talaria.web.routes.background import BackgroundRoutes
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.files import FileRoutes
@@ -187,6 +188,7 @@ class WebApp:
             *HomeRoutes(store, lambda: self._app.schedules).routes(),
             *UsageRoutes(store, lambda person: monthly_caps(self._app.settings.budget, person)).routes(),
             *BackgroundRoutes(store).routes(),
+            *AgentBrowserRoutes(store, self._app.browsers).routes(),
             *GatewayRoutes(store).routes(),
             *InsideRoutes(self._app.identity.log_file, self._examine).routes(),
             *TraceRoutes(store).routes(),

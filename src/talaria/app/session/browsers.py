@@ -2,32 +2,34 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from talaria.contracts.browser import BrowserOptions, BrowserStatus, LiveView
 from talaria.contracts.store import Store
-from talaria.contracts.tool import Call
+from talaria.contracts.tool import Call, Tool
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
+from talaria.tools.browser.tool import BrowserAct, BrowserPages
 
 if TYPE_CHECKING:  # loaded with the first browser
     from talaria.tools.browser.actions import PageActions
     from talaria.tools.browser.registry import BrowserRegistry
     from talaria.tools.browser.session_browser import SessionBrowser
 
-TOOLSET = "browser"
 log = logging.getLogger(__name__)
 
 
 class ProfileBrowsers:
-    """Implementation of `SessionBrowsers` for the profile whose browsers are below ``root``."""
+    """Implementation of `SessionBrowsers` for one profile."""
 
-    def __init__(self, root: Path, settings: Callable[[], Settings], environment: Mapping[str, str]) -> None:
-        self._root = root
+    def __init__(self, profile: Profile, settings: Callable[[], Settings], environment: Mapping[str, str]) -> None:
+        self._root = profile.browsers_folder
+        self._media = profile.media_folder
         self._settings = settings
         self._environment = environment
         self._registry: BrowserRegistry | None = None
@@ -50,11 +52,20 @@ class ProfileBrowsers:
 
         return self._open_registry().session(session_id, options, shares_cookies=not guest)
 
-    def open_actions(self, browser: "SessionBrowser", call: Call, pictures: Path) -> "PageActions":
-        """Return the actions of a call."""
-        from talaria.tools.browser.actions import PageActions  # noqa: PLC0415 (loaded with the first call)
+    def make_tool(self, kind: type[Tool], session_id: SessionId, closing: AsyncExitStack, *, guest: bool) -> Tool:
+        """Return a browser tool of a session; ``closing`` disconnects from the browser, which stays."""
+        browser = self.session(session_id, guest=guest)
+        pictures = self._media / session_id / "browser"
+        closing.push_async_callback(self.release, session_id)
 
-        return PageActions(browser, call, pictures, self.link(call.session_id))
+        def open_actions(call: Call) -> "PageActions":
+            from talaria.tools.browser.actions import PageActions  # noqa: PLC0415 (loaded with the first call)
+
+            return PageActions(browser, call, pictures, self.link(session_id))
+
+        if kind is BrowserPages:
+            return BrowserPages(open_actions)
+        return BrowserAct(open_actions, lambda: browser.address, browser.describe)
 
     def link(self, session_id: SessionId) -> str:
         """Return the address of the page on which the person can take over."""

@@ -31,7 +31,7 @@ from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
-from talaria.tools.browser.tool import BrowserAct, BrowserPages, OpenActions
+from talaria.tools.browser.tool import BrowserAct, BrowserPages
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.cron.tool import Cron
@@ -95,8 +95,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     which the session began, if that may differ from ``folder``. ``networks`` are where messages can be sent;
     ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
     delegated tasks; ``delegated_scope`` is set if the session itself is one. ``find_secret`` returns a key by its name.
-    ``sandboxes`` has the sandbox of all tools of the session, once it is needed.
-    ``browsers`` outlive the agent.
+    ``sandboxes`` has the sandbox of all tools of the session, once it is needed. ``browsers`` outlive it.
     """
 
     settings: Settings
@@ -310,27 +309,13 @@ def _may_delegate(tool_context: ToolContext) -> bool:
     return tool_context.delegator is not None and depth < tool_context.settings.delegation.depth
 
 
-def _construct_browser(tool_context: ToolContext) -> Tool:
-    return BrowserPages(_make_browser_actions(tool_context))
+def _construct_browser(kind: type[Tool], context: ToolContext) -> Tool:
+    assert context.browsers is not None
+    return context.browsers.make_tool(kind, context.session_id, context.closing, guest=context.guest)
 
 
-def _construct_browser_act(tool_context: ToolContext) -> Tool:
-    assert tool_context.browsers is not None
-    browser = tool_context.browsers.session(tool_context.session_id, guest=tool_context.guest)
-    return BrowserAct(_make_browser_actions(tool_context), lambda: browser.address, browser.describe)
-
-
-def _make_browser_actions(tool_context: ToolContext) -> OpenActions:
-    browsers, session_id = tool_context.browsers, tool_context.session_id
-    assert browsers is not None
-    browser = browsers.session(session_id, guest=tool_context.guest)
-    tool_context.closing.push_async_callback(browsers.release, session_id)
-    pictures = tool_context.profile.media_folder / session_id / "browser"
-    return lambda call: browsers.open_actions(browser, call, pictures)
-
-
-def _has_browser(tool_context: ToolContext) -> bool:
-    return tool_context.browsers is not None and tool_context.browsers.is_available
+def _has_browser(context: ToolContext) -> bool:
+    return context.browsers is not None and context.browsers.is_available
 
 
 def _construct_cron(tool_context: ToolContext) -> Tool:
@@ -435,10 +420,7 @@ TOOLSETS: Mapping[str, Toolset] = {
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
     "delegation": Toolset((ToolFactory(DelegateTask, _construct_delegate_task, _may_delegate),)),
     "browser": Toolset(
-        (
-            ToolFactory(BrowserPages, _construct_browser, _has_browser),
-            ToolFactory(BrowserAct, _construct_browser_act, _has_browser),
-        )
+        tuple(ToolFactory(kind, partial(_construct_browser, kind), _has_browser) for kind in (BrowserPages, BrowserAct))
     ),
 }
 _OWNER_ONLY = 0o700

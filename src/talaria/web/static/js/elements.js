@@ -70,6 +70,9 @@ import { h, signal } from "../vendor/preact.js";
  * @property {(event: Event) => void} [onChange]
  * @property {(event: SubmitEvent) => void} [onSubmit]
  * @property {(event: KeyboardEvent) => void} [onKeyDown]
+ * @property {(event: PointerEvent) => void} [onPointerDown]
+ * @property {(event: PointerEvent) => void} [onPointerUp]
+ * @property {(event: WheelEvent) => void} [onWheel]
  * @property {(event: ClipboardEvent) => void} [onPaste]
  * @property {(event: DragEvent) => void} [onDragOver]
  * @property {(event: DragEvent) => void} [onDrop]
@@ -91,6 +94,7 @@ export const aside = element("aside");
 export const blockquote = element("blockquote");
 export const br = element("br");
 export const button = element("button");
+export const canvas = element("canvas");
 export const code = element("code");
 export const del = element("del");
 export const details = element("details");

@@ -39,6 +39,16 @@ export interface Address {
   user_id?: string;
 }
 
+/** The browser of a conversation; ``used_at`` is in seconds since the epoch. */
+export interface AgentBrowserView {
+  session_id: string;
+  title: string;
+  url: string;
+  running: boolean;
+  with_person: boolean;
+  used_at: number;
+}
+
 /** An answer to a question or an approval; a ``reason`` says why an approval is refused. */
 export interface AnswerRequest {
   text: string;
@@ -122,6 +132,17 @@ export interface BrowserCode {
 /** Person for whom to make a code; empty for the owner. */
 export interface BrowserCodeRequest {
   person: string;
+}
+
+/** An input of a person who has taken over. */
+export interface BrowserInput {
+  kind: "back" | "dialog" | "down" | "key" | "move" | "open" | "type" | "up" | "wheel";
+  x?: number;
+  y?: number;
+  delta_x?: number;
+  delta_y?: number;
+  text?: string;
+  accept?: boolean;
 }
 
 /** A signed-in browser. */
@@ -218,6 +239,11 @@ export interface ConfigTextView {
   text: string;
   version: string;
   file: string;
+}
+
+/** Control over a browser: the person's, or else the agent's. */
+export interface ControlRequest {
+  person: boolean;
 }
 
 /** An API key, shown once. */
@@ -427,6 +453,11 @@ export interface Image {
   type: "image";
   source: string;
   media_type: string;
+}
+
+/** Inputs of the person, in order. */
+export interface InputRequest {
+  inputs: BrowserInput[];
 }
 
 /** A job to create or change; an omitted value stays, or has its default. */

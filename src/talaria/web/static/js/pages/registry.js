@@ -61,6 +61,15 @@ export const PAGES = [
     load: () => import("./background.js"),
   },
   {
+    path: "/browser",
+    title: "Browser",
+    icon: "network",
+    group: "Work",
+    owner: true,
+    styles: "work.css",
+    load: () => import("./agent_browser.js"),
+  },
+  {
     path: "/usage",
     title: "Usage",
     icon: "chart",
