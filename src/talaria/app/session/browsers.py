@@ -21,7 +21,13 @@ if TYPE_CHECKING:  # loaded with the first browser
     from talaria.tools.browser.registry import BrowserRegistry
     from talaria.tools.browser.session_browser import SessionBrowser
 
+BROWSER_TOOLS: tuple[type[Tool], ...] = (BrowserPages, BrowserAct)
 log = logging.getLogger(__name__)
+
+
+def has_browser(browsers: "ProfileBrowsers | None") -> bool:
+    """Return whether the tools can be used here."""
+    return browsers is not None and browsers.is_available
 
 
 class ProfileBrowsers:

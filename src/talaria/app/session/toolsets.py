@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.agent.toolbox import LazyTool, describe_tool
-from talaria.app.session.browsers import ProfileBrowsers
+from talaria.app.session.browsers import BROWSER_TOOLS, ProfileBrowsers, has_browser
 from talaria.app.session.memory import open_memories
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
@@ -31,7 +31,6 @@ from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
-from talaria.tools.browser.tool import BrowserAct, BrowserPages
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.cron.tool import Cron
@@ -314,10 +313,6 @@ def _construct_browser(kind: type[Tool], context: ToolContext) -> Tool:
     return context.browsers.make_tool(kind, context.session_id, context.closing, guest=context.guest)
 
 
-def _has_browser(context: ToolContext) -> bool:
-    return context.browsers is not None and context.browsers.is_available
-
-
 def _construct_cron(tool_context: ToolContext) -> Tool:
     """Construct the tool for jobs; a session that a job started cannot create further jobs."""
 
@@ -420,7 +415,10 @@ TOOLSETS: Mapping[str, Toolset] = {
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
     "delegation": Toolset((ToolFactory(DelegateTask, _construct_delegate_task, _may_delegate),)),
     "browser": Toolset(
-        tuple(ToolFactory(kind, partial(_construct_browser, kind), _has_browser) for kind in (BrowserPages, BrowserAct))
+        tuple(
+            ToolFactory(kind, partial(_construct_browser, kind), lambda it: has_browser(it.browsers))
+            for kind in BROWSER_TOOLS
+        )
     ),
 }
 _OWNER_ONLY = 0o700
