@@ -31,11 +31,9 @@ from talaria.app.session.toolsets import (
     build_approval_policy,
     is_same_person,
     list_sandbox_notes,
-    make_working_folder,
     resolve_turn_person,
-    resolve_viewer,
 )
-from talaria.app.session.workspaces import OpenWorkspace
+from talaria.app.session.workspaces import OpenWorkspace, make_working_folder, resolve_viewer
 from talaria.contracts.hooks import NoHooks
 from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction

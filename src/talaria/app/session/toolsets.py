@@ -19,13 +19,13 @@ from talaria.contracts.jobs import CRON, JobService
 from talaria.contracts.message_sender import MessageSender
 from talaria.contracts.provider import ModelInfo, Provider
 from talaria.contracts.store import Store
-from talaria.contracts.stores.sessions import Session, Viewer
+from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.addresses import WEB
 from talaria.core.ids import SessionId
 from talaria.core.messages import KEYLESS_OWNER, OWNER, UNKNOWN, is_in_chat, is_same_sender
 from talaria.core.session_context import current_context
-from talaria.runtime.open_session import DelegatedScope, OpenRequest
+from talaria.runtime.open_session import DelegatedScope
 from talaria.sessions.preferences import choose_sandbox
 from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
@@ -54,7 +54,6 @@ from talaria.tools.vision import Vision
 from talaria.tools.web.client import WebClient
 from talaria.tools.web.fetch import WebFetch
 from talaria.tools.web.search import WebSearch
-from talaria.tools.workspace import folder_of
 
 if TYPE_CHECKING:  # loaded with the first call
     from talaria.agent.approval.policy import ApprovalPolicy
@@ -421,27 +420,6 @@ TOOLSETS: Mapping[str, Toolset] = {
         )
     ),
 }
-_OWNER_ONLY = 0o700
-
-
-def resolve_viewer(request: OpenRequest, session: Session) -> Viewer:
-    """Return the person and the audience that a session acts for.
-
-    The audience is that of the chat, or else that of the session, so that earlier readers still count. In a shared
-    chat, the session acts for the chat itself, regardless of who moved it there.
-    """
-    audience = request.audience or session.audience
-    shared = bool(audience) and request.owner == audience
-    return Viewer(audience if shared else session.owner, audience)
-
-
-def make_working_folder(profile: Profile, request: OpenRequest, session: Session) -> Path:
-    """Return the working folder of a session; guests get their own, outside the profile's folders."""
-    if not session.owner:
-        return request.surface.folder
-    folder = folder_of(resolve_viewer(request, session), profile.guests_folder)
-    folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
-    return folder
 
 
 def needs_mcp_servers(tool_context: ToolContext) -> bool:

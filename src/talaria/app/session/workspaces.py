@@ -13,22 +13,25 @@ from msgspec import Struct
 
 from talaria.contracts.background_processes import BackgroundProcess, EndedBy, ProcessRequest, list_processes
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import Call
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.core.session_context import SessionContext
 from talaria.runtime.completions import hear, read_origin, report
+from talaria.runtime.open_session import OpenRequest
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.processes import Processes
-from talaria.tools.workspace import LocalWorkspace
+from talaria.tools.workspace import LocalWorkspace, folder_of
 
 if TYPE_CHECKING:  # imported with the first process or MCP server
     from talaria.tools.mcp.session_servers import SessionServers
     from talaria.tools.process.supervisor import Supervisor
 
 SOURCE = "process"
+_OWNER_ONLY = 0o700
 log = logging.getLogger(__name__)
 
 
@@ -278,3 +281,23 @@ class WorkspaceRegistry:
         timer = self._idle_timers.pop(session_id, None)
         if timer is not None:
             timer.cancel()
+
+
+def resolve_viewer(request: OpenRequest, session: Session) -> Viewer:
+    """Return the person and the audience that a session acts for.
+
+    The audience is that of the chat, or else that of the session, so that earlier readers still count. In a shared
+    chat, the session acts for the chat itself, regardless of who moved it there.
+    """
+    audience = request.audience or session.audience
+    shared = bool(audience) and request.owner == audience
+    return Viewer(audience if shared else session.owner, audience)
+
+
+def make_working_folder(profile: Profile, request: OpenRequest, session: Session) -> Path:
+    """Return the working folder of a session; guests get their own, outside the profile's folders."""
+    if not session.owner:
+        return request.surface.folder
+    folder = folder_of(resolve_viewer(request, session), profile.guests_folder)
+    folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+    return folder
