@@ -102,7 +102,7 @@ async def run_approvals(context: CommandContext) -> None:
         *(
             ["Approved:", *granted, "", "`/approvals revoke ID` takes one back."]
             if granted
-            else ["Nothing is approved for good."]
+            else ["Nothing is approved permanently."]
         ),
     ]
     context.surface.show("\n".join(lines))
