@@ -38,6 +38,7 @@ _APPROVING = frozenset(answer for answer, _ in _APPROVALS) - {_REFUSAL}
 _OTHER_CHOICE = "Something else (type it)"
 _TERMINAL_TOOL = "terminal"
 PLAN = "the plan"  # in place of a tool, in the question about a plan
+_MAX_DIFF = 1_500  # characters of a change in a chat message
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
@@ -95,7 +96,21 @@ def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
     from talaria.sessions.transcript_export import format_code_block  # noqa: PLC0415 (loaded with the first question)
 
     reason = re.sub(_MARKDOWN_CHARACTERS, r"\\\1", escape_harmful(event.reason))
-    return f"{lead}\n\n{format_code_block(escape_harmful(event.summary))}\n\n{reason}"
+    change = f"{format_code_block(_shorten_diff(escape_harmful(event.diff)))}\n\n" if event.diff else ""
+    return f"{lead}\n\n{format_code_block(escape_harmful(event.summary))}\n\n{change}{reason}"
+
+
+def _shorten_diff(diff: str) -> str:
+    """Return the start of a diff, so that the question fits into one chat message."""
+    lines = diff.splitlines()
+    kept: list[str] = []
+    room = _MAX_DIFF
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return "\n".join((*kept, f"… {len(lines) - len(kept):,} more lines"))
+        kept.append(line)
+    return "\n".join(kept)
 
 
 async def _ask_approval(event: ApprovalAsked, prompter: Prompter, *, markdown: bool) -> str:
