@@ -91,7 +91,7 @@ async def served(
             application.store,
             platform.name,
             application.settings_admin,
-            commands,
+            lambda: commands,
             chats,
             end_workspace=application.end_workspace,
             hooks=application.hooks,

@@ -62,6 +62,7 @@ NAMED_VALUES = {
     "schedule_changes": "bool",
     "slack_position": "str",
     "slack_thread": "bool",
+    "skill_usage": "SkillUsage",
     "standing_grants": "list[Grant]",
     "sticker": "str",
     "store_probe": "bool",

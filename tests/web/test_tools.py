@@ -31,7 +31,7 @@ async def test_skills_and_hooks_are_shown(host: Hosted, owner: httpx.AsyncClient
         folder.mkdir(parents=True)
         (folder / name).write_text(text)
     shown = (await owner.get("/web/tools")).json()
-    assert {"name": "greet", "about": "How to greet.", "enabled": True, "own": True} in shown["skills"]
+    assert {"name": "greet", "about": "How to greet.", "enabled": True, "own": True, "problem": ""} in shown["skills"]
     assert "Say hello twice." in (await owner.get("/web/skills/greet")).json()["text"]
     assert (await owner.get("/web/skills/none")).status_code == 404
     states = [(one["name"], one["state"]) for one in shown["hooks"]]

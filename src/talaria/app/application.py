@@ -21,6 +21,7 @@ from talaria.app.session.browsers import ProfileBrowsers
 from talaria.app.session.build import open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
 from talaria.app.session.secret_values import iterate_secret_values
+from talaria.app.session.toolsets import list_command_folders
 from talaria.app.session.user_shell import LocalShell
 from talaria.app.session.workspaces import BackgroundProcesses, WorkspaceRegistry
 from talaria.app.store import open_store
@@ -40,7 +41,7 @@ from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.questions import index_questions
 from talaria.runtime.turn_environment import build_caps
 from talaria.settings.model import Settings
-from talaria.settings.profiles import FolderTrust, Profile
+from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
@@ -85,12 +86,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def command_folders(self) -> tuple[Path, ...]:
         """The folders with custom commands: the profile's, then the project's if that folder is trusted."""
-        own = self.profile.folder / "commands"
-        return (
-            (own, Path.cwd() / ".talaria" / "commands")
-            if FolderTrust(self.profile.folder).is_trusted(Path.cwd())
-            else (own,)
-        )
+        return list_command_folders(self.profile, Path.cwd())
 
     @property
     def platforms(self) -> KnownPlatforms:
@@ -111,7 +107,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def knowledge(self) -> ProfileKnowledge:
         """The toolsets, skills, memory and personalities of the profile and the current folder."""
-        return ProfileKnowledge(self.settings, self.profile, Path.cwd(), self.environment)
+        return ProfileKnowledge(self.settings, self.profile, Path.cwd(), self.environment, self.settings_admin.reload)
 
     @property
     def goal_budgets(self) -> Allowance:

@@ -70,7 +70,7 @@ def open_scheduler(application: "TalariaApplication", jobs: TaskGroup) -> Schedu
         folder=make_job_folder(application),
         networks=lambda: tuple(reachable_platforms(application.settings, application.secrets)),
         script=_ScriptRunner(application).run,
-        skill=application.knowledge.skill,
+        skill=application.knowledge.skills.instructions,
         caps=lambda run: _build_caps(application.settings, run),
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
     )

@@ -10,7 +10,7 @@ from msgspec import Struct
 from talaria.app.session.memory import open_memories
 from talaria.app.session.personalities import personalities
 from talaria.app.session.toolsets import list_toolsets, skill_folders
-from talaria.commands.views import MemoryBook, MemoryItem, Setting, Skill
+from talaria.commands.views import MemoryBook, MemoryItem, Setting
 from talaria.contracts.memory import MEMORY_KINDS, MemoryEntry, MemoryKind, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
@@ -23,8 +23,10 @@ from talaria.settings.schema import split_key, variable
 from talaria.tools.memory.notebook import Memories, entries_size, rank_by_words
 from talaria.tools.skills.registry import SkillRegistry
 
-if TYPE_CHECKING:  # loaded with the first checkpoint
+if TYPE_CHECKING:  # loaded with the first checkpoint, and when skills are managed
+    from talaria.app.skills import ProfileSkills
     from talaria.contracts.checkpoints import Checkpoints
+    from talaria.tools.skills.editor import SkillEditor
 
 # Settings of the shared application context, which is created once per process.
 _SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")
@@ -86,12 +88,16 @@ class ProfileSettings(LiveSettings):
 
 
 class ProfileKnowledge(Struct, frozen=True):
-    """Tools, skills, memory, personalities and checkpoints, in the folders of a profile and a project."""
+    """Tools, skills, memory, personalities and checkpoints, in the folders of a profile and a project.
+
+    ``on_change`` is called after a change of the settings.
+    """
 
     settings: Settings
     profile: Profile
     project: Path
     environment: Mapping[str, str]
+    on_change: Callable[[], object] = lambda: None
 
     @property
     def checkpoints(self) -> "Checkpoints":
@@ -104,34 +110,26 @@ class ProfileKnowledge(Struct, frozen=True):
         """Return all tools, by toolset."""
         return list_toolsets(self.settings)
 
-    def skills(self) -> Sequence[Skill]:
-        """Return all skills."""
-        registry = self._skill_registry
-        enabled = {skill.document.name for skill in registry.skills()}
-        return [
-            Skill(
-                skill.document.name,
-                skill.document.description,
-                is_enabled=skill.document.name in enabled,
-                is_own=registry.is_own(skill),
-            )
-            for skill in registry.all_skills()
-        ]
+    @property
+    def skills(self) -> "ProfileSkills":
+        """The skills of the profile, the project and the folders in the settings."""
+        from talaria.app.skills import ProfileSkills  # noqa: PLC0415 (loaded when skills are managed)
 
-    def skill(self, name: str) -> str:
-        """Return the text of a skill, or raise `NotFound`."""
-        known = [skill.name for skill in self.skills()]
-        if name not in known:
-            raise NotFound(f"There is no skill `{name}`. Available: {', '.join(known) or 'none'}.")
-        return SkillRegistry(self._skill_registry.roots).view(name)
+        return ProfileSkills(
+            settings=self.settings,
+            profile=self.profile,
+            project=self.project,
+            environment=self.environment,
+            on_change=self.on_change,
+        )
 
     def skill_source(self, name: str) -> str:
         """Return the SKILL.md of a skill of the profile, or raise `Refused`."""
-        return _refusing(lambda: self._skill_registry.read_source(name))
+        return _refusing(lambda: self._skill_editor.read_source(name))
 
     def save_skill(self, name: str, before: str, text: str) -> None:
         """Replace the SKILL.md of a skill that is ``before`` until now; without that, create a skill."""
-        _refusing(lambda: self._skill_registry.write_source(name, before, text))
+        _refusing(lambda: self._skill_editor.write_source(name, before, text))
 
     @property
     def memory(self) -> "ProfileMemory":
@@ -143,8 +141,12 @@ class ProfileKnowledge(Struct, frozen=True):
         return personalities(self.profile.folder)
 
     @property
-    def _skill_registry(self) -> SkillRegistry:
-        return SkillRegistry(skill_folders(self.profile, self.project), self.settings.tools.disabled_skills)
+    def _skill_editor(self) -> "SkillEditor":
+        from talaria.tools.skills.editor import SkillEditor  # noqa: PLC0415 (loaded when a skill is edited)
+
+        tools = self.settings.tools
+        roots = skill_folders(self.profile, self.project, tools.skill_folders)
+        return SkillEditor(SkillRegistry(roots, tools.disabled_skills))
 
 
 def _refusing(work: Callable[[], T]) -> T:

@@ -96,7 +96,7 @@ def add_completion(action: A, values: str) -> A:
     """Mark an argument for shell completion and return it.
 
     ``values`` is ``files``, ``folders``, or one of the lists of `talaria completion --values`: ``profiles``,
-    ``settings``, ``sessions``, ``tools``.
+    ``settings``, ``sessions``, ``tools``, ``skills``.
     """
     vars(action)["completes"] = values
     return action

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from talaria.contracts.mcp import ServerEntry, ServerState
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
     from talaria.contracts.setup import SetupProbes
+    from talaria.contracts.skills import SkillAdmin
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
     from talaria.contracts.webhooks import WebhookInfo
@@ -98,13 +99,16 @@ class McpService(Protocol):
 
 
 class ToolService(Protocol):
-    """Tools of a profile's agent."""
+    """Tools and skills of a profile's agent."""
 
     def toolsets(self) -> "tuple[ToolsetState, ...]":
         """All tools by toolset, without those of MCP servers."""
 
     def mcp(self) -> McpService:
         """The MCP servers."""
+
+    def skills(self) -> "SkillAdmin":
+        """The skills of the profile and of the current folder, with the settings as they are now."""
 
 
 class NetworkService(Protocol):
@@ -189,7 +193,7 @@ class Services(Protocol):
         """Probes for the setup: existing configuration, and tests of keys and tokens."""
 
     def tools(self) -> ToolService:
-        """The tools of this profile's agent."""
+        """The tools and skills of this profile's agent."""
 
     def networks(self) -> NetworkService:
         """The chat networks of this profile."""

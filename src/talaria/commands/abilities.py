@@ -1,4 +1,4 @@
-"""Slash commands `/memory`, `/sandbox`, `/skills` and `/tools`: what the agent remembers and can do."""
+"""Slash commands `/memory`, `/sandbox` and `/tools`: what the agent remembers and can do."""
 
 from collections.abc import Sequence
 
@@ -66,35 +66,6 @@ MEMORY = Command(
     who="owner",
     run=run_memory,
     offers=offer_memory_choices,
-)
-
-
-async def run_skills(context: CommandContext) -> None:
-    """List the skills, or show one."""
-    if context.arguments:
-        context.surface.show(context.application.knowledge.skill(context.arguments))
-        return
-    lines = [
-        f"- `{skill.name}`{'' if skill.is_enabled else ' (off)'}: {skill.about}"
-        for skill in context.application.knowledge.skills()
-    ]
-    context.surface.show("\n".join(lines) or "There are no skills yet. Ask the agent to write one down.")
-
-
-async def offer_skills_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
-    """Return every skill as a completion."""
-    return [(skill.name, skill.about) for skill in context.application.knowledge.skills()]
-
-
-SKILLS = Command(
-    name="skills",
-    category="Abilities",
-    help="List the agent's skills, or show one.",
-    hint="[name]",
-    who="owner",
-    run=run_skills,
-    reads=True,
-    offers=offer_skills_choices,
 )
 
 

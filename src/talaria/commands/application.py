@@ -6,7 +6,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from talaria.commands.views import Identity, MemoryBook, MemoryItem, Setting, Skill
+from talaria.commands.views import Identity, MemoryBook, MemoryItem, Setting
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.browser import SessionBrowsers
 from talaria.contracts.hooks import Hooks
@@ -14,6 +14,7 @@ from talaria.contracts.jobs import JobService
 from talaria.contracts.memory import MemoryKind
 from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.provider import ChosenModel, ModelListing
+from talaria.contracts.skills import SkillAdmin
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import ToolsetState
@@ -101,11 +102,9 @@ class AgentKnowledge(Protocol):
     def toolsets(self) -> Sequence[ToolsetState]:
         """Return all tools, grouped by toolset."""
 
-    def skills(self) -> Sequence[Skill]:
-        """Return all skills."""
-
-    def skill(self, name: str) -> str:
-        """Return the text of a skill; raises `NotFound`."""
+    @property
+    def skills(self) -> SkillAdmin:
+        """Skills of the profile, the project and the folders in the settings."""
 
     def skill_source(self, name: str) -> str:
         """Return the SKILL.md of a skill that can be edited; raises `Refused`."""

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from msgspec import structs
 
+from talaria.commands.application import Application
 from talaria.commands.arguments import split_arguments, substitute_arguments, truncate
 from talaria.commands.command import Command, CommandContext, CommandHandler
 from talaria.commands.registry import REGISTRY
+from talaria.commands.skills import build_skill_commands
 from talaria.core.errors import Refused
 from talaria.core.front_matter import split_front_matter
 from talaria.core.messages import Text
@@ -43,6 +45,16 @@ def load_custom_commands(folders: Sequence[Path]) -> tuple[tuple[Command, ...], 
         taken_names |= dict.fromkeys(command.names, str(file))
         commands.append(command)
     return tuple(commands), tuple(problems)
+
+
+def load_own_commands(application: Application) -> tuple[tuple[Command, ...], tuple[str, ...]]:
+    """Return the custom commands and a command for each enabled skill, and the problems of custom ones.
+
+    A skill whose name is taken by another command has none.
+    """
+    custom, problems = load_custom_commands(application.command_folders)
+    taken = {name for command in (*REGISTRY, *custom) for name in command.names}
+    return (*custom, *build_skill_commands(application.knowledge.skills.list(), taken)), problems
 
 
 def _list_files(folders: Iterable[Path]) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from talaria.commands.abilities import MEMORY, SANDBOX, SKILLS, TOOLS
+from talaria.commands.abilities import MEMORY, SANDBOX, TOOLS
 from talaria.commands.approvals import APPROVALS, APPROVE, DENY
 from talaria.commands.background import BACKGROUND
 from talaria.commands.branches import BRANCH, RETRY, UNDO
@@ -22,6 +22,7 @@ from talaria.commands.pairing import PAIRING
 from talaria.commands.plan import PLAN
 from talaria.commands.program import HELP, KEYS, QUIT, RESTART, SETHOME, START
 from talaria.commands.sessions import HISTORY, NEW, RESUME, SAVE, SEARCH, SESSIONS, TITLE
+from talaria.commands.skills import SKILLS
 from talaria.commands.status import STATUS, VERSION, WHOAMI
 from talaria.commands.turn_control import COMPRESS, QUEUE, STEER, STOP
 from talaria.commands.usage import USAGE

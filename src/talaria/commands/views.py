@@ -1,4 +1,4 @@
-"""Values that commands show: the running program, its settings, skills and memory."""
+"""Values that commands show: the running program, its settings and memory."""
 
 from datetime import datetime
 from pathlib import Path
@@ -25,15 +25,6 @@ class Setting(Struct, frozen=True):
     value: str
     about: str
     is_default: bool
-
-
-class Skill(Struct, frozen=True):
-    """Skill of the agent, with its description; one of the profile, not of a project, ``is_own`` and can be edited."""
-
-    name: str
-    about: str
-    is_enabled: bool = True
-    is_own: bool = False
 
 
 class MemoryItem(Struct, frozen=True, kw_only=True):

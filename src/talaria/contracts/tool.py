@@ -37,7 +37,7 @@ class ProposedAction(Struct, frozen=True):
     something there; ``file`` is sent with it.
     """
 
-    kind: Literal["command", "code", "read", "write", "fetch", "send", "page", "submit", "other"]
+    kind: Literal["command", "code", "read", "write", "fetch", "send", "page", "submit", "skill", "other"]
     target: str
     place: str = ""
     change: FileChange | None = None

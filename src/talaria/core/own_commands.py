@@ -20,11 +20,12 @@ _READS: dict[str, tuple[str, ...]] = {
     "channels": ("list",),
     "webhook": ("list", "test"),
     "hooks": ("list",),
+    "skills": ("list", "show", "search", "audit"),
     "ps": ("log",),
     "mcp": ("list",),
 }
 _READS_WITHOUT_ACTION = frozenset(
-    {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help", "auth", "mcp"}
+    {"sessions", "ps", "tools", "skills", "model", "models", "trace", "doctor", "completion", "help", "auth", "mcp"}
 )
 _REFUSED = frozenset(
     {
@@ -41,6 +42,7 @@ _REFUSED = frozenset(
         "approvals",
         "checkpoints",
         "tools",
+        "skills",
         "trust",
         "uninstall",
         "update",

@@ -53,7 +53,8 @@ log = logging.getLogger(__name__)
 class Dispatcher:
     """Dispatcher of the updates of one network, in order per chat.
 
-    ``end_workspace`` ends what a session that a reset has ended left running in this process.
+    ``commands`` returns the commands of chats. ``end_workspace`` ends what a session that a reset has ended left
+    running in this process.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Dispatcher:
         store: Store,
         platform: str,
         settings: LiveSettings,
-        commands: tuple[Command, ...],
+        commands: Callable[[], tuple[Command, ...]],
         chats: ChatRegistry,
         *,
         end_workspace: Callable[[SessionId], object],
@@ -185,7 +186,7 @@ class Dispatcher:
         sender = update.sender
         author = Author(sender.name or sender.id, participant.is_owner, sender.id)
         commands = permitted_commands(
-            self.rules.access, self._commands, update, owner=participant.is_owner, ids=participant.ids
+            self.rules.access, self._commands(), update, owner=participant.is_owner, ids=participant.ids
         )
         chat.use(update.text, author, commands, by=sender.id)
 

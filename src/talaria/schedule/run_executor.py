@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from talaria.agent.context_window import unwrap_messages
 from talaria.contracts.clock import Clock
 from talaria.contracts.jobs import CRON
+from talaria.contracts.skills import count_use
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.leases import Lease
 from talaria.contracts.stores.ledger import Cap
@@ -200,6 +201,8 @@ class _RunExecution:
 
         def record_asked(tx: Transaction) -> PendingRun:
             tx.leases.check(self._lease)
+            for name in plan.skills:
+                count_use(tx, name)
             tx.inbox.add(make_arrival(run.session_id, CRON, run.key, message))
             return _store_run(tx, structs.replace(run, stage="asked"))
 

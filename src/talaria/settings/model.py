@@ -229,6 +229,10 @@ class ToolSettings(Section, frozen=True):
     ] = TOOLSETS
     disabled: Annotated[tuple[str, ...], Meta(description="Tools that are off.")] = ()
     disabled_skills: Annotated[tuple[str, ...], Meta(description="Skills that the agent doesn't see.")] = ()
+    skill_folders: Annotated[
+        tuple[str, ...],
+        Meta(description="More folders with skills, after the profile's and the project's; the first of a name wins."),
+    ] = ("~/.claude/skills", "~/.codex/skills", "~/.agents/skills")
 
 
 class MemorySettings(Section, frozen=True):

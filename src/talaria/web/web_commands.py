@@ -16,7 +16,7 @@ from talaria.commands.command import (
     run_command,
     select_usable_commands,
 )
-from talaria.commands.custom import load_custom_commands
+from talaria.commands.custom import load_own_commands
 from talaria.commands.mcp import list_prompt_commands
 from talaria.commands.registry import REGISTRY
 from talaria.core.addresses import Address
@@ -38,7 +38,7 @@ class WebCommands:
 
     def commands(self, caller: WebCaller) -> tuple[Command, ...]:
         """Return the slash commands that a person may use here."""
-        custom, _ = load_custom_commands(self._application.command_folders)
+        custom, _ = load_own_commands(self._application)
         return select_usable_commands((*REGISTRY, *custom), terminal=False, owner=caller.is_owner)
 
     async def run_command(self, session: WebSession, text: str, caller: WebCaller) -> CommandReply:

@@ -127,13 +127,47 @@ async def test_a_patch_that_breaks_the_skill_or_fits_twice_is_refused(tmp_path: 
     assert await use([tmp_path], "view", name="bread") == "Knead. Wait. Knead."
 
 
-def test_what_is_about_to_be_done_is_said(tmp_path: Path) -> None:
+def test_reading_is_described_and_changes_are_shown_as_diffs(tmp_path: Path) -> None:
+    put_skill(tmp_path, "bread", body="Knead.")
     tool = Skills([tmp_path])
     assert tool.proposed_action(SkillsArguments("list")) == ProposedAction("other", "list skills")
     assert tool.proposed_action(SkillsArguments("view", "tea")) == ProposedAction("other", "view skill tea/SKILL.md")
-    assert tool.proposed_action(SkillsArguments("patch", "tea", "a.py")) == ProposedAction(
-        "other", "patch skill tea/a.py"
+    patch = SkillsArguments("patch", "bread", old="Knead.", text="Fold.")
+    proposed = tool.proposed_action(patch)
+    assert (proposed.kind, proposed.target[:27]) == ("skill", "patch skill bread/SKILL.md ")
+    assert diff_of(tool, patch) == "@@ -3,3 +3,3 @@\n description: Bakes bread.\n ---\n-Knead.\n+Fold."
+    assert "+Boil water." in diff_of(
+        tool, SkillsArguments("create", "tea", description="Makes tea.", text="Boil water.")
     )
+    assert "-Knead." in diff_of(tool, SkillsArguments("archive", "bread"))
+    assert diff_of(tool, SkillsArguments("patch", "bread", old="nothing", text="x")) == ""
+    other = tool.proposed_action(SkillsArguments("patch", "bread", old="Knead.", text="Bake."))
+    assert other.target != proposed.target
+
+
+def diff_of(tool: Skills, arguments: SkillsArguments) -> str:
+    change = tool.proposed_action(arguments).change
+    assert change is not None
+    return change.diff(call_from(Path("/")).workspace)
+
+
+async def test_an_archived_skill_is_out_of_sight_but_not_lost(tmp_path: Path) -> None:
+    put_skill(tmp_path, "bread", body="Knead.")
+    told = await use([tmp_path], "archive", name="bread")
+    assert await use([tmp_path], "list") == "There are no skills yet."
+    assert "Knead." in (Path(told.removeprefix("Archived bread in ").rstrip(".")) / "SKILL.md").read_text()
+    with pytest.raises(ToolFailed, match="no skill 'bread' that can be edited"):
+        await use([tmp_path], "archive", name="bread")
+
+
+def test_skills_of_earlier_folders_come_first_where_space_is_short(tmp_path: Path) -> None:
+    put_skill(tmp_path / "own", "zebra", "long " * 100)
+    for number in range(50):
+        put_skill(tmp_path / "shared", f"skill-{number:02}", "long " * 100)
+    lines = index([tmp_path / "own", tmp_path / "shared"]).splitlines()
+    assert lines[-2].startswith("zebra:")
+    assert lines[:-2] == sorted(lines[:-2])
+    assert lines[-1] == f"… and {51 - (len(lines) - 1)} more: call `skills` with action list"
 
 
 def list_of(folder: Path) -> list[Path]:

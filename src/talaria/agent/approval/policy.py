@@ -190,6 +190,9 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 return [Danger("unlisted", f"acts on {proposed_action.place}", tool)] if strict else []
             case "submit":
                 return _submit_dangers(proposed_action, places)
+            case "skill":
+                reason = "changes instructions that later conversations follow"
+                return [Danger("start-up", reason, proposed_action.target, narrow=True)]
             case "other":
                 return _other_dangers(effect, proposed_action.target, tool)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
     )
     from talaria.commands.application import Application
     from talaria.contracts.setup import SetupProbes
+    from talaria.contracts.skills import SkillAdmin
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
     from talaria.settings.model import Settings
@@ -181,6 +182,20 @@ class ProfileTools:
         from talaria.app.session.toolsets import list_toolsets  # noqa: PLC0415 (loaded when tools are listed)
 
         return list_toolsets(self._settings())
+
+    def skills(self) -> "SkillAdmin":
+        """Return the skills of the profile and of the current folder, with the settings as they are now."""
+        from pathlib import Path  # noqa: PLC0415 (loaded when skills are managed)
+
+        from talaria.app.skills import ProfileSkills  # noqa: PLC0415 (loaded when skills are managed)
+        from talaria.settings.load import load_settings  # noqa: PLC0415 (loaded when settings are read)
+
+        return ProfileSkills(
+            settings=load_settings(self._profile, self._environment),
+            profile=self._profile,
+            project=Path.cwd(),
+            environment=self._environment,
+        )
 
     def mcp(self) -> "McpService":
         """Return the MCP servers."""

@@ -20,8 +20,8 @@ from talaria.app.gateway.media import open_media
 from talaria.app.platforms import BUILT_IN_PLATFORMS, enabled_platforms, open_platform
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
-from talaria.commands.command import select_usable_commands
-from talaria.commands.custom import load_custom_commands
+from talaria.commands.command import Command, select_usable_commands
+from talaria.commands.custom import load_own_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.hooks import GATEWAY_START, Facts
 from talaria.contracts.platform import Platform, PlatformAccount, Sender
@@ -289,7 +289,6 @@ class _Builder:
         self._network_contexts: dict[str, NetworkContext] = {}
         self._platforms: dict[str, Platform] = {}
         self._media = open_media(application, self._platforms, closing)
-        self._custom_commands = load_custom_commands(application.command_folders)[0]
         for folder in {Path.cwd(), make_served_folder(application.settings, application.profile)}:
             if notice := FolderTrust(application.profile.folder).notice(folder):
                 log.warning(notice)
@@ -321,6 +320,10 @@ class _Builder:
         if not opened and not self._application.settings.api.enabled:
             raise Refused(" ".join(one.error for one in self.missing) or _NO_NETWORK)
         return opened
+
+    def _list_commands(self) -> tuple[Command, ...]:
+        """Return the commands of chats; custom ones and skills may have changed since the last call."""
+        return select_usable_commands((*REGISTRY, *load_own_commands(self._application)[0]), terminal=False)
 
     def _lock_account(self, name: str) -> None:
         """Lock the account of a network for this gateway on this machine."""
@@ -357,13 +360,12 @@ class _Builder:
             service=self._service,
             outage=outage,
         )
-        commands = select_usable_commands((*REGISTRY, *self._custom_commands), terminal=False)
         self._platforms[platform.name] = platform
         dispatcher = Dispatcher(
             application.store,
             platform.name,
             application.settings_admin,
-            commands,
+            self._list_commands,
             self.chats,
             end_workspace=application.end_workspace,
             hooks=application.hooks,

@@ -1,7 +1,7 @@
 """Tools of a session by toolset, as the settings enable them, and the rules for sessions with guests."""
 
 from asyncio import to_thread
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from pathlib import Path
@@ -122,8 +122,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
-        """The folders of skills: the profile's first, then the project's."""
-        return skill_folders(self.profile, self.folder)
+        """The folders of skills: the profile's, the project's, then those of the settings."""
+        return skill_folders(self.profile, self.folder, self.settings.tools.skill_folders)
 
     @property
     def outputs(self) -> FullOutputs:
@@ -142,11 +142,18 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         return open_memories(self.settings, self.profile)
 
 
-def skill_folders(profile: Profile, project: Path) -> tuple[Path, ...]:
-    """Return the folders of skills: the profile's first, then those of a trusted project."""
+def skill_folders(profile: Profile, project: Path, others: Sequence[str] = ()) -> tuple[Path, ...]:
+    """Return the folders of skills: the profile's, those of a trusted project, then ``others``, in this order."""
+    shared = [Path(one).expanduser() for one in others]
     if not FolderTrust(profile.folder).is_trusted(project):
-        return (profile.skills_folder,)
-    return profile.skills_folder, join_path(project, ".talaria/skills")
+        return (profile.skills_folder, *shared)
+    return (profile.skills_folder, join_path(project, ".talaria/skills"), *shared)
+
+
+def list_command_folders(profile: Profile, project: Path) -> tuple[Path, ...]:
+    """Return the folders with custom commands: the profile's, then the project's if that folder is trusted."""
+    own = profile.folder / "commands"
+    return (own, project / ".talaria" / "commands") if FolderTrust(profile.folder).is_trusted(project) else (own,)
 
 
 def make_tools(tool_context: ToolContext) -> list[Tool]:
@@ -283,7 +290,7 @@ def _has_networks(tool_context: ToolContext) -> bool:
 
 
 def _construct_skills(tool_context: ToolContext) -> Tool:
-    return Skills(tool_context.skill_folders, tool_context.settings.tools.disabled_skills)
+    return Skills(tool_context.skill_folders, tool_context.settings.tools.disabled_skills, tool_context.store)
 
 
 def _construct_send_file(tool_context: ToolContext) -> Tool:

@@ -25,9 +25,10 @@ from talaria.commands.command import (
     run_command,
     select_usable_commands,
 )
-from talaria.commands.custom import load_custom_commands
+from talaria.commands.custom import load_own_commands
 from talaria.commands.mcp import list_prompt_commands
 from talaria.commands.registry import REGISTRY
+from talaria.commands.skills import SKILLS
 from talaria.contracts.tool import Workspace
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import Refused, TalariaError
@@ -110,7 +111,7 @@ class ChatController:
         return chat, [*self._application.notes, *chat.notes, *problems]
 
     def _load_commands(self) -> tuple[str, ...]:
-        custom, problems = load_custom_commands(self._application.command_folders)
+        custom, problems = load_own_commands(self._application)
         self._commands = select_usable_commands((*REGISTRY, *custom), terminal=True)
         return problems
 
@@ -140,6 +141,8 @@ class ChatController:
         try:
             if is_command(text):
                 await run_command(text, self.context())
+                if text.startswith(f"/{SKILLS.name} "):  # it may have added or removed commands
+                    self._load_commands()
             elif text.startswith("!"):
                 await self._run_shell_line(text[1:].strip(), self.active_session.chat.workspace)
             else:

@@ -4,14 +4,19 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
 from talaria.core.file_cache import FileCache
 from talaria.core.front_matter import split_front_matter
-from talaria.tools.atomic_files import sole_writer, write_whole
 
+if TYPE_CHECKING:  # loaded when skills have been installed
+    from talaria.tools.skills.records import SkillRecords
+
+HEAD = "SKILL.md"
+RECORDS = ".installed.json"
 SIZE_LIMIT = 60_000  # characters of one file
 
 
@@ -43,6 +48,8 @@ def write_document(document: Document) -> str:
 def check_document(text: str, name: str) -> None:
     """Raise `ToolFailed` unless this is a valid SKILL.md for this name."""
     document = read_document(text)
+    if not name and not document.name:
+        raise ToolFailed(_explain_front_matter(text))
     check_name(name)
     if document.name != name:
         raise ToolFailed(f"SKILL.md must start with front matter containing `name: {name}`")
@@ -53,6 +60,15 @@ def check_document(text: str, name: str) -> None:
     if not document.body:
         raise ToolFailed("a skill needs a body that says what to do")
     check_size(text)
+
+
+def _explain_front_matter(text: str) -> str:
+    """Return what is wrong with the front matter of a SKILL.md without a name."""
+    if not text.lstrip("\ufeff").startswith("---"):
+        return "SKILL.md has no front matter: it must start with the lines `---`, `name: …`, `description: …`, `---`"
+    if not split_front_matter(text)[0]:
+        return "the front matter of SKILL.md isn't closed: add a line `---` after it"
+    return "the front matter of SKILL.md has no `name:`"
 
 
 def check_name(name: str) -> None:
@@ -79,20 +95,18 @@ _LINE_LIMIT = 160
 _FILES_SHOWN = 100
 
 
-_HEAD = "SKILL.md"
-
-
 class Skill(Struct, frozen=True):
-    """A skill and its folder."""
+    """A skill, its folder, and the root in which that was found."""
 
     folder: Path
     document: Document
+    root: Path
 
 
 class SkillRegistry(Struct, frozen=True):
     """All skills of some folders; those of an earlier folder hide later ones of the same name.
 
-    Skills that are ``disabled`` are known only to `all_skills` and to the methods for editing.
+    Skills that are ``disabled``, and installed ones that nobody has confirmed, are known only to `all_skills`.
     """
 
     roots: tuple[Path, ...]
@@ -100,16 +114,52 @@ class SkillRegistry(Struct, frozen=True):
 
     def skills(self) -> list[Skill]:
         """Return every enabled skill, sorted by name."""
-        return [skill for skill in self.all_skills() if skill.document.name not in self.disabled]
+        return [skill for skill in self.all_skills() if not self.find_problem(skill)]
 
     def all_skills(self) -> list[Skill]:
         """Return every skill, sorted by name."""
         found: dict[str, Skill] = {}
-        for folder in _folders(self.roots):
-            skill = _skill_in(folder)
-            if skill is not None:
-                found.setdefault(skill.document.name, skill)
+        for skill in self.find_all():
+            found.setdefault(skill.document.name, skill)
         return [found[name] for name in sorted(found)]
+
+    def find_all(self) -> Iterator[Skill]:
+        """Yield every skill, also those that another hides, in the order of the roots."""
+        for root in self.roots:
+            for folder in _folders(root):
+                skill = _skill_in(folder, root)
+                if skill is not None:
+                    yield skill
+
+    def find_broken(self) -> Iterator[tuple[Path, Path, str]]:
+        """Yield root, folder and problem of each SKILL.md that can't be used."""
+        for root in self.roots:
+            for folder in _folders(root):
+                if _skill_in(folder, root) is None and (Path(folder) / HEAD).is_file():
+                    yield root, Path(folder), _explain_document(Path(folder) / HEAD)
+
+    def find_problem(self, skill: Skill) -> str:
+        """Return why the agent doesn't see a skill, as a sentence; empty if it does."""
+        name = skill.document.name
+        if name in self.disabled:
+            return f"It is switched off: `talaria skills enable {name}` switches it on."
+        try:
+            return self.records.find_problem(skill.folder.name) if self.is_installed(skill) else ""
+        except ToolFailed as error:
+            return f"{error}."
+
+    def is_installed(self, skill: Skill) -> bool:
+        """Return whether a skill was installed from a source."""
+        root = self.roots[0]
+        has_records = skill.folder.parent == root and os.path.lexists(f"{root}/{RECORDS}")
+        return has_records and skill.folder.name in self.records.all()
+
+    @property
+    def records(self) -> "SkillRecords":
+        """The records of installed skills."""
+        from talaria.tools.skills.records import SkillRecords  # noqa: PLC0415 (loaded when skills have been installed)
+
+        return SkillRecords(self.roots[0] / RECORDS)
 
     def skill(self, name: str) -> Skill:
         """Return one skill, or raise `ToolFailed` with the available names."""
@@ -120,88 +170,36 @@ class SkillRegistry(Struct, frozen=True):
 
     def view(self, name: str, file: str = "") -> str:
         """Return the text of a skill and the list of its files, or one of those files."""
-        skill = self.skill(name)
-        if file and file != _HEAD:
-            return _read(_inside(skill, file))
+        return self.view_skill(self.skill(name), file)
+
+    def view_skill(self, skill: Skill, file: str = "") -> str:
+        """Return the text of a skill and the list of its files, or one of those files."""
+        if file and file != HEAD:
+            return read_text(resolve_file(skill, file))
         others = _files(skill.folder)
         listed = f"\n\nFiles in {skill.folder}:\n" + "\n".join(others) if others else ""
         return f"{skill.document.body}{listed}"
-
-    def create(self, document: Document) -> str:
-        """Create a skill in the first folder."""
-        self.create_from(document.name, write_document(document))
-        return f"Created {document.name}."
-
-    def create_from(self, name: str, text: str) -> None:
-        """Create a skill with this SKILL.md in the first folder."""
-        check_document(text, name)
-        if not self.roots:
-            raise ToolFailed("there is no skills folder")
-        with sole_writer(self.roots[0]):
-            self._refuse_another(read_document(text))
-            folder = self.roots[0] / name
-            folder.mkdir(exist_ok=True)
-            write_whole(folder / _HEAD, text, mode=0o644)
 
     def is_own(self, skill: Skill) -> bool:
         """Return whether a skill is in the first folder, where new ones go."""
         return bool(self.roots) and skill.folder.resolve().is_relative_to(self.roots[0].resolve())
 
-    def read_source(self, name: str) -> str:
-        """Return the whole SKILL.md of a skill."""
-        return _read(self._find_own(name).folder / _HEAD)
-
-    def write_source(self, name: str, before: str, text: str) -> None:
-        """Replace the SKILL.md of a skill that is ``before`` until now, or create a skill if that is empty."""
-        text = f"{text.strip()}\n"
-        check_document(text, name)
-        if not before:
-            self.create_from(name, text)
-            return
-        path = self._find_own(name).folder / _HEAD
-        with sole_writer(path.parent.parent):
-            if _read(path) != before:
-                raise ToolFailed(f"skill {name} was changed in the meantime; load it again")
-            write_whole(path, text, mode=0o644)
-
-    def patch(self, name: str, old: str, new: str, file: str = "") -> str:
-        """Replace the only occurrence of ``old`` in a file of a skill; without ``old``, create a file."""
-        skill = self.skill(name)
-        path = _inside(skill, file or _HEAD)
-        with sole_writer(skill.folder.parent):
-            text = _patched(_read(path), old, new) if old else _new_text(path, new)
-            if path.name == _HEAD and path.parent == skill.folder.resolve():
-                check_document(text, name)
-            check_size(text)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, text, mode=0o644)
-        return f"Wrote {file or _HEAD} of {name}."
-
-    def _find_own(self, name: str) -> Skill:
-        """Return a skill of the first folder, or raise `ToolFailed`."""
-        for skill in self.all_skills():
-            if skill.document.name == name and self.is_own(skill):
-                return skill
-        raise ToolFailed(f"there is no skill {name!r} that can be edited here")
-
-    def _refuse_another(self, document: Document) -> None:
-        for skill in self.all_skills():
-            if skill.document.name == document.name and skill.document != document:
-                raise ToolFailed(f"skill {document.name} already exists; patch it, or choose another name")
-
 
 def index(roots: Sequence[Path], disabled: Collection[str] = ()) -> str:
-    """Return a line per enabled skill, for a system prompt; those that don't fit are counted."""
-    lines = [_line(skill) for skill in SkillRegistry(tuple(roots), disabled).skills()]
+    """Return a line per enabled skill, for a system prompt; those that don't fit are counted.
+
+    Skills of earlier roots are preferred.
+    """
+    skills = SkillRegistry(tuple(roots), disabled).skills()
     kept: list[str] = []
     room = INDEX_LIMIT
-    for line in lines:
+    for skill in sorted(skills, key=lambda one: roots.index(one.root)):
+        line = _line(skill)
         room -= len(line) + 1
-        if room < 0:
-            kept.append(f"… and {len(lines) - len(kept)} more: call `skills` with action list")
-            break
-        kept.append(line)
-    return "\n".join(kept)
+        if room >= 0:
+            kept.append(line)
+    rest = len(skills) - len(kept)
+    return "\n".join([*sorted(kept), *([f"… and {rest} more: call `skills` with action list"] if rest else [])])
 
 
 def _line(skill: Skill) -> str:
@@ -210,28 +208,37 @@ def _line(skill: Skill) -> str:
     return f"{skill.document.name}: {cut}"
 
 
-def _folders(roots: tuple[Path, ...]) -> Iterator[str]:
+def _folders(root: Path) -> Iterator[str]:
     """Yield the folders that may contain a SKILL.md, including grouped ones; as strings, because there are many."""
-    for root in roots:
-        outer = _subfolders(str(root))
-        yield from outer
-        yield from sorted(folder for group in outer for folder in _subfolders(group))
+    outer = _subfolders(str(root))
+    yield from outer
+    yield from sorted(folder for group in outer for folder in _subfolders(group))
 
 
 def _subfolders(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.is_dir())
+            return sorted(entry.path for entry in entries if not entry.name.startswith(".") and entry.is_dir())
     except OSError:
         return []
 
 
-def _skill_in(folder: str) -> Skill | None:
+def _skill_in(folder: str, root: Path) -> Skill | None:
     try:
-        document = _HEADS.get(f"{folder}/{_HEAD}")
+        document = _HEADS.get(f"{folder}/{HEAD}")
     except OSError:
         return None
-    return Skill(Path(folder), document) if document else None
+    return Skill(Path(folder), document, root) if document else None
+
+
+def _explain_document(path: Path) -> str:
+    try:
+        text = read_text(path)
+        check_document(text, read_document(text).name)
+    except ToolFailed as error:
+        reason = str(error)
+        return f"{reason[:1].upper()}{reason[1:]}."
+    return ""
 
 
 def _document(text: str) -> Document | None:
@@ -247,7 +254,8 @@ def _document(text: str) -> Document | None:
 _HEADS = FileCache(_document)
 
 
-def _inside(skill: Skill, file: str) -> Path:
+def resolve_file(skill: Skill, file: str) -> Path:
+    """Return the path of a file of a skill; raises `ToolFailed` for one outside."""
     home = skill.folder.resolve()
     path = (home / file).resolve()
     if not path.is_relative_to(home) or path == home:
@@ -255,7 +263,8 @@ def _inside(skill: Skill, file: str) -> Path:
     return path
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file of a skill; raises `ToolFailed` if it can't be read or is too long."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -264,22 +273,8 @@ def _read(path: Path) -> str:
     return text
 
 
-def _patched(text: str, old: str, new: str) -> str:
-    if new and new in text and old not in text.replace(new, ""):
-        return text
-    if (count := text.count(old)) != 1:
-        raise ToolFailed(f"`old` occurs {count} times; it must occur exactly once")
-    return text.replace(old, new)
-
-
-def _new_text(path: Path, text: str) -> str:
-    if path.exists() and _read(path) != text:
-        raise ToolFailed(f"{path.name} already exists; give the text to replace as `old`")
-    return text
-
-
 def _files(folder: Path) -> list[str]:
     names = sorted(
         str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")
     )
-    return [name for name in names if name != _HEAD][:_FILES_SHOWN]
+    return [name for name in names if name != HEAD][:_FILES_SHOWN]

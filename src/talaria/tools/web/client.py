@@ -49,12 +49,12 @@ class WebClient:
         self._fetcher: Fetcher | None = None
 
     @classmethod
-    def for_service(cls, base_url: str) -> Self:
+    def for_service(cls, base_url: str, *, size_limit: int = SIZE_LIMIT) -> Self:
         """Return a client for a server chosen by the owner, even on this machine."""
         parts = urlsplit(base_url)
         name = parts.hostname or ""
         host = name if name.isascii() else name.encode("idna").decode()
-        return cls(allowed={f"{host}:{parts.port or _PORTS.get(parts.scheme)}"})
+        return cls(allowed={f"{host}:{parts.port or _PORTS.get(parts.scheme)}"}, size_limit=size_limit)
 
     async def get(self, url: str, query: Mapping[str, str] | None = None) -> "Download":
         """Return the content of a URL, or raise `ToolFailed`."""

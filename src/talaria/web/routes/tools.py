@@ -10,6 +10,7 @@ from talaria.commands.application import Application
 from talaria.commands.views import MemoryBook
 from talaria.contracts.mcp import ServerState
 from talaria.contracts.memory import MemoryKind
+from talaria.contracts.skills import SkillInfo
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import NotFound, Refused
@@ -24,12 +25,13 @@ _Entry = Annotated[str, Meta(max_length=4000)]
 
 
 class SkillView(Struct, frozen=True):
-    """A skill, without its text; ``own`` ones can be edited."""
+    """A skill, without its text; ``own`` ones can be edited. ``problem`` says why one isn't enabled."""
 
     name: str
     about: str
     enabled: bool
     own: bool
+    problem: str = ""
 
 
 class SkillText(Struct, frozen=True):
@@ -241,7 +243,7 @@ class ToolRoutes:
         knowledge, current = self._application.knowledge, self._application.settings_admin.current
         return ToolsView(
             toolsets=knowledge.toolsets(),
-            skills=[SkillView(one.name, one.about, one.is_enabled, one.is_own) for one in knowledge.skills()],
+            skills=_list_skills(knowledge.skills.list()),
             servers=[
                 McpServerView(name=name, enabled=one.enabled, target=one.target) for name, one in current.mcp.items()
             ],
@@ -258,14 +260,22 @@ class ToolRoutes:
 
     def _read_skill(self, name: str) -> SkillText:
         knowledge = self._application.knowledge
-        text = knowledge.skill(name)
-        is_own = any(one.name == name and one.is_own for one in knowledge.skills())
+        text, is_own = knowledge.skills.text(name), knowledge.skills.get(name).is_own
         return SkillText(name, text, knowledge.skill_source(name) if is_own else "")
 
     def _read_memory(self, caller: WebCaller, person: str) -> MemoryView:
         viewer, memory = _viewer(caller, person), self._application.knowledge.memory
         people = memory.people() if caller.is_owner else ()
         return MemoryView(person=viewer.owner, books=memory.books(viewer), people=people)
+
+
+def _list_skills(skills: Sequence[SkillInfo]) -> list[SkillView]:
+    """Return the skills that are in effect or can be; those that another hides and broken ones are left out."""
+    found: dict[str, SkillView] = {}
+    for one in skills:
+        if one.about:
+            found.setdefault(one.name, SkillView(one.name, one.about, one.is_enabled, one.is_own, one.problem))
+    return list(found.values())
 
 
 def _viewer(caller: WebCaller, person: str) -> Viewer:

@@ -66,9 +66,14 @@ def _list_tools(services: Services) -> Iterator[tuple[str, str]]:
         yield from ((tool.name, tool.does) for tool in toolset.tools if tool.name != toolset.name)
 
 
+def _list_skills(services: Services) -> Iterator[tuple[str, str]]:
+    yield from {one.name: one.about for one in reversed(services.tools().skills().list())}.items()
+
+
 _VALUE_SOURCES = {
     "profiles": _list_profiles,
     "settings": _list_settings,
     "sessions": _list_sessions,
     "tools": _list_tools,
+    "skills": _list_skills,
 }

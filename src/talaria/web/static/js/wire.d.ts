@@ -1173,12 +1173,13 @@ export interface SkillText {
   source: string;
 }
 
-/** A skill, without its text; ``own`` ones can be edited. */
+/** A skill, without its text; ``own`` ones can be edited. ``problem`` says why one isn't enabled. */
 export interface SkillView {
   name: string;
   about: string;
   enabled: boolean;
   own: boolean;
+  problem: string;
 }
 
 /** A cap of this month and what is spent of it, in millionths of a dollar; ``name`` says for whom. */

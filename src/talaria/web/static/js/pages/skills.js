@@ -63,7 +63,12 @@ function SkillCard({ one, toggle, reload }) {
     { class: "card block" },
     div(
       { class: "inline spread" },
-      div({ class: "grow" }, p({ class: "card-title" }, one.name), p({ class: "caption" }, one.about)),
+      div(
+        { class: "grow" },
+        p({ class: "card-title" }, one.name),
+        p({ class: "caption" }, one.about),
+        one.problem ? p({ class: "caption" }, one.problem) : null,
+      ),
       h(Switch, { label: `Skill ${one.name}`, on: one.enabled, onSwitch: (on) => void toggle(one.name, on) }),
     ),
     fold(
@@ -88,7 +93,7 @@ function SkillCard({ one, toggle, reload }) {
               ),
             )
             : shown
-            ? p({ class: "caption" }, "It belongs to a project. Edit it there.")
+            ? p({ class: "caption" }, "It isn't in the profile's folder. Edit it where it is.")
             : null,
         ),
     ),

@@ -1,4 +1,4 @@
-"""What the agent can do and knows, looked at and changed with commands: `/tools`, `/skills`, `/memory`."""
+"""What the agent can do and knows, looked at and changed with commands: `/tools`, `/memory`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -72,17 +72,6 @@ async def test_a_list_of_the_place_itself_that_wins_is_named(tmp_path: Path, ser
     async with open_desk(tmp_path, server, '[surfaces.cli]\ntoolsets = ["files"]\n') as desk:
         shown = await desk.use("/tools off web")
         assert shown.endswith("But `surfaces.cli.toolsets` is set, and it decides which toolsets are on here.")
-
-
-async def test_skills_are_listed_and_shown(desk: Desk) -> None:
-    assert "There are no skills yet" in await desk.use("/skills")
-    folder = desk.application.profile.folder / "skills" / "bake-bread"
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\nname: bake-bread\ndescription: When there is flour.\n---\nKnead it.")
-    assert await desk.use("/skills") == "- `bake-bread`: When there is flour."
-    assert await desk.use("/skills bake-bread") == "Knead it."
-    assert await desk.use("/skills fly") == "There is no skill `fly`. Available: bake-bread."
-    assert await desk.offers("skills") == [("bake-bread", "When there is flour.")]
 
 
 async def test_memory_is_shown_and_forgets_one_entry(desk: Desk) -> None:
