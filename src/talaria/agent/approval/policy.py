@@ -186,10 +186,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 return []
             case "send":
                 return _send_dangers(proposed_action.place, tool)
-            case "page":
-                return [Danger("unlisted", f"acts on {proposed_action.place}", tool)] if strict else []
-            case "submit":
-                return _submit_dangers(proposed_action, places)
+            case "page" | "submit":
+                return _page_dangers(proposed_action, places, tool, strict=strict)
             case "skill":
                 reason = "changes instructions that later conversations follow"
                 return [Danger("start-up", reason, proposed_action.target, narrow=True)]
@@ -234,8 +232,10 @@ def _send_dangers(place: str, tool: str) -> list[Danger]:
     return [Danger("irreversible", f"sends a message to {place}", f"{tool} {place}")] if place else []
 
 
-def _submit_dangers(proposed_action: ProposedAction, places: PathRules) -> list[Danger]:
-    """Return the dangers of sending something to a website; a rule may name it, for example `submit example.com`."""
+def _page_dangers(proposed_action: ProposedAction, places: PathRules, tool: str, *, strict: bool) -> list[Danger]:
+    """Return the dangers of acting on a website; a rule may name it, for example `submit example.com`."""
+    if proposed_action.kind == "page":
+        return [Danger("unlisted", f"acts on {proposed_action.place}", tool)] if strict else []
     verb = "uploads a file to" if proposed_action.file else "submits something to"
     subject = f"{'upload' if proposed_action.file else 'submit'} {proposed_action.place}"
     credentials = _read_dangers(proposed_action.file, places) if proposed_action.file else []
