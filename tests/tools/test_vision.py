@@ -4,6 +4,7 @@ import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import fpdf
 import pytest
 from tests.tools.tool_calls import call_from
 from tests.tools.web.web_server import web_server
@@ -89,3 +90,18 @@ def test_what_is_looked_at_is_said(model: ModelServer, http: HttpPool) -> None:
     assert tool.proposed_action(VisionArguments("a.png")) == ProposedAction("read", "a.png")
     assert tool.proposed_action(VisionArguments("https://a.test/b")) == ProposedAction("fetch", "https://a.test/b")
     assert tool.proposed_action(VisionArguments(ADDRESS)) == ProposedAction("other", "an image")
+
+
+async def test_a_page_of_a_pdf_is_shown_even_if_it_has_text(model: ModelServer, http: HttpPool, tmp_path: Path) -> None:
+    document = fpdf.FPDF()
+    document.set_font("helvetica", size=12)
+    for line in ("One", "Two"):
+        document.add_page()
+        document.cell(text=line)
+    (tmp_path / "scan.pdf").write_bytes(bytes(document.output()))
+    model.script(Say("Two."))
+    output = await seeing(model, http).run(VisionArguments("scan.pdf", page=2), call_from(tmp_path))
+    assert output.text == "Two."
+    assert "data:image/png;base64,iVBORw0KGgo" in model.received[0].body.decode()
+    with pytest.raises(ToolFailed, match=r"page 3 of .* can't be drawn"):
+        await seeing(model, http).run(VisionArguments("scan.pdf", page=3), call_from(tmp_path))

@@ -21,20 +21,23 @@ from talaria.tools.web.client import WebClient
 SIZE_LIMIT = 5_000_000  # bytes; the limit of most providers
 _OUTPUT_TOKENS = 1_500
 _WEB = ("http://", "https://")
+_PDF = b"%PDF-"
+_PDF_LIMIT = 50_000_000  # bytes
 
 
 class VisionArguments(Struct, frozen=True):
-    """An image and a question about it."""
+    """An image or a page of a PDF, and a question about it."""
 
-    image: Annotated[str, Meta(min_length=1, description="Path or URL")]
+    image: Annotated[str, Meta(min_length=1, description="Path or URL of an image or PDF")]
     question: str = "Describe this image, and transcribe all text in it."
+    page: Annotated[int, Meta(ge=1)] = 1
 
 
 class Vision:
     """Asks another model about an image."""
 
     name = "vision"
-    description = "View an image and answer a question about it."
+    description = "View an image, screenshot or PDF page and answer a question about it."
     effect = Effect.READS
     arguments: type[Struct] = VisionArguments
 
@@ -54,7 +57,7 @@ class Vision:
 
     async def run(self, arguments: VisionArguments, call: Call) -> ToolOutput:
         """Return the other model's answer."""
-        picture = await self._load(arguments.image, call)
+        picture = await _draw_pdf(await self._load(arguments.image, call), arguments.page)
         parts = (Text(arguments.question), _image(picture))
         request = ModelRequest(
             model=self._model,
@@ -81,10 +84,24 @@ class Vision:
         return await asyncio.to_thread(_from_file, call.workspace.resolve(source.removeprefix("file://")))
 
 
+async def _draw_pdf(content: bytes, page: int) -> bytes:
+    """Return an image as it is, and a PDF as an image of one of its pages."""
+    if _PDF not in content[:1024]:
+        return content
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 (loaded with the first PDF)
+
+    from talaria.tools.documents.reader import draw_page  # noqa: PLC0415 (loaded with the first PDF)
+
+    with TemporaryDirectory(prefix="talaria-") as folder:
+        file = Path(folder) / "document.pdf"
+        await asyncio.to_thread(file.write_bytes, content)
+        return await draw_page(file, page)
+
+
 def _image(picture: bytes) -> Image:
     media_type = image_type(picture)
     if not media_type:
-        raise ToolFailed("not an image (PNG, JPEG, GIF or WebP)")
+        raise ToolFailed("not an image (PNG, JPEG, GIF or WebP) or a PDF")
     if len(picture) > SIZE_LIMIT:
         raise ToolFailed(f"the image is larger than {SIZE_LIMIT:,} bytes; scale it down first")
     return Image(f"data:{media_type};base64,{base64.b64encode(picture).decode()}", media_type)
@@ -93,7 +110,8 @@ def _image(picture: bytes) -> Image:
 def _from_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(SIZE_LIMIT + 1)
+            beginning = file.read(SIZE_LIMIT + 1)
+            return beginning + file.read(_PDF_LIMIT) if _PDF in beginning[:1024] else beginning
     except OSError as error:
         raise ToolFailed(f"can't read {path}: {error.strerror}") from error
 

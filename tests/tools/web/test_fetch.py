@@ -117,6 +117,28 @@ async def test_a_pdf_becomes_its_words(server: WebServer, tool: WebFetch) -> Non
         await read(tool, server.serve("/b", b"%PDF-1.4 broken", "application/pdf"))
 
 
+async def test_pages_of_a_scanned_pdf_are_shown_as_images(server: WebServer, tmp_path: Path) -> None:
+    tool = WebFetch(WebClient(allowed={server.place}), tmp_path / "pages")
+    output = await tool.run(WebFetchArguments(server.serve("/a", pdf("", ""), "application/pdf")), call_from(Path()))
+    await tool.close()
+    drawn = sorted((tmp_path / "pages").glob("*/page-*.png"))
+    assert [image.source for image in output.images] == [str(file) for file in drawn]
+    assert [file.read_bytes()[:4] for file in drawn] == [b"\x89PNG"] * 2
+    assert f"picture of the page: {output.images[1].source}" in output.text
+
+
+async def test_code_keeps_its_language_and_ticks(server: WebServer, tool: WebFetch) -> None:
+    page = '<pre><code class="hljs language-python">a = "```"</code></pre><pre class="lang-c++">int a;</pre>'
+    assert await read(tool, server.serve("/", page)) == '````python\na = "```"\n````\n\n```c++\nint a;\n```'
+
+
+async def test_a_long_page_is_cut_at_the_end_of_a_line(server: WebServer, tool: WebFetch) -> None:
+    line = "x" * 700 + "\n"
+    first = await read(tool, server.serve("/", line * 40, "text/plain"))
+    assert first.startswith(line * 28 + "\n\n[19628 of ")
+    assert first.endswith("first_character=19629]")
+
+
 async def test_an_office_document_becomes_its_words(server: WebServer, tool: WebFetch, tmp_path: Path) -> None:
     document = WordDocument()
     document.add_paragraph("Hello")
@@ -207,5 +229,6 @@ def pdf(*pages: str) -> bytes:
     document.set_font("helvetica", size=12)
     for line in pages:
         document.add_page()
-        document.cell(text=line)
+        if line:
+            document.cell(text=line)
     return bytes(document.output())

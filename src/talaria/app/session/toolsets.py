@@ -252,7 +252,7 @@ def _construct_process(tool_context: ToolContext) -> Tool:
 
 
 def _construct_web_fetch(tool_context: ToolContext) -> Tool:
-    return WebFetch(_open_web_client(tool_context))
+    return WebFetch(_open_web_client(tool_context), _page_folder(tool_context), robots=tool_context.settings.web.robots)
 
 
 def _construct_web_search(tool_context: ToolContext) -> Tool:
@@ -331,9 +331,14 @@ def _construct_cron(tool_context: ToolContext) -> Tool:
 
 
 def _open_web_client(tool_context: ToolContext) -> WebClient:
-    client = WebClient()
+    client = WebClient(size_limit=round(tool_context.settings.web.fetch_megabytes * 1_000_000))
     tool_context.closing.push_async_callback(client.close)
     return client
+
+
+def _page_folder(tool_context: ToolContext) -> Path:
+    """Return the folder for images of pages of documents."""
+    return tool_context.profile.media_folder / tool_context.session_id / "pages"
 
 
 def _make_sender(tool_context: ToolContext) -> MessageSender:
@@ -390,9 +395,7 @@ TOOLSETS: Mapping[str, Toolset] = {
     ),
     "files": Toolset(
         (
-            ToolFactory(
-                ReadFile, lambda context: ReadFile(context.profile.media_folder / context.session_id / "pages")
-            ),
+            ToolFactory(ReadFile, lambda context: ReadFile(_page_folder(context))),
             ToolFactory(WriteFile, lambda _: WriteFile()),
             ToolFactory(EditFile, lambda _: EditFile()),
             ToolFactory(SearchFiles, lambda _: SearchFiles.with_installed_ripgrep()),

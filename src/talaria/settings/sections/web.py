@@ -43,3 +43,9 @@ class WebSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cache_minutes: Annotated[
         int, Meta(ge=0, le=1440, description="Minutes for which a conversation reuses search results; 0 means never.")
     ] = 15
+    robots: Annotated[
+        bool, Meta(description="Whether pages that a site's robots.txt forbids to programs are left alone.")
+    ] = True
+    fetch_megabytes: Annotated[float, Meta(gt=0, le=100, description="Maximum size of a fetched page or document.")] = (
+        5.0
+    )

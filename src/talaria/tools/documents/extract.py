@@ -81,11 +81,12 @@ def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], N
         section = parts.sections[index]
         text = section.text()
         has_text = has_text or bool(text)
-        if not text and draw is not None and wanted.folder and len(pictures) < wanted.pictures:
+        is_drawn = draw is not None and bool(wanted.folder) and len(pictures) < wanted.pictures
+        if draw is not None and is_drawn and (wanted.draws_all or not text):
             picture = Path(wanted.folder) / f"page-{index + 1}.png"
             draw(index, picture)
             pictures.append(str(picture))
-            text = f"[no text; picture of the page: {picture}]"
+            text = text or f"[no text; picture of the page: {picture}]"
         heading = f"[{parts.unit} {index + 1}{f': {section.name}' if section.name else ''}]\n" if parts.unit else ""
         texts.append(heading + (text or "[no text]")[:room])
         room -= len(text)

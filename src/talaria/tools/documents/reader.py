@@ -40,11 +40,7 @@ class DocumentReader:
 
     async def _extract(self, path: Path, parts: str, name: str) -> Extracted:
         await asyncio.to_thread(_refuse_old_office, path)
-        folder = ""
-        if self._pictures is not None:
-            target = self._pictures / hashlib.sha256(name.encode()).hexdigest()[:16]
-            await asyncio.to_thread(target.mkdir, 0o700, parents=True, exist_ok=True)
-            folder = str(target)
+        folder = await _make_folder(self._pictures, hashlib.sha256(name.encode()).hexdigest())
         found = await _run(ExtractRequest(str(path), parts, folder, _SECONDS))
         if folder and not found.pictures:
             await asyncio.to_thread(_remove_empty, Path(folder))
@@ -53,17 +49,45 @@ class DocumentReader:
         return found
 
 
-async def read_downloaded(body: bytes, name: str) -> str:
-    """Return the text of a document that was downloaded, under its title, or raise `ToolFailed`."""
+async def read_downloaded(body: bytes, name: str, pictures: Path | None = None) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a downloaded document, under its title, and images of pages without text in ``pictures``.
+
+    Raises `ToolFailed` if it can't be read, or has no text and images aren't wanted.
+    """
     with TemporaryDirectory(prefix="talaria-") as folder:
         path = Path(folder) / name
         await asyncio.to_thread(path.write_bytes, body)
-        found = await _run(ExtractRequest(str(path), seconds=_SECONDS))
+        target = await _make_folder(pictures, hashlib.sha256(body).hexdigest())
+        found = await _run(ExtractRequest(str(path), folder=target, seconds=_SECONDS))
+    if target and not found.pictures:
+        await asyncio.to_thread(_remove_empty, Path(target))
     if found.error:
         raise ToolFailed(f"the {found.kind or 'document'} can't be read: {found.error}")
-    if not found.has_text:
+    if not found.has_text and not found.pictures:
         raise ToolFailed(f"the {found.kind} contains no text; its pages are images")
-    return "\n\n".join(filter(None, (found.title and f"# {found.title}", found.text)))
+    more = (
+        f"[{found.unit}s from {found.next_part} on are left out: the document is too long]" if found.next_part else ""
+    )
+    text = "\n\n".join(filter(None, (found.title and f"# {found.title}", found.text, more)))
+    return text, found.pictures
+
+
+async def draw_page(path: Path, page: int) -> bytes:
+    """Return a page of a PDF as an image, or raise `ToolFailed`."""
+    with TemporaryDirectory(prefix="talaria-") as folder:
+        found = await _run(ExtractRequest(str(path), str(page), folder, _SECONDS, draws_all=True))
+        if found.error or not found.pictures:
+            raise ToolFailed(f"page {page} of {path} can't be drawn: {found.error or 'only PDFs have pages to see'}")
+        return await asyncio.to_thread(Path(found.pictures[0]).read_bytes)
+
+
+async def _make_folder(pictures: Path | None, name: str) -> str:
+    """Return a folder for the images of one document; empty if images aren't wanted."""
+    if pictures is None:
+        return ""
+    target = pictures / name[:16]
+    await asyncio.to_thread(target.mkdir, 0o700, parents=True, exist_ok=True)
+    return str(target)
 
 
 async def _run(wanted: ExtractRequest) -> Extracted:

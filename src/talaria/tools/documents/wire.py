@@ -21,7 +21,10 @@ def is_document(path: Path, beginning: bytes) -> bool:
 
 
 class ExtractRequest(Struct, frozen=True):
-    """A document, the parts to read, and the limits; pictures of pages are written to ``folder`` if there is one."""
+    """A document, the parts to read, and the limits; pictures of pages are written to ``folder`` if there is one.
+
+    Pages with text are drawn only if ``draws_all``.
+    """
 
     path: str
     parts: str = ""
@@ -29,6 +32,7 @@ class ExtractRequest(Struct, frozen=True):
     seconds: int = 30
     room: int = 400_000  # characters
     pictures: int = 8
+    draws_all: bool = False
 
 
 class Extracted(Struct, frozen=True):

@@ -3,18 +3,19 @@
 import asyncio
 import codecs
 import re
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct
+
 from talaria.core.errors import ToolFailed
 
 if TYPE_CHECKING:  # imported on first use, with sockets, TLS and the address check
     from talaria.http_client.dial import Resolve
-    from talaria.tools.web.http_client import Download, Fetcher
+    from talaria.tools.web.http_client import CheckUrl, Download, Fetcher
 
 
 SIZE_LIMIT = 5_000_000  # bytes, decompressed
@@ -29,6 +30,13 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+class ReadablePage(Struct, frozen=True):
+    """Text of a page, and images of pages that have none."""
+
+    text: str
+    pictures: tuple[str, ...] = ()
 
 
 class WebClient:
@@ -56,9 +64,9 @@ class WebClient:
         host = name if name.isascii() else name.encode("idna").decode()
         return cls(allowed={f"{host}:{parts.port or _PORTS.get(parts.scheme)}"}, size_limit=size_limit)
 
-    async def get(self, url: str, query: Mapping[str, str] | None = None) -> "Download":
-        """Return the content of a URL, or raise `ToolFailed`."""
-        return await self._opened().get(url, query or {})
+    async def get(self, url: str, *, check: "CheckUrl | None" = None) -> "Download":
+        """Return the content of a URL, or raise `ToolFailed`; ``check`` may do so for it and for each redirect."""
+        return await self._opened().get(url, check)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -73,15 +81,23 @@ class WebClient:
         return self._fetcher
 
 
-async def readable_text(download: "Download") -> str:
-    """Return a page as light Markdown, a document as its text, other text unchanged, or raise `ToolFailed`."""
+async def read_page(download: "Download", pictures: Path | None = None) -> ReadablePage:
+    """Return a page as light Markdown, a document as its text, other text unchanged, or raise `ToolFailed`.
+
+    Pages of a document without text are stored as images in ``pictures``.
+    """
     if download.media_type not in _HTML and download.body.startswith(_DOCUMENTS):
         from talaria.tools.documents.reader import read_downloaded  # noqa: PLC0415 (loaded with the first)
         from talaria.tools.documents.wire import is_document  # noqa: PLC0415 (loaded with the first)
 
         name = Path(unquote(urlsplit(download.url).path)).name or "document"
         if is_document(Path(name), download.body):
-            return await read_downloaded(download.body, name)
+            text, drawn = await read_downloaded(download.body, name, pictures)
+            return ReadablePage(text.strip(), drawn)
+    return ReadablePage((await _read_text(download)).strip())
+
+
+async def _read_text(download: "Download") -> str:
     if download.media_type in _HTML:
         from talaria.tools.web.html_text import page_text  # noqa: PLC0415 (loaded with the first web page)
 

@@ -53,6 +53,10 @@ _NOISE = (
 )
 
 
+_LANGUAGE = re.compile(r"\b(?:lang|language|highlight-source)-([\w+#.-]{1,30})")
+_TICKS = re.compile(r"`+")
+
+
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 
 
@@ -121,7 +125,7 @@ class _Renderer:
         if tag in _HEADINGS:
             yield f"{'#' * _HEADINGS[tag]} {_tidied([self._inline(node, depth)], ' ')}"
         elif tag == "pre":
-            yield f"```\n{node.text().strip(chr(10))}\n```"
+            yield _render_code(node)
         elif tag in {"ul", "ol"}:
             yield "\n".join(self._items(node, depth, numbered=tag == "ol"))
         elif tag == "blockquote":
@@ -181,6 +185,16 @@ class _Renderer:
             return f"[{words}]({urljoin(self._url, href)})"
         except ValueError:
             return text
+
+
+def _render_code(node: LexborNode) -> str:
+    """Return a block of code between fences that it doesn't contain, with its language if the page names one."""
+    text = node.text().strip("\n")
+    inner = node.css_first("code")
+    classes = " ".join(one.attributes.get("class") or "" for one in (node, inner) if one is not None)
+    language = _LANGUAGE.search(classes)
+    fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
+    return f"{fence}{language[1] if language else ''}\n{text}\n{fence}"
 
 
 def _main_part(body: LexborNode) -> LexborNode:

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from http import HTTPStatus
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from talaria.http_client.dial import Resolve
 from talaria.http_client.timeouts import Timeouts
 from talaria.tools.web.ssrf_guard import Guard
 
+CheckUrl = Callable[[str], Awaitable[None]]
 _MOST_REDIRECTS = 5
 _REQUESTS_PER_SERVER = 8
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -55,12 +56,12 @@ class Fetcher:
         self._pool = HttpPool(direct=True, resolve=self._guard.resolve)
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_REQUESTS_PER_SERVER))
 
-    async def get(self, url: str, query: Mapping[str, str]) -> Download:
-        """Return the content of a URL, or raise `ToolFailed`."""
+    async def get(self, url: str, check: CheckUrl | None = None) -> Download:
+        """Return the content of a URL, or raise `ToolFailed`; ``check`` is called for it and for each redirect."""
         seconds = self._time_limit.total_seconds()
         try:
             async with asyncio.timeout(seconds):
-                return await self._follow(_add_query(url, query))
+                return await self._follow(url.strip(), check)
         except TimeoutError as error:
             raise ToolFailed(f"{url[:200]} didn't answer within {seconds:g} s") from error
         except ProviderUnreachable as error:
@@ -72,8 +73,10 @@ class Fetcher:
         """Close the connections."""
         await self._pool.close()
 
-    async def _follow(self, url: str) -> Download:
+    async def _follow(self, url: str, check: CheckUrl | None) -> Download:
         for _ in range(_MOST_REDIRECTS + 1):
+            if check is not None:
+                await check(url)
             answer = await self._ask(url)
             if isinstance(answer, Download):
                 return answer
@@ -109,15 +112,6 @@ class Fetcher:
         if len(body) > limit:
             raise ToolFailed(too_large)
         return body
-
-
-def _add_query(url: str, query: Mapping[str, str]) -> str:
-    """Return a URL with more parameters; one of the same name is replaced."""
-    if not query:
-        return url.strip()
-    parts = urlsplit(url.strip())
-    others = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
-    return urlunsplit(parts._replace(query=urlencode([*others, *query.items()])))
 
 
 def _charset(content_type: str) -> str:

@@ -1,0 +1,88 @@
+"""Rules of robots.txt, as RFC 9309 defines them, and pages that they forbid."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.tools.tool_calls import call_from
+from tests.tools.web.web_server import WebServer, web_server
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.web.client import WebClient
+from talaria.tools.web.fetch import WebFetch, WebFetchArguments
+from talaria.tools.web.robots import parse_robots
+
+
+@pytest.mark.parametrize(
+    ("robots", "path", "allowed"),
+    [
+        ("", "/a", True),
+        ("User-agent: *\nDisallow: /", "/a", False),
+        ("User-agent: *\nDisallow:", "/a", True),
+        ("User-agent: *\nDisallow: /private", "/private/x", False),
+        ("User-agent: *\nDisallow: /private", "/public", True),
+        ("User-agent: *\nDisallow: /a\nAllow: /a/b", "/a/b/c", True),
+        ("User-agent: *\nAllow: /a\nDisallow: /a", "/a", True),
+        ("User-agent: *\nDisallow: /\n\nUser-agent: Talaria\nAllow: /", "/a", True),
+        ("User-agent: talaria\nUser-agent: other\nDisallow: /x # secret\n\nUser-agent: *\nDisallow: /", "/x", False),
+        ("User-agent: other\nDisallow: /", "/a", True),
+        ("User-agent: *\nDisallow: /*.pdf$", "/docs/a.pdf", False),
+        ("User-agent: *\nDisallow: /*.pdf$", "/docs/a.pdf?x=1", True),
+        ("User-agent: *\nDisallow: /*.pdf$", "/a.pdf.pdf", False),
+        ("User-agent: *\nDisallow: /a$", "/ab", True),
+        ("User-agent: *\nDisallow: /*?sort=", "/list?sort=up", False),
+        ("User-agent: *\nDisallow: /f%C3%BC", "/fü/r", False),
+        ("\ufeffuser-AGENT : *\r\nDISALLOW : /a\r\nSitemap: https://a.test/s.xml", "/a", False),
+        ("nonsense\nDisallow: /a", "/a", True),
+        ("User-agent: *\nDisallow: /" + "*a" * 5_000 + "$", "/" + "a" * 3_000, True),
+    ],
+)
+def test_the_longest_matching_rule_decides(robots: str, path: str, allowed: bool) -> None:
+    assert parse_robots(robots).allow(f"https://a.test{path}") is allowed
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebServer]:
+    async with web_server() as served:
+        yield served
+
+
+async def read(tool: WebFetch, url: str) -> str:
+    return (await tool.run(WebFetchArguments(url), call_from(Path()))).text
+
+
+@pytest.fixture
+async def tool(server: WebServer) -> AsyncIterator[WebFetch]:
+    tool = WebFetch(WebClient(allowed={server.place}), robots=True)
+    yield tool
+    await tool.close()
+
+
+async def test_forbidden_pages_are_not_fetched_and_rules_are_read_once(server: WebServer, tool: WebFetch) -> None:
+    server.serve("/robots.txt", "User-agent: *\nDisallow: /private\n", "text/plain")
+    server.serve("/private/a", "secret", "text/plain")
+    for path in ("/a", "/b"):
+        assert await read(tool, server.serve(path, "open", "text/plain")) == "open"
+    with pytest.raises(ToolFailed, match=r"robots\.txt doesn't allow programs to fetch http://.*/private/a"):
+        await read(tool, server.url("/private/a"))
+    with pytest.raises(ToolFailed, match="robots"):
+        await read(tool, server.redirect("/away", "/private/a"))
+    assert [request.path for request in server.requests] == ["/robots.txt", "/a", "/b", "/away"]
+
+
+@pytest.mark.parametrize("status", [404, 403, 500])
+async def test_a_site_without_readable_rules_allows_everything(server: WebServer, tool: WebFetch, status: int) -> None:
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status)
+
+    server.handle("/robots.txt", refuse)
+    assert await read(tool, server.serve("/a", "open", "text/plain")) == "open"
+
+
+async def test_rules_are_ignored_where_the_setting_is_off(server: WebServer) -> None:
+    server.serve("/robots.txt", "User-agent: *\nDisallow: /\n", "text/plain")
+    tool = WebFetch(WebClient(allowed={server.place}))
+    assert await read(tool, server.serve("/a", "open", "text/plain")) == "open"
+    assert len(server.requests) == 1
+    await tool.close()
