@@ -24,6 +24,8 @@ SMALL_MODULES = {
 HIDDEN_CYCLES = {
     ("talaria", "talaria.app.library"),
     ("talaria.app.gateway.media", "talaria.app.application"),
+    ("talaria.app.media_models", "talaria.app.application"),
+    ("talaria.app.session.media", "talaria.app.application"),
     ("talaria.app.jobs", "talaria.app.application"),
     ("talaria.app.session.agent_spec", "talaria.app.application"),
     ("talaria.app.session.build", "talaria.app.application"),

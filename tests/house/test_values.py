@@ -68,6 +68,7 @@ NAMED_VALUES = {
     "store_probe": "bool",
     "telegram_album_part": "str",
     "user_ids": "tuple[str, ...]",
+    "voice_choice": "bool",
     "web_browser": "Browser",
     "web_browser_waiting": "WaitingBrowser",
     "web_push": "PushSubscription",

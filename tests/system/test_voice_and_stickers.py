@@ -12,7 +12,7 @@ from talaria.core.messages import File, Message, Text
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY, to_speech_text
 from talaria.sessions.keys import build_session_key
 from talaria.testing.loopback_platform import Fault, LoopbackNetwork
-from talaria.testing.model_server import Fail, ModelServer, Received, Say
+from talaria.testing.model_server import Ask, Fail, ModelServer, Received, Say
 from talaria.testing.telegram_server import picture
 from talaria.testing.wait import until
 
@@ -181,3 +181,49 @@ async def transcript(gateway: SmallGateway) -> list[Message]:
     assert bound is not None
     stored = await gateway.application.store.read(lambda tx: tx.messages.load(bound.session_id))
     return [one.message for one in stored]
+
+
+def files_shown(network: LoopbackNetwork) -> list[tuple[str, ...]]:
+    return [post.files for post in network.posts if post.files]
+
+
+async def test_voice_is_switched_on_and_off_in_one_chat_and_stays(tmp_path: Path, server: ModelServer) -> None:
+    settings = '[voice]\nspeaker = "mine:speaks"\n'
+    async with LoopbackNetwork(NETWORK) as network:
+        async with served(tmp_path, network.platform(), server.url, settings=settings):
+            network.say("ann", "/voice")
+            network.say("ann", "/voice loud")
+            network.say("ann", "/voice on")
+            shown = [post.text for post in await network.posted(3)]
+        async with served(tmp_path, network.platform(), server.url, settings=settings):
+            network.say("ann", "one")
+            await until(lambda: len(server.audio.spoken) == 1)
+            await until(lambda: files_shown(network) == [("voice.ogg",)])
+            network.say("ann", "/voice off")
+            await until(lambda: network.posts[-1].text == "Replies in this chat aren't spoken.")
+            network.say("ann", "two")
+            await until(lambda: network.posts[-1].text == "ok")
+    assert shown[0].startswith("Spoken replies: off (`voice.speak`).")
+    assert "Use `on`, `off` or `default`" in shown[1]
+    assert shown[2] == "Replies in this chat are also spoken."
+    assert len(server.audio.spoken) == 1
+
+
+async def test_voice_needs_something_that_speaks(tmp_path: Path, server: ModelServer) -> None:
+    async with talking(tmp_path, server) as (network, _):
+        network.say("ann", "/voice on")
+        (post,) = await network.posted(1)
+    assert post.text.startswith("Nothing can speak yet.")
+
+
+async def test_images_and_speech_are_sent_to_the_chat_as_files(tmp_path: Path, server: ModelServer) -> None:
+    settings = 'owners = ["loopback:ann"]\n[images]\ngenerate = "mine:draws"\n[voice]\nspeaker = "mine:speaks"\n'
+    server.script(
+        Say(calls=[Ask("image_generate", {"prompt": "a fox"}), Ask("speak", {"text": "Good morning"})]), Say("Here.")
+    )
+    async with talking(tmp_path, server, settings) as (network, _):
+        network.say("ann", "a fox, and say good morning")
+        await until(lambda: len(files_shown(network)) == 2)
+    assert sorted(files_shown(network)) == [("a-fox.png",), ("speech.ogg",)]
+    assert [request.prompt for request in server.images.requests] == ["a fox"]
+    assert [request.input for request in server.audio.spoken] == ["Good morning"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from talaria.app.application import TalariaApplication
-from talaria.app.gateway.media import MediaModels
+from talaria.app.media_models import MediaModels
 from talaria.app.web_management import build_management_routes
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id

@@ -1,4 +1,4 @@
-"""Slash commands `/footer`, `/theme` and `/verbose`: display options."""
+"""Slash commands `/footer`, `/theme`, `/verbose` and `/voice`: how replies are shown and spoken."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,7 +7,8 @@ from msgspec import structs
 
 from talaria.commands.arguments import require_terminal
 from talaria.commands.command import Command, CommandContext, Progress
-from talaria.core.errors import NotFound
+from talaria.core.errors import NotFound, Refused
+from talaria.sessions.chat_directory import read_voice_choice, write_voice_choice
 
 FOOTER_STATES = {"on": "with model, context, folder and cost", "off": "replies only"}
 
@@ -110,4 +111,50 @@ VERBOSE = Command(
     who="owner",
     run=run_verbose,
     offers=offer_verbose_choices,
+)
+
+
+VOICE_STATES = {
+    "on": "speak every reply in this chat",
+    "off": "speak none",
+    "default": "as the settings say",
+}
+
+
+async def run_voice(context: CommandContext) -> None:
+    """Switch spoken replies in this chat on or off; without an argument, show the state."""
+    address, voice = context.surface.address, context.application.settings_admin.current.voice
+    if address is None:
+        raise Refused("Spoken replies are for chats.")
+    state = context.arguments.lower()
+    if state and state not in VOICE_STATES:
+        context.surface.show(f"Use `on`, `off` or `default`, not `{state}`.")
+        return
+    if state == "on" and not voice.speaker:
+        context.surface.show("Nothing can speak yet. My owner needs to set `voice.speaker`.")
+        return
+    store = context.active_session.store
+    if state:
+        chosen = {"on": True, "off": False}.get(state)
+        await store.write(lambda tx: write_voice_choice(tx, address, chosen))
+    now = await store.read(lambda tx: read_voice_choice(tx, address))
+    if now is None:
+        context.surface.show(f"Spoken replies: {voice.speak} (`voice.speak`). `/voice on` changes that here.")
+    else:
+        context.surface.show("Replies in this chat are also spoken." if now else "Replies in this chat aren't spoken.")
+
+
+async def offer_voice_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the states."""
+    return list(VOICE_STATES.items())
+
+
+VOICE = Command(
+    name="voice",
+    category="Display",
+    help="Speak the replies in this chat, or stop that.",
+    hint="[on|off|default]",
+    where="chat",
+    run=run_voice,
+    offers=offer_voice_choices,
 )

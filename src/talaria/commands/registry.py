@@ -13,7 +13,7 @@ from talaria.commands.command import Command, find_commands, group_help_by_categ
 from talaria.commands.config import CONFIG
 from talaria.commands.cron import CRON
 from talaria.commands.debug import DEBUG
-from talaria.commands.display import FOOTER, THEME, VERBOSE
+from talaria.commands.display import FOOTER, THEME, VERBOSE, VOICE
 from talaria.commands.goal import GOAL, SUBGOAL
 from talaria.commands.handoff import HANDOFF, MOVE
 from talaria.commands.mcp import MCP
@@ -72,6 +72,7 @@ REGISTRY: tuple[Command, ...] = (
     BROWSER,
     VERBOSE,
     FOOTER,
+    VOICE,
     THEME,
     COPY,
     START,

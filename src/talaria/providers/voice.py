@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import signal
 import tempfile
 from collections.abc import Mapping
@@ -16,38 +15,16 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.voice import Recording
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import MalformedReply, ProviderUnreachable
-from talaria.core.ids import new_id
 from talaria.http_client.client import Answer, HttpPool
 from talaria.http_client.timeouts import Timeouts
 from talaria.providers.base.errors import failure
+from talaria.providers.multipart import FormFile, encode_form
 
 _JSON = "application/json"
 _OGG = "audio/ogg"
 _LARGEST = 25_000_000  # bytes; a quarter of an hour has about four million
 _PLACE = "{file}"
 _LONGEST = 1_000_000  # bytes of the output of a command
-_UNSAFE = re.compile(r'[\x00-\x1f"\\\x7f]')
-
-
-class Form(Struct, frozen=True):
-    """The body of a request, and its content type."""
-
-    content_type: str
-    body: bytes
-
-
-def form(fields: Mapping[str, str], name: str, file: bytes, media_type: str) -> Form:
-    """Return a form with these fields, and a file as its field ``file``."""
-    border = f"talaria-{new_id()}-{new_id()}"
-    parts = [
-        f'--{border}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}' for key, value in fields.items()
-    ]
-    head = (
-        f'--{border}\r\nContent-Disposition: form-data; name="file"; filename="{_UNSAFE.sub("_", name)}"\r\n'
-        f"Content-Type: {_UNSAFE.sub('_', media_type)}\r\n\r\n"
-    )
-    body = "\r\n".join([*parts, head]).encode() + file + f"\r\n--{border}--\r\n".encode()
-    return Form(f"multipart/form-data; boundary={border}", body)
 
 
 class AudioServer(Struct, frozen=True, kw_only=True):
@@ -74,7 +51,8 @@ class AudioTranscriber:
             data = await asyncio.to_thread(file.read_bytes)
         except OSError as error:
             raise ProviderUnreachable(f"can't read {file.name}: {error.strerror}") from error
-        sent = form({"model": self._model, "response_format": "json"}, file.name, data, media_type)
+        sound = FormFile("file", file.name, data, media_type)
+        sent = encode_form({"model": self._model, "response_format": "json"}, sound)
         headers = {**self._server.headers, "Content-Type": sent.content_type}
         url = f"{self._server.base_url.rstrip('/')}/audio/transcriptions"
         async with self._http.post(url, sent.body, headers, self._server.timeouts) as answer:
@@ -119,7 +97,7 @@ class CommandTranscriber:
 
 
 class CommandSpeaker:
-    """A `Speaker` by a shell command, which reads text and writes ``{file}``, as Opus in Ogg."""
+    """A `Speaker` by a shell command, which reads text and writes ``{file}``: Ogg, WAV or MP3."""
 
     def __init__(self, command: str, environment: Mapping[str, str]) -> None:
         self._command = command
@@ -142,10 +120,14 @@ class _Heard(Struct):
 
 
 def recognised(name: str, body: bytes) -> Recording:
-    """Return audio as a recording, or raise `MalformedReply` for other data."""
-    if not body.startswith(b"OggS"):
-        raise MalformedReply(f"{name} didn't return Ogg audio")
-    return Recording(body, _OGG)
+    """Return audio as a recording of its type, or raise `MalformedReply` for other data."""
+    if body.startswith(b"OggS"):
+        return Recording(body, _OGG)
+    if body.startswith(b"RIFF") and body[8:12] == b"WAVE":
+        return Recording(body, "audio/wav")
+    if body.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")):
+        return Recording(body, "audio/mpeg")
+    raise MalformedReply(f"{name} didn't return Ogg, WAV or MP3 audio")
 
 
 async def _body(name: str, answer: Answer, clock: Clock) -> bytes:

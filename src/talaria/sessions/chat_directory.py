@@ -36,6 +36,22 @@ def write_home(tx: Transaction, home: HomeChat) -> None:
     HOME_CHAT.write(tx, home.address.platform, home)
 
 
+VOICE_CHOICE = NamedValue("voice_choice", bool)  # by network and chat
+
+
+def read_voice_choice(tx: Transaction, address: Address) -> bool | None:
+    """Return whether replies in a chat are spoken; ``None`` if the settings decide."""
+    return VOICE_CHOICE.get(tx, _chat_key(address))
+
+
+def write_voice_choice(tx: Transaction, address: Address, chosen: bool | None) -> None:
+    """Store whether replies in a chat are spoken; ``None`` leaves it to the settings."""
+    if chosen is None:
+        VOICE_CHOICE.delete(tx, _chat_key(address))
+    else:
+        VOICE_CHOICE.write(tx, _chat_key(address), chosen)
+
+
 _REFRESH_INTERVAL = timedelta(minutes=10)
 
 

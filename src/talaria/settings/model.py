@@ -20,7 +20,7 @@ from talaria.settings.sections.checks import (
     mask_header_values,
     mask_password,
 )
-from talaria.settings.sections.media import MediaSettings, VoiceSettings
+from talaria.settings.sections.media import ImageSettings, MediaSettings, VoiceSettings
 from talaria.settings.sections.providers import (
     EmbeddedSettings,
     LoginSettings,
@@ -31,7 +31,9 @@ from talaria.settings.sections.providers import (
 from talaria.settings.sections.sandbox import SandboxSettings
 from talaria.settings.sections.web import WebSettings
 
-TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
+TOOLSETS = (
+    "terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation", "media",
+)  # fmt: skip
 OPTIONAL_TOOLSETS = ("browser",)  # off until they are enabled
 _SOME_TOOLSETS = {
     "check": lambda names: set(names) <= {*TOOLSETS, *OPTIONAL_TOOLSETS},
@@ -476,6 +478,7 @@ class Settings(Section, frozen=True):
     api: ApiSettings = ApiSettings()
     media: MediaSettings = MediaSettings()
     voice: VoiceSettings = VoiceSettings()
+    images: ImageSettings = ImageSettings()
     budget: BudgetSettings = BudgetSettings()
     tools: ToolSettings = ToolSettings()
     web: WebSettings = WebSettings()

@@ -26,6 +26,7 @@ from talaria.app.session.agent_spec import (
     read_stored_session,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
+from talaria.app.session.media import SessionMedia
 from talaria.app.session.toolsets import (
     ToolContext,
     build_approval_policy,
@@ -82,10 +83,10 @@ async def open_session(
     questions = _make_questions(application, request, events)
     budget = _build_budget(application.settings_admin, store, session, request)
     auxiliary = Auxiliary(models.helpers, budget)
-    viewer = resolve_viewer(request, session)
-    delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
-    tool_context = structs.replace(tool_context, past=found.past, delegator=delegator)
+    delegator = LazyDelegator(application, request, tool_context.viewer, models.name, questions, events.publish, jobs)
+    media = SessionMedia(application, budget, session.id)
+    tool_context = structs.replace(tool_context, past=found.past, delegator=delegator, media=media)
     tools = SessionTools(application, tool_context, request, jobs, workplace, delegator)
     prefix = await tools.open(found.preferences.personality, found.prefix)
     agent = _make_agent(application, tool_context, prefix, tools.toolbox, models.calls, auxiliary)

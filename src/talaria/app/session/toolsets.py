@@ -39,6 +39,7 @@ from talaria.tools.files.edit import EditFile, WriteFile
 from talaria.tools.files.list import ListFiles
 from talaria.tools.files.read import ReadFile
 from talaria.tools.files.search import SearchFiles
+from talaria.tools.media_files import ImageGenerate, Speak
 from talaria.tools.memory.notebook import Memories
 from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
@@ -57,6 +58,7 @@ from talaria.tools.web.search import WebSearch
 
 if TYPE_CHECKING:  # loaded with the first call
     from talaria.agent.approval.policy import ApprovalPolicy
+    from talaria.app.session.media import SessionMedia
     from talaria.contracts.sandbox import Sandbox
 
 MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
@@ -65,12 +67,13 @@ MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
 class ToolFactory(Struct, frozen=True):
     """A built-in tool: the class that describes it, and how a session constructs it.
 
-    ``is_available`` decides from the context whether a session has the tool at all.
+    ``is_available`` decides from the context whether a session has the tool at all; ``is_configured`` whether any has.
     """
 
     kind: type[Tool]
     construct: "Callable[[ToolContext], Tool]"
     is_available: "Callable[[ToolContext], bool]" = lambda _: True
+    is_configured: Callable[[Settings], bool] = lambda _: True
 
 
 class Toolset(Struct, frozen=True):
@@ -93,7 +96,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     which the session began, if that may differ from ``folder``. ``networks`` are where messages can be sent;
     ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
     delegated tasks; ``delegated_scope`` is set if the session itself is one. ``find_secret`` returns a key by its name.
-    ``sandboxes`` has the sandbox of all tools of the session, once it is needed. ``browsers`` outlive it.
+    ``sandboxes`` has the sandbox of all tools of the session, once it is needed. ``browsers`` outlive it. ``media``
+    makes images and speech.
     """
 
     settings: Settings
@@ -119,6 +123,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     sandboxes: "list[Sandbox | None]" = msgspec.field(default_factory=list)
     browsers: ProfileBrowsers | None = None
+    media: "SessionMedia | None" = None
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -178,7 +183,8 @@ def make_tools(tool_context: ToolContext) -> list[Tool]:
 def _has_tool(tool_context: ToolContext, factory: ToolFactory) -> bool:
     name = cast("Tool", factory.kind).name
     return (
-        factory.is_available(tool_context)
+        factory.is_configured(tool_context.settings)
+        and factory.is_available(tool_context)
         and name not in tool_context.settings.tools.disabled
         and may_use(tool_context, name)
     )
@@ -224,14 +230,15 @@ def list_toolsets(settings: Settings) -> tuple[ToolsetState, ...]:
     """Return every toolset with its tools and whether they are enabled; constructs none."""
     on = settings.tools.toolsets
     return tuple(
-        ToolsetState(name, name in on, tuple(_make_state(kind, name, settings) for kind in toolset.kinds))
+        ToolsetState(name, name in on, tuple(_make_state(one, name, settings) for one in toolset.factories))
         for name, toolset in TOOLSETS.items()
     )
 
 
-def _make_state(kind: type[Tool], toolset: str, settings: Settings) -> ToolState:
-    tool = cast("Tool", kind)
-    on = toolset in settings.tools.toolsets and tool.name not in settings.tools.disabled
+def _make_state(factory: ToolFactory, toolset: str, settings: Settings) -> ToolState:
+    tool = cast("Tool", factory.kind)
+    is_listed = toolset in settings.tools.toolsets and tool.name not in settings.tools.disabled
+    on = is_listed and factory.is_configured(settings)
     return ToolState(tool.name, tool.description, tool.effect.value, on, len(msgspec.json.encode(describe_tool(tool))))
 
 
@@ -293,7 +300,7 @@ def _construct_skills(tool_context: ToolContext) -> Tool:
     return Skills(tool_context.skill_folders, tool_context.settings.tools.disabled_skills, tool_context.store)
 
 
-def _construct_send_file(tool_context: ToolContext) -> Tool:
+def _construct_send_file(tool_context: ToolContext) -> SendFile:
     assert tool_context.file_limit is not None
     folder = tool_context.profile.media_folder / tool_context.session_id / "sent"
     return SendFile(_make_sender(tool_context), folder, tool_context.file_limit)
@@ -301,6 +308,15 @@ def _construct_send_file(tool_context: ToolContext) -> Tool:
 
 def _is_chat(tool_context: ToolContext) -> bool:
     return bool(tool_context.networks) and tool_context.file_limit is not None
+
+
+def _construct_media_tool(tool_context: ToolContext, *, draws: bool) -> Tool:
+    assert tool_context.media is not None
+    media, settings = tool_context.media, tool_context.settings
+    media.open(tool_context.closing)
+    delivery = _construct_send_file(tool_context) if _is_chat(tool_context) else None
+    image_tool = ImageGenerate(media.image_maker, delivery, settings.images.seconds)
+    return image_tool if draws else Speak(media.speaker, delivery, settings.voice.seconds)
 
 
 def _construct_delegate_task(tool_context: ToolContext) -> Tool:
@@ -386,6 +402,8 @@ async def _has_background(background: BackgroundWork | None, session_id: Session
     return background is not None and any(one.is_alive for one in await background.of_session(session_id))
 
 
+_construct_image_tool = partial(_construct_media_tool, draws=True)
+_construct_speak_tool = partial(_construct_media_tool, draws=False)
 TOOLSETS: Mapping[str, Toolset] = {
     "terminal": Toolset(
         (
@@ -427,6 +445,12 @@ TOOLSETS: Mapping[str, Toolset] = {
         tuple(
             ToolFactory(kind, partial(_construct_browser, kind), lambda it: has_browser(it.browsers))
             for kind in BROWSER_TOOLS
+        )
+    ),
+    "media": Toolset(
+        (
+            ToolFactory(ImageGenerate, _construct_image_tool, is_configured=lambda one: bool(one.images.generate)),
+            ToolFactory(Speak, _construct_speak_tool, is_configured=lambda one: bool(one.voice.speaker)),
         )
     ),
 }

@@ -35,6 +35,26 @@ _OWNER_ONLY = 0o700
 log = logging.getLogger(__name__)
 
 
+def resolve_viewer(request: OpenRequest, session: Session) -> Viewer:
+    """Return the person and the audience that a session acts for.
+
+    The audience is that of the chat, or else that of the session, so that earlier readers still count. In a shared
+    chat, the session acts for the chat itself, regardless of who moved it there.
+    """
+    audience = request.audience or session.audience
+    shared = bool(audience) and request.owner == audience
+    return Viewer(audience if shared else session.owner, audience)
+
+
+def make_working_folder(profile: Profile, request: OpenRequest, session: Session) -> Path:
+    """Return the working folder of a session; guests get their own, outside the profile's folders."""
+    if not session.owner:
+        return request.surface.folder
+    folder = folder_of(resolve_viewer(request, session), profile.guests_folder)
+    folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+    return folder
+
+
 class _Reporter(Struct, frozen=True):
     """Implementation of `Reporter`."""
 

@@ -380,8 +380,9 @@ class ReplyQueuer:
         self.has_follow_up = self._speaks()
 
     def _speaks(self) -> bool:
-        """Return whether replies are spoken."""
-        return self._voice is not None and self._settings.current.voice.speak != "off"
+        """Return whether replies may be spoken: by the setting, or because a chat can choose it with `/voice`."""
+        voice = self._settings.current.voice
+        return self._voice is not None and (voice.speak != "off" or bool(voice.speaker))
 
     def _set_has_follow_up(self, speaks: bool, then: AfterCommit | None) -> None:
         self.has_follow_up = speaks

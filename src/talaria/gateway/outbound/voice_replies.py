@@ -16,18 +16,20 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.contracts.voice import Recording, Speaker
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import File
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.workers import release_lease, take_lease
+from talaria.sessions.chat_directory import read_voice_choice
 from talaria.settings.live import LiveSettings
 
 _MAX_AGE = timedelta(minutes=15)
 _POLL_INTERVAL = timedelta(seconds=1)
 _MAX_CHARACTERS = 4_000  # characters; about five minutes of speech, and accepted by providers in one request
+_SUFFIXES = {"audio/wav": ".wav", "audio/mpeg": ".mp3"}
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 _MARKS = re.compile(r"[*_`#>|~]+|^[^\S\n]*[-+]\s+|https?://\S+", re.MULTILINE)
@@ -74,10 +76,8 @@ class VoiceReplies:
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Store a reply that is to be spoken, in the transaction that ends the turn."""
-        route, speak = ending.route, self._settings.current.voice.speak
-        if route is None or not isinstance(ending.end, TurnAnswered):
-            return None
-        if speak != "always" and not (speak == "voice-notes-only" and route.spoken):
+        route = ending.route
+        if route is None or not isinstance(ending.end, TurnAnswered) or not self._is_spoken(tx, route):
             return None
         platform, text = self._platforms.get(route.address.platform), to_speech_text(ending.end.text)
         if platform is not None and platform.abilities.file_limit and text:
@@ -91,6 +91,13 @@ class VoiceReplies:
             VOICE_REPLY.write(tx, ending.session_id, pending, ending.turn_id)
             return partial(self._remember, ending.turn_id, pending.at)
         return None
+
+    def _is_spoken(self, tx: Transaction, route: ReplyRoute) -> bool:
+        """Return whether a reply is to be spoken: as its chat has chosen with `/voice`, or else by the setting."""
+        speak, chosen = self._settings.current.voice.speak, read_voice_choice(tx, route.address)
+        if chosen is not None:
+            return chosen
+        return speak == "always" or (speak == "voice-notes-only" and route.spoken)
 
     def _remember(self, turn_id: str, at: datetime) -> None:
         """Note a stored reply, so that the next follow-up looks for it."""
@@ -175,6 +182,7 @@ def to_speech_text(text: str) -> str:
 
 def _save_recording(recording: Recording, folder: Path, name: str) -> File:
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}.ogg"
+    suffix = _SUFFIXES.get(recording.media_type, ".ogg")
+    file = folder / f"{name}{suffix}"
     file.write_bytes(recording.data)
-    return File(str(file), "voice.ogg", recording.media_type)
+    return File(str(file), f"voice{suffix}", recording.media_type)

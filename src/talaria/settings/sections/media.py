@@ -1,10 +1,10 @@
-"""Settings of attachments and voice messages."""
+"""Settings of attachments, images and voice messages."""
 
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.settings.sections.checks import is_voice_service
+from talaria.settings.sections.checks import are_model_names, is_voice_service
 
 _LIVE: dict[str, Any] = {"live": True}
 _SERVICE = {
@@ -27,6 +27,26 @@ class MediaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bool,
         Meta(description="Whether a vision model describes stickers, once for each sticker.", extra=_LIVE),
     ] = True
+
+
+class ImageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Images that the agent makes."""
+
+    generate: Annotated[
+        str,
+        Meta(
+            description="Makes images: a provider and its model; empty means nothing does.",
+            extra={
+                "check": lambda text: not text or are_model_names((text,)),
+                "expected": "empty or PROVIDER:MODEL, for example openai:gpt-image-1",
+            },
+        ),
+    ] = ""
+    price: Annotated[
+        float,
+        Meta(ge=0, description="Dollars per image, which counts towards `budget`; 0 means unknown.", extra=_LIVE),
+    ] = 0.0
+    seconds: Annotated[float, Meta(ge=1, le=3600, description="How long making an image may take.")] = 180.0
 
 
 class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +82,7 @@ class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(
             description="Shell command that reads text from standard input and writes speech to `{file}` "
-            "(Opus in Ogg).",
+            "(Opus in Ogg, WAV or MP3).",
             extra=_LIVE,
         ),
     ] = ""

@@ -1,13 +1,13 @@
 """Settings of the web tools: search engines and fetching."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from talaria.settings.sections.checks import are_engine_addresses
 
 SEARCH_ENGINES = ("brave", "tavily", "exa", "serper", "google", "kagi", "searxng", "duckduckgo")
-_SOME_ENGINES: dict[str, Any] = {
+_SOME_ENGINES: dict[str, object] = {
     "check": lambda names: set(names) <= set(SEARCH_ENGINES),
     "expected": f"a list of some of {', '.join(SEARCH_ENGINES)}",
 }

@@ -58,12 +58,12 @@ class AudioEndpoints:
 
     async def _transcribe(self, request: web.Request) -> web.Response:
         if not request.content_type.startswith("multipart/form-data"):
-            return _refuse(Fail(400, message="A form was expected."))
+            return refuse(Fail(400, message="A form was expected."))
         fields: dict[str, str] = {}
         file: ReceivedRecording | None = None
         async for part in await request.multipart():
             if not isinstance(part, BodyPartReader):
-                return _refuse(Fail(400, message="Forms within forms are not understood."))
+                return refuse(Fail(400, message="Forms within forms are not understood."))
             if part.name == "file":
                 file = ReceivedRecording(
                     "", part.filename or "", part.headers.get("Content-Type", ""), await part.read()
@@ -71,7 +71,7 @@ class AudioEndpoints:
             else:
                 fields[part.name or ""] = await part.text()
         if file is None or not file.name or not file.data or "model" not in fields:
-            return _refuse(Fail(400, message="Both a model and a file with a name are needed."))
+            return refuse(Fail(400, message="Both a model and a file with a name are needed."))
         self.heard.append(ReceivedRecording(fields["model"], file.name, file.media_type, file.data))
         refusal = await self._find_refusal(request)
         return refusal or web.json_response({"text": self.transcript})
@@ -80,9 +80,9 @@ class AudioEndpoints:
         try:
             speech_request = msgspec.json.decode(await request.read(), type=SpeechRequest)
         except msgspec.MsgspecError as error:
-            return _refuse(Fail(400, message=str(error)))
+            return refuse(Fail(400, message=str(error)))
         if not 0 < len(speech_request.input) <= _LONGEST_INPUT or speech_request.response_format not in _FORMATS:
-            return _refuse(Fail(400, message="The input is too long, or the format unknown."))
+            return refuse(Fail(400, message="The input is too long, or the format unknown."))
         self.spoken.append(speech_request)
         refusal = await self._find_refusal(request)
         return refusal or web.Response(body=self.speech, content_type=f"audio/{speech_request.response_format}")
@@ -90,9 +90,10 @@ class AudioEndpoints:
     async def _find_refusal(self, request: web.Request) -> web.Response | None:
         await self.open.wait()
         if self._keys is not None and bearer_key(request.headers) not in self._keys:
-            return _refuse(Fail(401))
-        return _refuse(self.faults.popleft()) if self.faults else None
+            return refuse(Fail(401))
+        return refuse(self.faults.popleft()) if self.faults else None
 
 
-def _refuse(fail: Fail) -> web.Response:
+def refuse(fail: Fail) -> web.Response:
+    """Return an error in OpenAI's format."""
     return web.json_response({"error": error_object(fail)}, status=fail.status)

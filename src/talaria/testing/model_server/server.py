@@ -16,6 +16,7 @@ from talaria.testing.model_server.anthropic import AnthropicWire
 from talaria.testing.model_server.audio import AudioEndpoints
 from talaria.testing.model_server.chat import ChatWire
 from talaria.testing.model_server.delivery import Answer, Delivery
+from talaria.testing.model_server.images import ImageEndpoints
 from talaria.testing.model_server.received import Asked, Exchange, Received
 from talaria.testing.model_server.refusals import refused_body, refused_headers
 from talaria.testing.model_server.replies import Say
@@ -40,7 +41,8 @@ class ModelServer:
 
     Each model call takes the next answer of the script, then the one set by `otherwise` or `answering`. With ``keys``
     given, any other key is refused. ``received`` has all model calls so far, including refused ones, except those that
-    `answer_when` answers: these are in ``received_apart``. ``audio`` has the audio routes.
+    `answer_when` answers: these are in ``received_apart``. ``audio`` and ``images`` have these
+    routes.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class ModelServer:
         self.open_streams = 0
         self._keys = None if keys is None else frozenset(keys)
         self.audio = AudioEndpoints(self._keys)
+        self.images = ImageEndpoints(self._keys)
         self._models = models
         self._port = port
         self._script: deque[Answer] = deque()
@@ -117,6 +120,7 @@ class ModelServer:
             application.router.add_post(path, self._answer)
         application.router.add_get("/v1/models", self._list_models)
         self.audio.add_routes(application.router)
+        self.images.add_routes(application.router)
         return application
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

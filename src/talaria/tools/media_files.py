@@ -1,0 +1,152 @@
+"""The tools image_generate and speak: make a file, save it, and send it where the session has a chat."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
+from talaria.core.errors import OverBudget, ProviderError, Refused, ToolFailed
+from talaria.core.image_types import image_type
+from talaria.tools.files.text_file import failing
+from talaria.tools.send.file import SendFile, SendFileArguments
+
+if TYPE_CHECKING:  # loaded with the first image or recording
+    from talaria.contracts.image_maker import ImageMaker, SourceImage
+    from talaria.contracts.voice import Speaker
+
+_LARGEST_SOURCE = 25_000_000  # bytes; the limit of OpenAI
+_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
+_LONGEST_NAME = 40
+_RECORDING = "speech"
+_RECORDING_SUFFIXES = {"audio/ogg": ".ogg", "audio/wav": ".wav", "audio/mpeg": ".mp3"}
+
+
+class ImageGenerateArguments(Struct, frozen=True):
+    """A description of an image, and images to edit."""
+
+    prompt: Annotated[str, Meta(min_length=1)]
+    edit: Annotated[tuple[str, ...], Meta(max_length=8, description="paths of images to change or combine")] = ()
+    size: Annotated[str, Meta(pattern=r"^(\d{2,4}x\d{2,4}|auto)?$", description="for example 1024x1024")] = ""
+    path: Annotated[str, Meta(description="where to save it")] = ""
+
+
+class ImageGenerate:
+    """Makes images with ``maker``; ``delivery`` sends them to the chat, ``None`` outside of chats."""
+
+    name = "image_generate"
+    description = "Make an image from a description, or edit images. It is saved, and sent in chats."
+    effect = Effect.IRREVERSIBLE  # it costs money each time
+    arguments: type[Struct] = ImageGenerateArguments
+
+    def __init__(self, maker: "Callable[[], ImageMaker]", delivery: SendFile | None, seconds: float) -> None:
+        self._maker = maker
+        self._delivery = delivery
+        self._seconds = seconds
+
+    def proposed_action(self, arguments: ImageGenerateArguments) -> ProposedAction:
+        """Describe the file that is written."""
+        return ProposedAction("write", arguments.path or f"{_make_name(arguments.prompt)}.png")
+
+    async def run(self, arguments: ImageGenerateArguments, call: Call) -> ToolOutput:
+        """Make the image, save it, and report where it is."""
+        paths = [call.workspace.resolve(path) for path in arguments.edit]
+        sources = tuple(await asyncio.to_thread(lambda: [_read_source(path) for path in paths]))
+        try:
+            async with asyncio.timeout(self._seconds):
+                made = await self._maker().make(arguments.prompt, size=arguments.size, sources=sources)
+        except TimeoutError as error:
+            raise ToolFailed(f"the image wasn't ready within {self._seconds:g} s") from error
+        except (ProviderError, OverBudget, Refused) as error:
+            raise ToolFailed(f"no image was made: {error.for_owner}") from error
+        name = arguments.path or f"{_make_name(arguments.prompt)}{_SUFFIXES[made.media_type]}"
+        file = await asyncio.to_thread(_save_new, call.workspace.resolve(name), made.content, bool(arguments.path))
+        return ToolOutput(await _report_file(file, self._delivery, call))
+
+
+class SpeakArguments(Struct, frozen=True):
+    """A text to speak."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=4_000)]
+    path: Annotated[str, Meta(description="where to save it")] = ""
+
+
+class Speak:
+    """Speaks with the configured voice; ``delivery`` sends the recording to the chat, ``None`` outside of chats."""
+
+    name = "speak"
+    description = "Turn text into speech. The recording is saved, and sent in chats."
+    effect = Effect.IRREVERSIBLE  # a provider charges it each time
+    arguments: type[Struct] = SpeakArguments
+
+    def __init__(self, speaker: "Callable[[], Speaker | None]", delivery: SendFile | None, seconds: float) -> None:
+        self._speaker = speaker
+        self._delivery = delivery
+        self._seconds = seconds
+
+    def proposed_action(self, arguments: SpeakArguments) -> ProposedAction:
+        """Describe the file that is written."""
+        return ProposedAction("write", arguments.path or f"{_RECORDING}.ogg")
+
+    async def run(self, arguments: SpeakArguments, call: Call) -> ToolOutput:
+        """Record the text, save it, and report where it is."""
+        try:
+            speaker = self._speaker()
+            if speaker is None:
+                raise ToolFailed("no speaker is set up (voice.speaker)")
+            async with asyncio.timeout(self._seconds):
+                recording = await speaker.speak(arguments.text)
+        except TimeoutError as error:
+            raise ToolFailed(f"the recording wasn't ready within {self._seconds:g} s") from error
+        except (ProviderError, Refused) as error:
+            raise ToolFailed(f"nothing was recorded: {error.for_owner}") from error
+        name = arguments.path or f"{_RECORDING}{_RECORDING_SUFFIXES.get(recording.media_type, '.ogg')}"
+        file = await asyncio.to_thread(_save_new, call.workspace.resolve(name), recording.data, bool(arguments.path))
+        return ToolOutput(await _report_file(file, self._delivery, call))
+
+
+async def _report_file(file: Path, delivery: SendFile | None, call: Call) -> str:
+    """Send a new file to the chat, if there is one, and return a sentence for the model."""
+    saved = f"Saved {file}."
+    if delivery is None:
+        return saved
+    return f"{saved} {(await delivery.run(SendFileArguments(str(file)), call)).text}"
+
+
+def _save_new(path: Path, content: bytes, is_chosen: bool) -> Path:
+    """Write a file and return its path; a name that nobody chose never replaces a file."""
+    with failing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number = 1
+        while not is_chosen:
+            free = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+            try:
+                with free.open("xb") as file:
+                    file.write(content)
+                return free
+            except FileExistsError:
+                number += 1
+        path.write_bytes(content)
+    return path
+
+
+def _read_source(path: Path) -> "SourceImage":
+    from talaria.contracts.image_maker import SourceImage  # noqa: PLC0415 (loaded with the first image to edit)
+
+    with failing(path), path.open("rb") as file:
+        content = file.read(_LARGEST_SOURCE + 1)
+    media_type = image_type(content[:16])
+    if not media_type:
+        raise ToolFailed(f"{path} isn't an image (PNG, JPEG, GIF or WebP).")
+    if len(content) > _LARGEST_SOURCE:
+        raise ToolFailed(f"{path} is larger than {_LARGEST_SOURCE:,} bytes.")
+    return SourceImage(path.name, content, media_type)
+
+
+def _make_name(prompt: str) -> str:
+    """Return a file name for a description."""
+    words = re.sub(r"[^a-z0-9]+", "-", prompt.lower()).strip("-")
+    return words[:_LONGEST_NAME].strip("-") or "image"

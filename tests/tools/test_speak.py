@@ -1,0 +1,65 @@
+"""Speech with real programs of this machine: espeak-ng speaks, and pocketsphinx understands it."""
+
+import os
+import shutil
+import sys
+import wave
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.tools.tool_calls import call_from
+
+from talaria.contracts.tool import ProposedAction
+from talaria.core.errors import ToolFailed
+from talaria.providers.voice import CommandSpeaker, CommandTranscriber
+from talaria.tools.media_files import Speak, SpeakArguments
+
+ENVIRONMENT = {"PATH": os.defpath}
+ESPEAK = "espeak-ng -s 120 --stdin -w {file}"
+needs_espeak = pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng isn't installed: make system")
+needs_sphinx = pytest.mark.skipif(find_spec("pocketsphinx") is None, reason="pocketsphinx isn't installed: make test")
+UNDERSTAND = """
+import sys, wave
+from pocketsphinx import Decoder, get_model_path
+with wave.open(sys.argv[1]) as sound:
+    decoder = Decoder(samprate=sound.getframerate(), nfft=1024, loglevel="FATAL")
+    decoder.start_utt()
+    decoder.process_raw(sound.readframes(sound.getnframes()), full_utt=True)
+    decoder.end_utt()
+print(decoder.hyp().hypstr)
+"""
+
+
+@needs_espeak
+async def test_espeak_speaks_and_the_recording_is_saved(tmp_path: Path) -> None:
+    tool = Speak(lambda: CommandSpeaker(ESPEAK, ENVIRONMENT), None, 60)
+    asked = SpeakArguments("Good morning")
+    assert tool.proposed_action(asked) == ProposedAction("write", "speech.ogg")
+    for name in ("speech.wav", "speech-2.wav"):
+        assert (await tool.run(asked, call_from(tmp_path))).text == f"Saved {tmp_path}/{name}."
+    with wave.open(str(tmp_path / "speech.wav")) as sound:
+        assert sound.getnframes() > sound.getframerate() / 4
+
+
+@needs_espeak
+@needs_sphinx
+async def test_pocketsphinx_understands_what_espeak_says(tmp_path: Path) -> None:
+    program = tmp_path / "understand.py"
+    program.write_text(UNDERSTAND)
+    spoken = await CommandSpeaker(ESPEAK, ENVIRONMENT).speak("go forward ten meters")
+    file = tmp_path / "note.wav"
+    file.write_bytes(spoken.data)
+    heard = await CommandTranscriber(f"{sys.executable} {program} {{file}}", ENVIRONMENT).transcribe(file, "audio/wav")
+    assert {"forward", "ten", "meters"} & set(heard.split())
+
+
+async def test_what_prevents_a_recording_is_reported(tmp_path: Path) -> None:
+    for command, seconds, reason in (("exit 3 #", 60, "exit code 3"), ("sleep 60 #", 0.2, r"within 0\.2 s")):
+        tool = Speak(partial(CommandSpeaker, command, ENVIRONMENT), None, seconds)
+        with pytest.raises(ToolFailed, match=reason):
+            await tool.run(SpeakArguments("x"), call_from(tmp_path))
+    with pytest.raises(ToolFailed, match=r"voice\.speaker"):
+        await Speak(lambda: None, None, 1).run(SpeakArguments("x"), call_from(tmp_path))
+    assert not (tmp_path / "speech.wav").exists()
