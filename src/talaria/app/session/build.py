@@ -30,11 +30,15 @@ from talaria.app.session.media import SessionMedia
 from talaria.app.session.toolsets import (
     ToolContext,
     build_approval_policy,
-    is_same_person,
     list_sandbox_notes,
-    resolve_turn_person,
 )
-from talaria.app.session.workspaces import OpenWorkspace, make_working_folder, resolve_viewer
+from talaria.app.session.workspaces import (
+    OpenWorkspace,
+    is_same_person,
+    make_working_folder,
+    resolve_turn_person,
+    resolve_viewer,
+)
 from talaria.contracts.hooks import NoHooks
 from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from talaria.agent.toolbox import LazyTool, describe_tool
 from talaria.app.session.browsers import BROWSER_TOOLS, ProfileBrowsers, has_browser
 from talaria.app.session.memory import open_memories
+from talaria.app.session.workspaces import is_owners_turn
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
 from talaria.contracts.jobs import CRON, JobService
@@ -23,8 +24,7 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.addresses import WEB
 from talaria.core.ids import SessionId
-from talaria.core.messages import KEYLESS_OWNER, OWNER, UNKNOWN, is_in_chat, is_same_sender
-from talaria.core.session_context import current_context
+from talaria.core.messages import KEYLESS_OWNER
 from talaria.runtime.open_session import DelegatedScope
 from talaria.sessions.preferences import choose_sandbox
 from talaria.settings.environment import process_environment
@@ -483,39 +483,4 @@ def build_approval_policy(
     if tool_context.guest:
         return confined
     shared = bool(tool_context.viewer.owner)
-    return lambda: policy() if _is_owners_turn(settings(), shared=shared) else confined()
-
-
-def is_same_person(settings: Callable[[], Settings], one: str, other: str) -> bool:
-    """Return whether two senders are one person: the owner, a person of `people`, or the same id."""
-    known = settings()
-    return is_same_sender(_resolve_person(known, one), _resolve_person(known, other))
-
-
-def resolve_turn_person(settings: Settings) -> str:
-    """Return the person whose turn is running, as rules name them: ``owner``, a name of `people`, or an id."""
-    context = current_context()
-    sender = context.sender if context is not None else UNKNOWN
-    person = _resolve_person(settings, sender)
-    name = person.removeprefix("person:")
-    return person if name == OWNER else name
-
-
-def _is_owners_turn(settings: Settings, *, shared: bool) -> bool:
-    context = current_context()
-    sender = context.sender if context is not None else UNKNOWN
-    return _resolve_person(settings, sender) == OWNER or not (shared or is_in_chat(sender))
-
-
-def _resolve_person(settings: Settings, sender: str) -> str:
-    if sender in (OWNER, UNKNOWN):
-        return sender
-    from talaria.access.policy import People  # noqa: PLC0415 (loaded for a sender of a chat network)
-
-    platform, _, user_id = sender.partition(":")
-    if not user_id:
-        return UNKNOWN
-    people = People(settings.people)
-    if people.names(platform, {user_id}) & set(settings.access.owners):
-        return OWNER
-    return f"person:{people.person(platform, (user_id,))}"
+    return lambda: policy() if is_owners_turn(settings(), shared=shared) else confined()

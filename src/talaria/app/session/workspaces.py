@@ -1,4 +1,4 @@
-"""Workspaces and background processes of sessions, which outlive the agent."""
+"""Workspaces and background processes of sessions, which outlive the agent, and the people they act for."""
 
 import asyncio
 import logging
@@ -17,7 +17,8 @@ from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import Call
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, new_worker_id
-from talaria.core.session_context import SessionContext
+from talaria.core.messages import OWNER, UNKNOWN, is_in_chat, is_same_sender
+from talaria.core.session_context import SessionContext, current_context
 from talaria.runtime.completions import hear, read_origin, report
 from talaria.runtime.open_session import OpenRequest
 from talaria.settings.model import Settings
@@ -53,6 +54,42 @@ def make_working_folder(profile: Profile, request: OpenRequest, session: Session
     folder = folder_of(resolve_viewer(request, session), profile.guests_folder)
     folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
     return folder
+
+
+def is_same_person(settings: Callable[[], Settings], one: str, other: str) -> bool:
+    """Return whether two senders are one person: the owner, a person of `people`, or the same id."""
+    known = settings()
+    return is_same_sender(_resolve_person(known, one), _resolve_person(known, other))
+
+
+def resolve_turn_person(settings: Settings) -> str:
+    """Return the person whose turn is running, as rules name them: ``owner``, a name of `people`, or an id."""
+    context = current_context()
+    sender = context.sender if context is not None else UNKNOWN
+    person = _resolve_person(settings, sender)
+    name = person.removeprefix("person:")
+    return person if name == OWNER else name
+
+
+def is_owners_turn(settings: Settings, *, shared: bool) -> bool:
+    """Return whether the owner's turn is running; in a chat, only if the owner wrote the message."""
+    context = current_context()
+    sender = context.sender if context is not None else UNKNOWN
+    return _resolve_person(settings, sender) == OWNER or not (shared or is_in_chat(sender))
+
+
+def _resolve_person(settings: Settings, sender: str) -> str:
+    if sender in (OWNER, UNKNOWN):
+        return sender
+    from talaria.access.policy import People  # noqa: PLC0415 (loaded for a sender of a chat network)
+
+    platform, _, user_id = sender.partition(":")
+    if not user_id:
+        return UNKNOWN
+    people = People(settings.people)
+    if people.names(platform, {user_id}) & set(settings.access.owners):
+        return OWNER
+    return f"person:{people.person(platform, (user_id,))}"
 
 
 class _Reporter(Struct, frozen=True):
@@ -301,23 +338,3 @@ class WorkspaceRegistry:
         timer = self._idle_timers.pop(session_id, None)
         if timer is not None:
             timer.cancel()
-
-
-def resolve_viewer(request: OpenRequest, session: Session) -> Viewer:
-    """Return the person and the audience that a session acts for.
-
-    The audience is that of the chat, or else that of the session, so that earlier readers still count. In a shared
-    chat, the session acts for the chat itself, regardless of who moved it there.
-    """
-    audience = request.audience or session.audience
-    shared = bool(audience) and request.owner == audience
-    return Viewer(audience if shared else session.owner, audience)
-
-
-def make_working_folder(profile: Profile, request: OpenRequest, session: Session) -> Path:
-    """Return the working folder of a session; guests get their own, outside the profile's folders."""
-    if not session.owner:
-        return request.surface.folder
-    folder = folder_of(resolve_viewer(request, session), profile.guests_folder)
-    folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
-    return folder
