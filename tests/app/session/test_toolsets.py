@@ -53,12 +53,13 @@ def bench(profile: Profile, closing: AsyncExitStack, settings: Settings, info: M
 
 
 def test_the_settings_name_the_toolsets_there_are() -> None:
-    assert tuple(TOOLSETS) == model.TOOLSETS
+    assert tuple(TOOLSETS) == (*model.TOOLSETS, *model.OPTIONAL_TOOLSETS)
 
 
 async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncExitStack) -> None:
     made = make_tools(bench(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
-    elsewhere = {"image_generate", "speak", "process", "vision", "send_message", "send_file", "delegate_task"}
+    elsewhere = {"process", "vision", "send_message", "send_file", "delegate_task"}
+    elsewhere |= {"image_generate", "speak", "browser", "browser_act"}  # off until they are set up
     listed = [one for toolset in list_toolsets(Settings()) for one in toolset.tools if one.name not in elsewhere]
     assert [(tool.name, tool.description) for tool in made] == [(tool.name, tool.does) for tool in listed]
     told = {spec.name: spec for spec in Toolbox(made).specs}

@@ -441,16 +441,16 @@ TOOLSETS: Mapping[str, Toolset] = {
     ),
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
     "delegation": Toolset((ToolFactory(DelegateTask, _construct_delegate_task, _may_delegate),)),
-    "browser": Toolset(
-        tuple(
-            ToolFactory(kind, partial(_construct_browser, kind), lambda it: has_browser(it.browsers))
-            for kind in BROWSER_TOOLS
-        )
-    ),
     "media": Toolset(
         (
             ToolFactory(ImageGenerate, _construct_image_tool, is_configured=lambda one: bool(one.images.generate)),
             ToolFactory(Speak, _construct_speak_tool, is_configured=lambda one: bool(one.voice.speaker)),
+        )
+    ),
+    "browser": Toolset(
+        tuple(
+            ToolFactory(kind, partial(_construct_browser, kind), lambda it: has_browser(it.browsers))
+            for kind in BROWSER_TOOLS
         )
     ),
 }
