@@ -31,6 +31,7 @@ class DatabaseMemory:
 
     def __init__(self, account: MemoryAccount) -> None:
         self._path = account.folder / account.options.get("file", "memory.db")
+        self._can_rewrite = account.options.get("rewrite") != "no"
         self._run("CREATE TABLE IF NOT EXISTS entry (owner, audience, kind, text, at, surface, session)")
 
     def entries(self, viewer: Viewer) -> Sequence[MemoryEntry]:
@@ -62,6 +63,23 @@ class DatabaseMemory:
 
     def remove(self, viewer: Viewer, entry: MemoryEntry) -> None:
         self._run(f"DELETE FROM entry {_ONE}", *_key(viewer, entry))
+
+    @property
+    def can_rewrite(self) -> bool:
+        return self._can_rewrite
+
+    def rewrite(
+        self, viewer: Viewer, kind: MemoryKind, before: Sequence[MemoryEntry], after: Sequence[MemoryEntry]
+    ) -> None:
+        current = [one for one in self.entries(viewer) if one.kind == kind]
+        if [one.text for one in current] != [one.text for one in before]:
+            raise ToolFailed("the memory was changed meanwhile")
+        for entry in current:
+            self.remove(viewer, entry)
+        for entry in after:
+            at = (entry.at or datetime.now(UTC)).isoformat()
+            values = (viewer.owner, viewer.audience, kind, entry.text, at, entry.source.surface, entry.source.session)
+            self._run("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", *values)
 
     def people(self) -> Sequence[str]:
         return [row[0] for row in self._run("SELECT DISTINCT owner FROM entry WHERE owner != '' AND audience = ''")]
@@ -107,6 +125,24 @@ def test_an_entry_is_replaced_in_its_place_and_removed_once(provider: MemoryProv
     provider.remove(OWNER, three)
     provider.remove(OWNER, three)
     assert texts(provider, OWNER) == [("memory", "One."), ("memory", "Zwei.")]
+
+
+def test_all_entries_of_a_kind_are_rewritten_at_once_unless_they_were_changed(provider: MemoryProvider) -> None:
+    for text in ("One.", "Two."):
+        provider.add(ALICE, "memory", text, HERE)
+    provider.add(ALICE, "user", "Likes tea.", HERE)
+    provider.add(BOB, "memory", "One.", HERE)
+    *before, fact = provider.entries(ALICE)
+    short = MemoryEntry(kind="memory", text="1, 2.", source=MemorySource(surface="consolidation"))
+    with pytest.raises(ToolFailed, match="changed"):
+        provider.rewrite(ALICE, "memory", before[:1], [short])
+    assert list(provider.entries(ALICE)) == [*before, fact]
+    provider.rewrite(ALICE, "memory", before, [short])
+    new, *rest = provider.entries(ALICE)
+    assert (new.text, new.source.surface, new.at is not None, rest) == ("1, 2.", "consolidation", True, [fact])
+    provider.rewrite(ALICE, "memory", [new], before)
+    assert list(provider.entries(ALICE)) == [*before, fact], "times and sources are back"
+    assert texts(provider, BOB) == [("memory", "One.")]
 
 
 def test_nobody_reads_entries_of_another_person_or_group(provider: MemoryProvider) -> None:

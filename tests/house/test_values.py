@@ -52,6 +52,7 @@ NAMED_VALUES = {
     "last_heartbeat": "_LastBeat",
     "matrix_invitations": "str",
     "matrix_position": "str",
+    "memory_undo": "_UndoState",
     "ntfy_position": "str",
     "own_thread": "bool",
     "pairing_address": "Address",

@@ -20,6 +20,7 @@ from talaria.app.session.agent_spec import agent_spec
 from talaria.app.session.browsers import ProfileBrowsers
 from talaria.app.session.build import open_session
 from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession, end_background, supervise_background
+from talaria.app.session.memory import open_consolidator
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.toolsets import list_command_folders
 from talaria.app.session.user_shell import LocalShell
@@ -107,7 +108,10 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def knowledge(self) -> ProfileKnowledge:
         """The toolsets, skills, memory and personalities of the profile and the current folder."""
-        return ProfileKnowledge(self.settings, self.profile, Path.cwd(), self.environment, self.settings_admin.reload)
+        consolidator = partial(open_consolidator, self.settings, self.profile, self.store, self.models)
+        return ProfileKnowledge(
+            self.settings, self.profile, Path.cwd(), self.environment, consolidator, self.settings_admin.reload
+        )
 
     @property
     def goal_budgets(self) -> Allowance:

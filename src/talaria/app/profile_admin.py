@@ -23,9 +23,11 @@ from talaria.settings.schema import split_key, variable
 from talaria.tools.memory.notebook import Memories, entries_size, rank_by_words
 from talaria.tools.skills.registry import SkillRegistry
 
-if TYPE_CHECKING:  # loaded with the first checkpoint, and when skills are managed
+if TYPE_CHECKING:  # loaded with the first checkpoint or consolidation, and when skills are managed
     from talaria.app.skills import ProfileSkills
+    from talaria.commands.application import MemoryConsolidator
     from talaria.contracts.checkpoints import Checkpoints
+    from talaria.runtime.open_session import OpenSession
     from talaria.tools.skills.editor import SkillEditor
 
 # Settings of the shared application context, which is created once per process.
@@ -97,6 +99,7 @@ class ProfileKnowledge(Struct, frozen=True):
     profile: Profile
     project: Path
     environment: Mapping[str, str]
+    open_consolidator: "Callable[[Viewer, OpenSession | None], MemoryConsolidator]"
     on_change: Callable[[], object] = lambda: None
 
     @property
@@ -135,6 +138,10 @@ class ProfileKnowledge(Struct, frozen=True):
     def memory(self) -> "ProfileMemory":
         """The memory of the agent."""
         return ProfileMemory(open_memories(self.settings, self.profile))
+
+    def consolidator(self, viewer: Viewer, active: "OpenSession | None" = None) -> "MemoryConsolidator":
+        """Return the consolidation of a viewer's memory, with the model and the caps of an open session."""
+        return self.open_consolidator(viewer, active)
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality, by name."""

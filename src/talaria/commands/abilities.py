@@ -6,11 +6,17 @@ from talaria.commands.arguments import split_arguments
 from talaria.commands.command import Command, CommandContext
 from talaria.commands.model import get_preferences, set_preferences
 from talaria.commands.session_lookup import get_session_scope
+from talaria.contracts.memory import MEMORY_KINDS
+from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import NotFound, Refused
 from talaria.sessions.preferences import choose_sandbox
+from talaria.sessions.transcript_export import format_code_block
 
 EDIT, FIND, FORGET = "edit", "find", "forget"
+CONSOLIDATE, UNDO = "consolidate", "undo"
+_FORCE = "--force"
+_REPLACE = ("Replace the entries", "Cancel")
 _NO_SANDBOX, _AS_SET = "off", "default"
 _SANDBOX_CHOICES = {
     "bubblewrap": "this machine's files, read-only",
@@ -28,7 +34,9 @@ async def run_memory(context: CommandContext) -> None:
     viewer = (await context.active_session.store.read(lambda tx: get_session_scope(tx, context))).viewer
     if viewer is None:
         raise Refused("You can't see what is remembered here: it belongs to the owner.")
-    if not action:
+    if action in (CONSOLIDATE, UNDO):
+        await _rewrite_memory(context, viewer, action, part.split())
+    elif not action:
         context.surface.show(context.application.knowledge.memory.show(viewer) or "Nothing is remembered yet.")
     elif action == FORGET and part.strip():
         entry = context.application.knowledge.memory.forget(part.strip(), viewer)
@@ -49,20 +57,52 @@ async def run_memory(context: CommandContext) -> None:
     else:
         raise Refused(
             "Use `/memory` to show everything, `/memory find TEXT` to search it, `/memory edit ID TEXT` to change an "
-            "entry, or `/memory forget TEXT` to remove the entry that contains TEXT."
+            "entry, `/memory forget TEXT` to remove the entry that contains TEXT, `/memory consolidate` to shorten a "
+            "full memory, or `/memory undo` to undo that."
         )
+
+
+async def _rewrite_memory(context: CommandContext, viewer: Viewer, action: str, options: Sequence[str]) -> None:
+    """Consolidate one kind of memory after a question, or undo that."""
+    kind = next((one for one in MEMORY_KINDS if one in options), None)
+    force = action == UNDO and _FORCE in options
+    if len(options) != (kind is not None) + force:
+        raise Refused("Use `/memory consolidate [memory|user]` or `/memory undo [memory|user] [--force]`.")
+    consolidator = context.application.knowledge.consolidator(viewer, context.active_session.chat)
+    if action == UNDO:
+        undone = await consolidator.undo(kind, force=force)
+        context.surface.show(f"Undone. {undone.summary}\n\n{format_code_block(undone.diff, 'diff')}")
+        return
+    change = await consolidator.propose(kind)
+    shown = f"{change.summary}\n\n{format_code_block(change.diff, 'diff')}"
+    question = "Replace the entries? `/memory undo` undoes it."
+    if context.screen is not None:
+        context.surface.show(shown)
+    else:  # other surfaces may show it only after the answer
+        question = f"{shown}\n\n{question}"
+    if await context.surface.choose(question, _REPLACE) != 0:
+        context.surface.show("Nothing was changed.")
+        return
+    await consolidator.apply(change)
+    context.surface.show(f"Consolidated. {change.summary} New conversations use it; `/memory undo` undoes it.")
 
 
 async def offer_memory_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
     """Return the completions of `/memory`."""
-    return [(f"{FIND} ", "search"), (f"{EDIT} ", "change an entry"), (f"{FORGET} ", "remove an entry")]
+    return [
+        (f"{FIND} ", "search"),
+        (f"{EDIT} ", "change an entry"),
+        (f"{FORGET} ", "remove an entry"),
+        (CONSOLIDATE, "shorten a full memory"),
+        (UNDO, "undo the last consolidation"),
+    ]
 
 
 MEMORY = Command(
     name="memory",
     category="Abilities",
-    help="Show or search what the agent remembers, change an entry, or forget it.",
-    hint="[find text|edit id text|forget text]",
+    help="Show or search what the agent remembers, change, forget or consolidate it.",
+    hint="[find text|edit id text|forget text|consolidate|undo]",
     who="owner",
     run=run_memory,
     offers=offer_memory_choices,

@@ -11,7 +11,7 @@ from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.browser import SessionBrowsers
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.jobs import JobService
-from talaria.contracts.memory import MemoryKind
+from talaria.contracts.memory import MemoryChange, MemoryKind
 from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.provider import ChosenModel, ModelListing
 from talaria.contracts.skills import SkillAdmin
@@ -23,6 +23,7 @@ from talaria.core.aio import StopSignal
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.runtime.active_session import SessionOpener
+from talaria.runtime.open_session import OpenSession
 from talaria.settings.model import Settings
 
 if TYPE_CHECKING:  # loaded with the first checkpoint
@@ -96,6 +97,19 @@ class AgentMemory(Protocol):
         """Return the entries that fit a query best, by meaning where that is installed, else by words."""
 
 
+class MemoryConsolidator(Protocol):
+    """Consolidation of the memory of one viewer; all methods raise `Refused` with the reason."""
+
+    async def propose(self, kind: MemoryKind | None = None) -> MemoryChange:
+        """Let a model shorten one kind of memory, by default the fuller one; changes nothing."""
+
+    async def apply(self, change: MemoryChange) -> None:
+        """Apply a proposal, unless the memory was changed meanwhile."""
+
+    async def undo(self, kind: MemoryKind | None = None, *, force: bool = False) -> MemoryChange:
+        """Undo the last consolidation; with ``force`` even if the memory was changed since."""
+
+
 class AgentKnowledge(Protocol):
     """Tools, skills, memory, personalities and checkpoints of the agent."""
 
@@ -115,6 +129,9 @@ class AgentKnowledge(Protocol):
     @property
     def memory(self) -> AgentMemory:
         """Memory of the agent."""
+
+    def consolidator(self, viewer: Viewer, active: OpenSession | None = None) -> MemoryConsolidator:
+        """Return the consolidation of a viewer's memory, with the model and the caps of an open session."""
 
     @property
     def checkpoints(self) -> "Checkpoints":

@@ -41,6 +41,16 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(f"{self.kind}:{self.text}".encode()).hexdigest()[:8]
 
 
+class MemoryChange(Struct, frozen=True, kw_only=True):
+    """A proposed or finished change of all entries of one kind; ``summary`` has their numbers and sizes."""
+
+    kind: MemoryKind
+    before: tuple[MemoryEntry, ...]
+    after: tuple[MemoryEntry, ...]
+    summary: str
+    diff: str
+
+
 class MemoryProvider(Protocol):
     """A store of memory entries for all people, with blocking methods.
 
@@ -60,6 +70,18 @@ class MemoryProvider(Protocol):
 
     def remove(self, viewer: Viewer, entry: MemoryEntry) -> None:
         """Remove an entry; removing it again changes nothing."""
+
+    @property
+    def can_rewrite(self) -> bool:
+        """Return whether `rewrite` is possible; consolidation needs it."""
+
+    def rewrite(
+        self, viewer: Viewer, kind: MemoryKind, before: Sequence[MemoryEntry], after: Sequence[MemoryEntry]
+    ) -> None:
+        """Replace all entries of a kind at once; raises `ToolFailed` if their texts aren't those of ``before``.
+
+        Entries of ``after`` have their own source, and their own time or the current one.
+        """
 
     def people(self) -> Sequence[str]:
         """Return the people other than the agent's owner who have entries outside of groups."""

@@ -1,10 +1,14 @@
 """`talaria memory`."""
 
+import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.app.program import Program
+from tests.app.program import Outcome, Program
+
+from talaria.testing.model_server import ModelServer, Say
 
 
 @pytest.fixture
@@ -49,3 +53,29 @@ def test_memory_of_another_person_is_apart(program: Program) -> None:
     program.run("memory", "add", "Hers.", "--person", "alice")
     assert [one["text"] for one in json.loads(program.run("memory", "export").out)] == ["Mine."]
     assert [one["text"] for one in json.loads(program.run("memory", "export", "--person", "alice").out)] == ["Hers."]
+
+
+async def test_a_memory_is_consolidated_after_a_question_and_undone(program: Program, server: ModelServer) -> None:
+    async def run(*words: str, env: Mapping[str, str] | None = None) -> Outcome:
+        return await asyncio.to_thread(program.run, *words, env=env)
+
+    async def answer(typed: str) -> Outcome:
+        return await asyncio.to_thread(program.run_on_terminal, *command, typed=typed, env=model)
+
+    url = {"TALARIA__PROVIDERS__MINE__BASE_URL": f"{server.url}/v1"}
+    model = {"TALARIA__MODEL__PROVIDER": "mine", "TALARIA__MODEL__NAME": "scripted", **url}
+    for text in ("Likes tea.", "Likes green tea."):
+        await run("memory", "add", text, "--person", "alice")
+    command = ("memory", "consolidate", "--person", "alice")
+    unasked = await run(*command, env=model)
+    assert (unasked.code, "Add --yes to consolidate" in unasked.err) == (1, True)
+    server.script(*[Say('["Likes green tea."]')] * 3)
+    declined = await answer("n\n")
+    assert (declined.code, "-Likes tea." in declined.out, "Nothing was changed." in declined.out) == (1, True, True)
+    accepted = await answer("y\n")
+    assert (accepted.code, "`talaria memory undo` undoes it" in accepted.out) == (0, True)
+    assert (await run("memory", "undo", "--person", "alice")).out.startswith("USER.md: 1 to 2 entries")
+    done = json.loads((await run(*command, "--yes", "--json", env=model)).out)
+    assert (done["kind"], len(done["before"]), done["after"]) == ("user", 2, ["Likes green tea."])
+    again = await run("memory", "undo")
+    assert (again.code, "There is no consolidation to undo" in again.err) == (1, True), "the owner's is another"

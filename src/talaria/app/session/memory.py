@@ -10,8 +10,15 @@ from talaria.settings.profiles import Profile
 from talaria.tools.memory.files import FileMemory
 from talaria.tools.memory.notebook import Memories
 
-if TYPE_CHECKING:  # a provider of another package is loaded by its name
-    from collections.abc import Callable
+if TYPE_CHECKING:  # a provider of another package is loaded by its name, consolidation on first use
+    from collections.abc import Callable, Sequence
+
+    from talaria.app.models import Models
+    from talaria.contracts.store import Store, Transaction
+    from talaria.contracts.stores.ledger import Cap
+    from talaria.contracts.stores.sessions import Viewer
+    from talaria.runtime.open_session import OpenSession
+    from talaria.tools.memory.consolidation import Consolidator
 
 FILES = "files"
 _ENTRY_POINT_GROUP = "talaria.memory"
@@ -25,6 +32,46 @@ def open_memories(settings: Settings, profile: Profile) -> Memories:
         return Memories(FileMemory(profile.memory_folder), limits)
     account = MemoryAccount(folder=profile.memory_folder, options=memory.options)
     return Memories(_load_provider(memory.provider)(account), limits)
+
+
+def open_consolidator(
+    settings: Settings,
+    profile: Profile,
+    store: "Store",
+    models: "Models",
+    viewer: "Viewer",
+    active: "OpenSession | None" = None,
+) -> "Consolidator":
+    """Return the consolidation of a viewer's memory by the auxiliary model.
+
+    Its cost counts towards the caps of the open session, or without one towards the monthly ones of the owner.
+    """
+    from talaria.tools.memory.consolidation import Consolidator  # noqa: PLC0415 (loaded when memory is consolidated)
+
+    async def ask(instructions: str, text: str, max_tokens: int) -> str:
+        from talaria.agent.auxiliary import Auxiliary  # noqa: PLC0415 (loaded when memory is consolidated)
+        from talaria.agent.model_calls import ModelCalls  # noqa: PLC0415 (loaded when memory is consolidated)
+        from talaria.runtime.turn_environment import StoredBudget  # noqa: PLC0415 (loaded when memory is consolidated)
+
+        if active is None:
+            chosen = await models.chosen(settings.model)
+        else:
+            chosen = await models.choose(active.provider, active.model, active.why)
+        calls = ModelCalls(models.auxiliary(chosen), heard=models.health.heard)
+        budget = StoredBudget(store, lambda tx: _list_caps(settings, tx, active))
+        answer, _ = await Auxiliary(calls, budget).answer(instructions, text, max_tokens=max_tokens)
+        return answer
+
+    return Consolidator(open_memories(settings, profile), store, viewer, ask)
+
+
+def _list_caps(settings: Settings, tx: "Transaction", active: "OpenSession | None") -> "Sequence[Cap]":
+    from talaria.runtime.turn_environment import build_caps, monthly_caps  # noqa: PLC0415 (as above)
+
+    session = tx.sessions.get(active.conversation.session_id) if active else None
+    if session is not None:
+        return build_caps(settings.budget, session)
+    return [cap for cap in monthly_caps(settings.budget, "") if cap.limit]
 
 
 @cache

@@ -3,14 +3,15 @@
 import argparse
 import asyncio
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import msgspec
 
 from talaria.cli.services import Services
 from talaria.commands.views import MemoryItem
-from talaria.contracts.memory import MEMORY_KINDS, MemoryKind
+from talaria.contracts.memory import MEMORY_KINDS, MemoryChange, MemoryKind
 from talaria.contracts.stores.sessions import Viewer
-from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.errors import Ambiguous, NotFound, Refused
 
 _EPILOG = """\
 Entries of kind memory are notes of the agent, those of kind user are about the
@@ -36,7 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("text", metavar="TEXT", help="the text")
     add.add_argument("--kind", choices=MEMORY_KINDS, default="user", help="user (the default): about the person")
     export = actions.add_parser("export", help="print all entries as JSON")
-    for action in (listing, show, edit, forget, add, export):
+    consolidate = actions.add_parser("consolidate", help="let the model shorten a memory, after a question")
+    consolidate.add_argument("--yes", action="store_true", help="don't ask for confirmation")
+    undo = actions.add_parser("undo", help="undo the last consolidation")
+    undo.add_argument("--force", action="store_true", help="also if the memory was changed since; loses those changes")
+    for action in (consolidate, undo):
+        action.add_argument("--kind", choices=MEMORY_KINDS, help="which memory")
+    for action in (listing, show, edit, forget, add, export, consolidate, undo):
         action.add_argument("--person", default="", metavar="NAME", help="memory of another person")
         action.add_argument("--json", action="store_true", help="print JSON")
 
@@ -44,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Do what was asked and return the exit code."""
     viewer = Viewer(arguments.person)
+    if arguments.action in {"consolidate", "undo"}:
+        return asyncio.run(_rewrite(arguments, services))
     match arguments.action:
         case "list":
             _list(arguments, services, viewer)
@@ -66,6 +75,36 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
             else:
                 services.terminal.line(f"Forgotten: {entry.text}")
     return 0
+
+
+async def _rewrite(arguments: argparse.Namespace, services: Services) -> int:
+    """Consolidate a memory or undo that; return 1 if the person declines."""
+    async with AsyncExitStack() as stack:
+        knowledge = services.load_application()(stack).knowledge
+        consolidator = knowledge.consolidator(Viewer(arguments.person))
+        if arguments.action == "undo":
+            _show_change(arguments, services, await consolidator.undo(arguments.kind, force=arguments.force))
+            return 0
+        if not arguments.yes and not services.terminal.interactive:
+            raise Refused("There is no terminal to ask for confirmation. Add --yes to consolidate without asking.")
+        change = await consolidator.propose(arguments.kind)
+        _show_change(arguments, services, change)
+        if not arguments.yes and not services.terminal.confirm("Replace the entries?"):
+            services.terminal.note("Nothing was changed.")
+            return 1
+        await consolidator.apply(change)
+        if not arguments.json:
+            services.terminal.note("Consolidated. `talaria memory undo` undoes it.")
+    return 0
+
+
+def _show_change(arguments: argparse.Namespace, services: Services, change: MemoryChange) -> None:
+    if arguments.json:
+        texts = {"before": [one.text for one in change.before], "after": [one.text for one in change.after]}
+        services.terminal.json({"kind": change.kind, **texts, "summary": change.summary, "diff": change.diff})
+        return
+    services.terminal.line(change.summary)
+    services.terminal.line(change.diff)
 
 
 def _list(arguments: argparse.Namespace, services: Services, viewer: Viewer) -> None:

@@ -36,6 +36,11 @@ class FileMemory(Struct, frozen=True):
 
     folder: Path
 
+    @property
+    def can_rewrite(self) -> bool:
+        """Return that a file can be rewritten."""
+        return True
+
     def entries(self, viewer: Viewer) -> Sequence[MemoryEntry]:
         """Return the entries of a viewer, oldest first within a kind."""
         return [entry for kind in MEMORY_KINDS for entry in self._read(viewer, kind)]
@@ -68,6 +73,15 @@ class FileMemory(Struct, frozen=True):
             if entry.text in texts:
                 self._write(viewer, entry.kind, tuple(one for one in texts if one != entry.text), _BY_HAND)
 
+    def rewrite(
+        self, viewer: Viewer, kind: MemoryKind, before: Sequence[MemoryEntry], after: Sequence[MemoryEntry]
+    ) -> None:
+        """Replace all entries of a file, if they still are ``before``."""
+        with sole_writer(self._place(viewer, kind)):
+            if self.texts(viewer, kind) != tuple(one.text for one in before):
+                raise ToolFailed("the memory was changed meanwhile")
+            self._write(viewer, kind, tuple(one.text for one in after), _BY_HAND, given=after)
+
     def people(self) -> Sequence[str]:
         """Return the people who have files with entries."""
         return [
@@ -88,15 +102,24 @@ class FileMemory(Struct, frozen=True):
             at = origin.at if origin else _modified(place / FILES[kind])
             yield msgspec.structs.replace(entry, at=at, source=origin.source if origin else _BY_HAND)
 
-    def _write(self, viewer: Viewer, kind: MemoryKind, texts: tuple[str, ...], source: MemorySource) -> None:
-        """Write a file and the origins of its entries; those of new entries are now and ``source``."""
+    def _write(
+        self,
+        viewer: Viewer,
+        kind: MemoryKind,
+        texts: tuple[str, ...],
+        source: MemorySource,
+        *,
+        given: Sequence[MemoryEntry] = (),
+    ) -> None:
+        """Write a file and the origins of its entries; those of new entries are as ``given``, or now and ``source``."""
         place = self._place(viewer, kind)
         known = {entry.id: entry for entry in self._read(viewer, kind)}
+        whole = {entry.id: entry for entry in given} | known
         now = datetime.now(UTC)
         origins = {name: one for name, one in _read_origins(place).items() if name not in known}
         for text in texts:
             entry = MemoryEntry(kind=kind, text=text)
-            old = known.get(entry.id)
+            old = whole.get(entry.id)
             at, whence = (old.at or now, old.source) if old else (now, source)
             origins[entry.id] = _Origin(at, whence, viewer.owner, viewer.audience)
         # A crash in between leaves origins of entries that don't exist, which nobody reads.

@@ -89,7 +89,7 @@ class Notebook(Struct, frozen=True):
 
     def add(self, text: str) -> str:
         """Append an entry, unless it already exists."""
-        entry, texts = _checked(text), self._texts()
+        entry, texts = check_text(text), self._texts()
         if entry in texts:
             return f"Already saved. {self.fill(texts)}"
         self._check_room((*texts, entry), instead_of=texts)
@@ -98,7 +98,7 @@ class Notebook(Struct, frozen=True):
 
     def replace(self, part: str, text: str) -> str:
         """Replace the entry that contains this text, or has this id."""
-        entry, entries = _checked(text), self.entries()
+        entry, entries = check_text(text), self.entries()
         texts = tuple(one.text for one in entries)
         if entry in texts:
             return f"Already saved. {self.fill(texts)}"
@@ -125,8 +125,14 @@ class Notebook(Struct, frozen=True):
         if size > self.limit and size >= entries_size(instead_of):
             raise ToolFailed(
                 f"{NAMES[self.kind]} is full: this would make {size:,} of {self.limit:,} characters. Shorten "
-                f"or remove an entry first. Entries:\n{_listed(instead_of)}"
+                f"or remove an entry first. {self._advice()} Entries:\n{_listed(instead_of)}"
             )
+
+    def _advice(self) -> str:
+        """Return how a person can make room, for the agent to pass on; slash commands are the owner's."""
+        if self.viewer.owner and not self.viewer.audience:
+            return f"The owner can also shorten it with `talaria memory consolidate --person {self.viewer.owner}`."
+        return "The owner can also shorten it with `/memory consolidate`, and sees the proposal first."
 
 
 class Memories(Struct, frozen=True):
@@ -167,7 +173,8 @@ def rank_by_words(query: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntr
     return [one for count, one in sorted(hits, key=lambda hit: -hit[0]) if count]
 
 
-def _checked(text: str) -> str:
+def check_text(text: str) -> str:
+    """Return the text of an entry on one line; raises `ToolFailed` if it must not be saved."""
     entry = " ".join(text.split())
     if entry in {"", "§"}:
         raise ToolFailed("nothing to save: give `text`")
