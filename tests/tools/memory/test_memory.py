@@ -97,6 +97,10 @@ async def test_a_full_book_says_what_is_in_it_and_can_be_shortened(tmp_path: Pat
         await remember(tmp_path, letter * 300)
     with pytest.raises(ToolFailed, match=r"full: this would make 2,321 of 2,200(.|\n)*- aaa"):
         await remember(tmp_path, "h" * 200)
+    with pytest.raises(ToolFailed, match="The owner can also shorten it with `/memory consolidate`"):
+        await remember(tmp_path, "h" * 200)
+    with pytest.raises(ToolFailed, match="`talaria memory consolidate --person chat:1`"):
+        await remember(tmp_path, "h" * 2_201, owner="chat:1")
     await change(tmp_path, MemoryArguments(action="replace", old="aaa", text="a"))
     await remember(tmp_path, "h" * 200)
     assert len((tmp_path / "MEMORY.md").read_text()) <= 2_200
