@@ -42,6 +42,7 @@ CANDIDATES: tuple[Any, ...] = (
         "idle",
     ),
     *("cat", "alloy", "never", "owner", "loopback:1", "always", "https://collector.test", "anthropic"),
+    *(["127.0.0.1"], "git", "deny", "/srv/notes"),
 )
 # Their effect is shown by other tests: in chats, in turns, jobs and commands, and at the end of this file.
 SHOWN_ELSEWHERE = {
@@ -52,6 +53,9 @@ SHOWN_ELSEWHERE = {
     # A sign-in reads them when it begins, and the chat when it opens: tests/app/logins, tests/install.
     *(f"logins.scripted.{name}" for name in ("client_id", "exchange_url", "issuer", "scope")),
     "update.check",
+    # A tool, command or server reads them with each use: their tests are those of the tool.
+    *(key for key in LIVE if key.startswith(("browser.", "checkpoints.", "images.", "mcp.", "rules.", "api.proxy_"))),
+    "gateway.diff_lines",
 }
 
 
@@ -184,6 +188,7 @@ async def test_approval_holds_in_an_open_conversation(tmp_path: Path) -> None:
 async def test_limits_hold_for_the_next_turn_of_an_open_conversation(tmp_path: Path, key: str, value: str) -> None:
     async with process(tmp_path) as here:
         await here.write("models.scripted.input_price", "1000.0")
+        await here.write("models.scripted.output_price", "1000.0")
         chat = await here.open()
         calls = [Say(calls=[Ask("list_files", {"depth": number})]) for number in range(1, 4)]
         here.server.script(*calls, Say("done"))

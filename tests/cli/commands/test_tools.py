@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.app.program import Program
 
-from talaria.settings.model import TOOLSETS
+from talaria.settings.model import OPTIONAL_TOOLSETS, TOOLSETS
+
+OFF_AT_FIRST = ["image_generate", "speak", "browser", "browser_act"]
 
 
 @pytest.fixture
@@ -37,10 +39,12 @@ def states(program: Program) -> dict[str, bool]:
 def test_everything_is_listed_with_what_it_adds(program: Program) -> None:
     seen = program.run("tools")
     rows = [line.split("\t") for line in seen.out.splitlines()]
-    assert list(dict.fromkeys(row[0] for row in rows)) == list(TOOLSETS)
+    assert list(dict.fromkeys(row[0] for row in rows)) == [*TOOLSETS, *OPTIONAL_TOOLSETS]
     assert next(row[:4] for row in rows if row[1] == "read_file") == ["files", "read_file", "on", "reads"]
-    total = sum(int(row[4]) for row in rows)
-    assert f"{len(rows)} of {len(rows)} tools are on and add {total:,} bytes to each request." in seen.err
+    on = [row for row in rows if row[2] == "on"]
+    assert [row[1] for row in rows if row not in on] == OFF_AT_FIRST
+    total = sum(int(row[4]) for row in on)
+    assert f"{len(on)} of {len(rows)} tools are on and add {total:,} bytes to each request." in seen.err
     assert list(program.home.iterdir()) == []
 
 
@@ -59,17 +63,17 @@ def test_a_toolset_goes_off_and_on_again_and_comments_stay(program: Program) -> 
     off = program.run("tools", "disable", "web", "code")
     assert (off.code, off.out) == (0, "Off now: web_fetch, web_search, execute_code.\n")
     assert str(config(program)) in off.err
-    left = ["terminal", "files", "memory", "skills", "planning", "vision", "send", "cron", "delegation"]
+    left = ["terminal", "files", "memory", "skills", "planning", "vision", "send", "cron", "delegation", "media"]
     assert table(program)["tools"] == {"toolsets": left}
     assert program.run("tools", "enable", "code", "web").out == "On now: execute_code, web_fetch, web_search.\n"
-    assert all(states(program).values())
+    assert [name for name, on in states(program).items() if not on] == OFF_AT_FIRST
     assert table(program)["tools"] == {}
     assert config(program).read_text().startswith('# mine\n[cli]\ncolor = "never"  # no colours\n')
 
 
 def test_single_tools_are_switched_whatever_their_toolset(program: Program) -> None:
     program.run("tools", "disable", "web", "memory.memory", "edit_file")
-    off = [name for name, on in states(program).items() if not on]
+    off = [name for name, on in states(program).items() if not on and name not in OFF_AT_FIRST]
     assert off == ["edit_file", "web_fetch", "web_search", "memory"]
     program.run("tools", "enable", "web_fetch")
     assert states(program)["web_fetch"]

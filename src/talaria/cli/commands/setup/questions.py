@@ -11,6 +11,7 @@ from talaria.cli.output.terminal import Terminal
 from talaria.settings.errors import nearest
 
 _SHOWN_CHOICES = 12
+_ALL_BUT = "all but "
 _NAVIGATION_HELP = (
     "`?` explains, `back` returns to the previous question, `skip` leaves this as it is, `quit` stops here."
 )
@@ -85,17 +86,17 @@ class SetupQuestions:
     def choose_some(
         self, text: str, choices: Sequence[MenuChoice], *, default: Sequence[str], explain: str
     ) -> list[str]:
-        """Show the choices and return the chosen names in order; `all` and `none` are accepted."""
+        """Show the choices and return the chosen names in order; `all`, `all but NAMES` and `none` are accepted."""
         self.show(choices)
         names = [choice.name for choice in choices]
-        now = "all" if set(names) <= set(default) else ", ".join(default) or "none"
         while True:
-            typed = self.ask(text, default=now, explain=explain)
-            words = {"none": [], "all": names}.get(typed, typed.replace(",", " ").split())
+            typed = self.ask(text, default=_describe_chosen(names, default), explain=explain)
+            inverted = typed.startswith(_ALL_BUT)
+            words = {"none": [], "all": names}.get(typed, typed.removeprefix(_ALL_BUT).replace(",", " ").split())
             wrong = [word for word in words if match_choice(word, names) is None]
             if not wrong:
                 chosen = {match_choice(word, names) for word in words}
-                return [name for name in names if name in chosen]
+                return [name for name in names if (name in chosen) is not inverted]
             self._terminal.line(_explain_unknown(wrong[0], choices))
 
     def choose_from_many(self, text: str, names: Sequence[str], *, default: str, explain: str) -> str:
@@ -203,6 +204,14 @@ def _read_hidden(prompt: str) -> str | None:
         return getpass.getpass(prompt)
     except EOFError:
         return None
+
+
+def _describe_chosen(names: Sequence[str], chosen: Sequence[str]) -> str:
+    """Return chosen names as they can be typed, in the shorter form."""
+    left_out = [name for name in names if name not in chosen]
+    if not left_out:
+        return "all"
+    return f"{_ALL_BUT}{', '.join(left_out)}" if len(left_out) < len(chosen) else ", ".join(chosen) or "none"
 
 
 def _explain_unknown(typed: str, choices: Sequence[MenuChoice]) -> str:

@@ -33,7 +33,8 @@ SANDBOXES = {
     "off": "never in a sandbox: commands have the same access as you",
 }
 _WHICH = (
-    "Each tool makes every request a little larger. Give the numbers or names of the toolsets to turn on, or `none`."
+    "Each tool makes every request a little larger. Give the numbers or names of the toolsets to turn on, `all`, "
+    "`all but NAMES` or `none`."
 )
 _SEARCH = (
     f"`{DUCKDUCKGO}` needs no setup, but blocks programs at times. The engines with a key don't: give the name of one. "
