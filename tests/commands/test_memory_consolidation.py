@@ -16,8 +16,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.testing.model_server import Fail, ModelServer, Say, Tokens, bad_key
 from talaria.tools.memory.consolidation import Consolidator
-from talaria.tools.memory.files import FileMemory
-from talaria.tools.memory.notebook import Memories
+from talaria.tools.memory.notebook import FileMemory, Memories
 
 OWNER = Viewer()
 NOTES = ("The server is called Hilda.", "The server named Hilda runs Debian 13.", "Deploys go through staging.")

@@ -10,8 +10,7 @@ from talaria.commands.command import Author
 from talaria.contracts.stores.sessions import Viewer
 from talaria.sessions.model_context import PREFIX_BREAK
 from talaria.testing.model_server import ModelServer
-from talaria.tools.memory.files import FileMemory
-from talaria.tools.memory.notebook import Memories
+from talaria.tools.memory.notebook import FileMemory, Memories
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from talaria.contracts.memory import MemoryAccount, MemoryEntry, MemoryKind, MemoryProvider, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import ToolFailed
-from talaria.tools.memory.files import open_memory
+from talaria.tools.memory.notebook import open_memory
 
 HERE = MemorySource(surface="telegram", session="s1")
 OWNER, ALICE, BOB = Viewer(), Viewer("alice"), Viewer("bob")

@@ -162,7 +162,6 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
 
     async def open_session(self, request: OpenRequest, stack: AsyncExitStack, jobs: TaskGroup) -> OpenSession:
         """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
-        await self.browsers.end_orphans(self.store)
         after_close = await stack.enter_async_context(AsyncExitStack())
         chat = await open_session(self, request, stack, jobs)
         has_hooks = not isinstance(self.hooks, NoHooks)

@@ -10,7 +10,7 @@ from talaria.contracts.setup import ProbeResult, SearchEngineOffer
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import read_secrets
-from talaria.settings.sections.web import WebSettings
+from talaria.settings.sections.tools import WebSettings
 from talaria.tools.web.search import EngineAccount, EngineFailed, SearchChain, SearchOptions
 
 FindSecret = Callable[[str], str | None]

@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 
 from talaria.settings.sections.api import ApiSettings
 from talaria.settings.sections.background import DelegationSettings, HeartbeatSettings, ScheduleSettings
-from talaria.settings.sections.browser import BrowserSettings
 from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings, GatewaySettings, PersonSettings
 from talaria.settings.sections.checks import (
     is_identifier,
@@ -28,8 +27,7 @@ from talaria.settings.sections.providers import (
     ModelSettings,
     ProviderAccount,
 )
-from talaria.settings.sections.sandbox import SandboxSettings
-from talaria.settings.sections.web import WebSettings
+from talaria.settings.sections.tools import BrowserSettings, SandboxSettings, WebSettings
 
 TOOLSETS = (
     "terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation", "media",

@@ -9,7 +9,7 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.testing.model_server import Ask, Say
 
 PACKAGE = """
-from talaria.tools.memory.files import FileMemory
+from talaria.tools.memory.notebook import FileMemory
 
 def open_notes(account):
     return FileMemory(account.folder.parent / account.options["place"])

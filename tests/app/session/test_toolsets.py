@@ -19,7 +19,7 @@ from talaria.settings import model
 from talaria.settings.model import Settings, ToolSettings
 from talaria.settings.profiles import Profile, Profiles
 from talaria.settings.sections.chats import AccessSettings
-from talaria.settings.sections.sandbox import SandboxSettings
+from talaria.settings.sections.tools import SandboxSettings
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.wait import LIMIT
 from talaria.tools.terminal.tool import TerminalArguments

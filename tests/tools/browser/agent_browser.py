@@ -11,7 +11,7 @@ from talaria.contracts.tool import Call, ToolOutput
 from talaria.core.chromium import find_executable
 from talaria.core.ids import SessionId, new_id
 from talaria.settings.environment import process_environment
-from talaria.settings.sections.browser import BrowserSettings
+from talaria.settings.sections.tools import BrowserSettings
 from talaria.tools.browser.actions import PageActions
 from talaria.tools.browser.arguments import BrowserActArguments, BrowserArguments
 from talaria.tools.browser.registry import BrowserRegistry

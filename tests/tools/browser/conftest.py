@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.tools.browser.agent_browser import CHROMIUM, AgentBrowser
 from tests.tools.browser.website import Website, serving
 
-from talaria.settings.sections.browser import BrowserSettings
+from talaria.settings.sections.tools import BrowserSettings
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from tests.tools.browser.agent_browser import CHROMIUM, AgentBrowser, needs_chro
 from tests.tools.browser.website import Website
 
 from talaria.core.errors import ToolFailed
-from talaria.settings.sections.browser import BrowserSettings
+from talaria.settings.sections.tools import BrowserSettings
 from talaria.testing.wait import until
 
 pytestmark = needs_chromium

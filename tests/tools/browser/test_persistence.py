@@ -14,7 +14,7 @@ from tests.tools.browser.website import Website
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import new_session_id
 from talaria.core.os_processes import is_running, list_process_tree
-from talaria.settings.sections.browser import BrowserSettings
+from talaria.settings.sections.tools import BrowserSettings
 from talaria.testing.wait import until
 from talaria.tools.browser.session_folder import describe_browser, end_browser, end_orphans, list_browsers
 
@@ -24,7 +24,7 @@ _OTHER_PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from tests.tools.browser.agent_browser import AgentBrowser
-from talaria.settings.sections.browser import BrowserSettings
+from talaria.settings.sections.tools import BrowserSettings
 
 async def main(root, folder, host, session_id):
     agent = AgentBrowser(Path(root), Path(folder), BrowserSettings(allowed_hosts=(host,)), session_id=session_id)

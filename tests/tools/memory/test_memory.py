@@ -12,15 +12,14 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.tools.atomic_files import sole_writer
-from talaria.tools.memory.files import FileMemory
-from talaria.tools.memory.notebook import Memories
+from talaria.tools.memory.notebook import FileMemory, Memories
 from talaria.tools.memory.tool import Memory, MemoryArguments
 
 MANY_WRITERS = """
 import sys
 from pathlib import Path
 from talaria.contracts.stores.sessions import Viewer
-from talaria.tools.memory.files import FileMemory
+from talaria.tools.memory.notebook import FileMemory
 from talaria.tools.memory.notebook import Memories
 for number in range(10):
     Memories(FileMemory(Path(sys.argv[1]))).notebook(Viewer(), "memory").add(f"writer {sys.argv[2]} entry {number}")

@@ -13,7 +13,7 @@ from tests.tools.web.engine_servers import CAPTCHA, KEY, URL, VENDORS, SearchSer
 
 from talaria.core.errors import ToolFailed
 from talaria.settings.secrets import KNOWN_SECRETS
-from talaria.settings.sections.web import SEARCH_ENGINES
+from talaria.settings.sections.tools import SEARCH_ENGINES
 from talaria.testing.clock import SettableClock
 from talaria.tools.web.engines import ENGINES
 from talaria.tools.web.search import (

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from talaria.contracts.browser import BrowserOptions, BrowserStatus, LiveView
 from talaria.contracts.store import Store
 from talaria.contracts.tool import Call, Tool
 from talaria.core.errors import NotFound
@@ -17,6 +16,7 @@ from talaria.settings.profiles import Profile
 from talaria.tools.browser.tool import BrowserAct, BrowserPages
 
 if TYPE_CHECKING:  # loaded with the first browser
+    from talaria.contracts.browser import BrowserOptions, BrowserStatus, LiveView
     from talaria.tools.browser.actions import PageActions
     from talaria.tools.browser.registry import BrowserRegistry
     from talaria.tools.browser.session_browser import SessionBrowser
@@ -39,7 +39,6 @@ class ProfileBrowsers:
         self._settings = settings
         self._environment = environment
         self._registry: BrowserRegistry | None = None
-        self._is_swept = False
 
     @property
     def is_available(self) -> bool:
@@ -52,7 +51,7 @@ class ProfileBrowsers:
     def session(self, session_id: SessionId, *, guest: bool) -> "SessionBrowser":
         """Return the browser of a session; guests get neither the owner's cookies nor their own browser."""
 
-        def options() -> BrowserOptions:
+        def options() -> "BrowserOptions":
             found = self._settings().browser
             return structs.replace(found, attach="") if guest else found
 
@@ -95,10 +94,9 @@ class ProfileBrowsers:
             self._registry.forget(session_id)
 
     async def end_orphans(self, store: Store) -> None:
-        """End the browsers of deleted sessions, once per process."""
-        if self._is_swept or not self._root.exists():
+        """End the browsers of deleted sessions."""
+        if not self._root.exists():
             return
-        self._is_swept = True
         from talaria.tools.browser.session_folder import end_orphans  # noqa: PLC0415 (loaded for a browser)
 
         listed = [one.session_id for one in self.list()]
@@ -111,14 +109,14 @@ class ProfileBrowsers:
         if self._registry is not None:
             await self._registry.close()
 
-    def list(self) -> Sequence[BrowserStatus]:
+    def list(self) -> "Sequence[BrowserStatus]":
         """Return all browsers, used last first."""
         from talaria.tools.browser.session_folder import list_browsers  # noqa: PLC0415 (loaded for a browser)
 
         is_attached = bool(self._settings().browser.attach)
         return [structs.replace(one, attached=is_attached) for one in list_browsers(self._root)]
 
-    def find(self, session_id: SessionId) -> BrowserStatus | None:
+    def find(self, session_id: SessionId) -> "BrowserStatus | None":
         """Return the browser of a session; ``None`` if it has none."""
         return next((one for one in self.list() if one.session_id == session_id), None)
 
@@ -148,7 +146,7 @@ class ProfileBrowsers:
         await BrowserFolder(self._root / session_id).end()
         return found.running
 
-    async def open_view(self, session_id: SessionId) -> LiveView:
+    async def open_view(self, session_id: SessionId) -> "LiveView":
         """Return a live view; raises `NotFound` if there is no running browser."""
         if self.find(session_id) is None:
             raise NotFound("This conversation has no browser.")

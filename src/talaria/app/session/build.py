@@ -26,7 +26,6 @@ from talaria.app.session.agent_spec import (
     read_stored_session,
 )
 from talaria.app.session.delegation_proxy import LazyDelegator, end_background, end_open_calls
-from talaria.app.session.media import SessionMedia
 from talaria.app.session.toolsets import (
     ToolContext,
     build_approval_policy,
@@ -64,6 +63,7 @@ if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with t
     from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.agent.approval.rules import ApprovalRule
     from talaria.app.application import TalariaApplication
+    from talaria.app.session.media import SessionMedia
 
 _MICRODOLLARS = 1_000_000
 PROVIDER_NOTE = NamedValue("provider_note", str)  # what was said once, by provider
@@ -89,7 +89,7 @@ async def open_session(
     auxiliary = Auxiliary(models.helpers, budget)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
     delegator = LazyDelegator(application, request, tool_context.viewer, models.name, questions, events.publish, jobs)
-    media = SessionMedia(application, budget, session.id)
+    media = cache(partial(_open_media, application, budget, session.id))
     tool_context = structs.replace(tool_context, past=found.past, delegator=delegator, media=media)
     tools = SessionTools(application, tool_context, request, jobs, workplace, delegator)
     prefix = await tools.open(found.preferences.personality, found.prefix)
@@ -333,6 +333,12 @@ def _build_environment(
         viewer=tool_context.viewer,
         mask=application.mask,
     )
+
+
+def _open_media(application: "TalariaApplication", budget: Budget, session_id: SessionId) -> "SessionMedia":
+    from talaria.app.session.media import SessionMedia  # noqa: PLC0415 (loaded with the first image or recording)
+
+    return SessionMedia(application, budget, session_id)
 
 
 def _make_recorder(application: "TalariaApplication", workspace: LocalWorkspace, events: TurnEvents) -> ChangeRecorder:

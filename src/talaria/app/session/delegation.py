@@ -215,7 +215,8 @@ def _build_caps(settings: Settings, one: Delegation, session_id: SessionId) -> t
 async def supervise_background(
     application: TalariaApplication, jobs: asyncio.TaskGroup, here: Callable[[], SessionId | None] | None
 ) -> None:
-    """Run background delegations until cancelled; with ``here``, only those of that session."""
+    """End leftover browsers, then run delegations until cancelled; with ``here``, only those of that session."""
+    await application.browsers.end_orphans(application.store)
     lease = timedelta(seconds=application.settings.gateway.lease_seconds)
     worker, carrier = application.background_role.worker, _ApplicationCarrier(application, jobs)
     background = Background(application.store, worker, jobs, carrier, here=here, lease=lease)

@@ -1,14 +1,14 @@
 """The memory of a profile: files, or a provider that another package brings."""
 
-from functools import cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from talaria.contracts.memory import MemoryAccount, MemoryKind, MemoryProvider
 from talaria.core.errors import NotFound
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.memory.files import FileMemory
-from talaria.tools.memory.notebook import Memories
+from talaria.tools.memory.notebook import FileMemory, Memories
 
 if TYPE_CHECKING:  # a provider of another package is loaded by its name, consolidation on first use
     from collections.abc import Callable, Sequence
@@ -22,16 +22,25 @@ if TYPE_CHECKING:  # a provider of another package is loaded by its name, consol
 
 FILES = "files"
 _ENTRY_POINT_GROUP = "talaria.memory"
+_OPEN_MEMORIES = 16
 
 
 def open_memories(settings: Settings, profile: Profile) -> Memories:
     """Return the memory that the settings name; raises `NotFound` if its provider isn't installed."""
     memory = settings.memory
-    limits: dict[MemoryKind, int] = {"memory": memory.notes_limit, "user": memory.person_limit}
-    if memory.provider == FILES:
-        return Memories(FileMemory(profile.memory_folder), limits)
-    account = MemoryAccount(folder=profile.memory_folder, options=memory.options)
-    return Memories(_load_provider(memory.provider)(account), limits)
+    options = tuple(memory.options.items())
+    return open_memory(profile.memory_folder, memory.provider, memory.notes_limit, memory.person_limit, options)
+
+
+@lru_cache(maxsize=_OPEN_MEMORIES)
+def open_memory(
+    folder: Path, provider: str, notes_limit: int, person_limit: int, options: tuple[tuple[str, str], ...]
+) -> Memories:
+    """Return one memory, the same object each time, as every session begins with this."""
+    limits: dict[MemoryKind, int] = {"memory": notes_limit, "user": person_limit}
+    if provider == FILES:
+        return Memories(FileMemory(folder), limits)
+    return Memories(_load_provider(provider)(MemoryAccount(folder=folder, options=dict(options))), limits)
 
 
 def open_consolidator(

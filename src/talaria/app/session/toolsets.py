@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from talaria.agent.toolbox import LazyTool, describe_tool
 from talaria.app.session.browsers import BROWSER_TOOLS, ProfileBrowsers, has_browser
-from talaria.app.session.memory import open_memories
+from talaria.app.session.memory import open_memory
 from talaria.app.session.workspaces import is_owners_turn
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
@@ -123,7 +123,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     sandboxes: "list[Sandbox | None]" = msgspec.field(default_factory=list)
     browsers: ProfileBrowsers | None = None
-    media: "SessionMedia | None" = None
+    media: "Callable[[], SessionMedia] | None" = None
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -144,7 +144,10 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     @property
     def memories(self) -> Memories:
         """The memory of all people."""
-        return open_memories(self.settings, self.profile)
+        memory = self.settings.memory
+        options = tuple(memory.options.items())
+        limits = memory.notes_limit, memory.person_limit
+        return open_memory(self.profile.memory_folder, memory.provider, *limits, options)
 
 
 def skill_folders(profile: Profile, project: Path, others: Sequence[str] = ()) -> tuple[Path, ...]:
@@ -312,7 +315,7 @@ def _is_chat(tool_context: ToolContext) -> bool:
 
 def _construct_media_tool(tool_context: ToolContext, *, draws: bool) -> Tool:
     assert tool_context.media is not None
-    media, settings = tool_context.media, tool_context.settings
+    media, settings = tool_context.media(), tool_context.settings
     media.open(tool_context.closing)
     delivery = _construct_send_file(tool_context) if _is_chat(tool_context) else None
     image_tool = ImageGenerate(media.image_maker, delivery, settings.images.seconds)

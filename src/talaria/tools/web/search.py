@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.setup import Outcome
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import TalariaError, ToolFailed
 
-if TYPE_CHECKING:  # loaded with the first search: sockets and TLS
+if TYPE_CHECKING:  # loaded with the first search: sockets and TLS; used only in annotations
+    from talaria.contracts.setup import Outcome
     from talaria.http_client.client import HttpPool
 
 _LONGEST_SNIPPET = 300
@@ -42,7 +42,7 @@ class EngineAccount(Struct, frozen=True):
 class EngineFailed(TalariaError):
     """An engine can't be used; it is left alone for ``pause``."""
 
-    def __init__(self, reason: str, pause: timedelta = timedelta(), outcome: Outcome = "odd") -> None:
+    def __init__(self, reason: str, pause: timedelta = timedelta(), outcome: "Outcome" = "odd") -> None:
         super().__init__(reason)
         self.pause = pause
         self.outcome = outcome
