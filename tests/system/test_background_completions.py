@@ -76,8 +76,9 @@ async def begun(network: LoopbackNetwork, chat: str, command: str) -> None:
     """Have a command started in a chat, and wait until the chat says so."""
     before = len(network.shown(chat))
     network.say(chat, f"run {command}", sender="ann")
-    await network.until(lambda: len(network.shown(chat)) > before)
-    assert "begun: Started in the background" in network.shown(chat)[-1]
+    await network.until(
+        lambda: any("begun: Started in the background" in text for text in network.shown(chat)[before:])
+    )
 
 
 def heard(network: LoopbackNetwork, chat: str, thread: str = "") -> list[str]:

@@ -210,7 +210,7 @@ async def test_the_palette_finds_pages_conversations_commands_and_settings(
         await expect(page.locator(".note")).to_contain_text("token")
         await page.keyboard.press("Control+k")
         await field.fill("approval")
-        await dialog.get_by_role("option").filter(has_text="approval.").first.click()
+        await dialog.get_by_role("option").filter(has_text="approval.mode").first.click()
         await page.wait_for_url("**/settings/approval")
         await page.keyboard.press("Control+k")
         await field.fill("browsers")

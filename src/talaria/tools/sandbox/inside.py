@@ -28,7 +28,7 @@ exit $code"""
 _END = f"""{_LIST}; {_SIGNAL}; {_FINISH}
 signal TERM "$1"; n=0
 while [ -n "$(list "$1")" ] && [ $n -lt 20 ]; do sleep 0.1; n=$((n + 1)); done
-finish "$1"; [ -z "$(list "$1")" ]"""
+finish "$1"; sleep 0.1; finish "$1"; [ -z "$(list "$1")" ]"""  # a process that is being replaced has no environment
 _PROBE = """printf '%s\\0' "$(pwd)" "$(command -v bash)" "$(command -v python3)"; env -0"""
 
 _READ_ONLY = "Read-only file system"
