@@ -187,6 +187,6 @@ def processes_with(text: str) -> list[str]:
 
 def _command_of(folder: Path) -> str:
     try:
-        return (folder / "cmdline").read_text(errors="replace")
+        return (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
     except OSError:
         return ""

@@ -82,7 +82,7 @@ async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, st
     assert (work / "mine").exists()
     with pytest.raises(ToolFailed, match=r"fork: (.|\n)*stopped after 3 s"):
         await place.run("i=0; while [ $i -lt 60 ]; do sleep 9875 & i=$((i + 1)); done", seconds=3)
-    assert not processes_with("9875")
+    assert not processes_with("sleep 9875")
     assert await place.run("echo fine") == "fine\n[exit code 0]"
     await place.sandbox.close()
     assert containers(storage) == []
@@ -136,11 +136,11 @@ async def test_background_processes_live_in_the_container_and_are_ended_whole(
     command = "setsid sh -c ': escaped; sleep 9874' & read line; echo got $line; sleep 9874"
     process = await bench.start(command)
     await bench.use("write", process, text="it\n")
-    await until(lambda: bool(processes_with("escaped")))
+    await until(lambda: bool(processes_with(": escaped;")))
     await sandbox.close()
     assert containers(storage) == [sandbox.name], "a background process needs its container"
     assert "was killed" in await bench.use("kill", process)
-    await until(lambda: not processes_with("9874"))
+    await until(lambda: not processes_with("sleep 9874"))
     again = ContainerSandbox("podman", policy, options, SessionId("later"), storage, has_background)
     assert await again.remove_leftovers() == [sandbox.name]
 

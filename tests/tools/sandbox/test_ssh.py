@@ -90,4 +90,4 @@ async def test_background_processes_have_their_own_connection_and_are_ended_whol
     await until((place.work / "got").exists)
     await until(lambda: bool(processes_with("escaped-ssh")))
     assert "was killed" in await bench.use("kill", process)
-    await until(lambda: not processes_with("9873"))
+    await until(lambda: not processes_with("sleep 9873"))
