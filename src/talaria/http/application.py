@@ -164,7 +164,8 @@ class HttpApplication:
             return
         request: Request[Any] = Request(scope, receive)
         started = perf_counter()
-        headers = {**self._options.headers, **self._origins.reply_headers(request.headers.get("origin"))}
+        added = self._origins.reply_headers(request.headers.get("origin"))
+        headers = {**self._options.headers, **added} if added else self._options.headers
         exchange = _Exchange(send, headers, self._options)
         route: Route | None = None
         try:
@@ -257,7 +258,12 @@ class HttpApplication:
 
 
 class _Exchange:
-    """The response to one client."""
+    """The response to one client; in slots, since an open stream of a browser holds one."""
+
+    __slots__ = (
+        "_blocked_since", "_headers", "_is_streaming", "_options", "_send", "_sent", "_stall_limit", "check_caller",
+        "status",
+    )  # fmt: skip
 
     def __init__(self, send: Send, headers: Mapping[str, str], options: ServerOptions) -> None:
         self.status = 0
