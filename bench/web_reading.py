@@ -106,6 +106,7 @@ async def _measure_tabs(context: BrowserContext, base: str, count: int) -> Measu
         await page.goto(base)
         await page.get_by_label("Message", exact=True).wait_for()
     await asyncio.sleep(1)
-    for page in pages:
+    open_streams = len(streams)
+    for page in pages:  # another tab listens when the listening one is closed
         await page.close()
-    return Measurement(f"streams of {count} tabs of one browser", len(streams), "connections", 1)
+    return Measurement(f"streams of {count} tabs of one browser", open_streams, "connections", 1)
