@@ -191,6 +191,7 @@ class Request(Generic[CallerT]):
     The front door sets ``caller``, for routes with a scope.
     """
 
+    __slots__ = ("_query", "address", "body", "caller", "headers", "method", "parts", "path", "receive")
     caller: CallerT
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
