@@ -251,8 +251,8 @@ async def test_answers_of_before_are_the_defaults(program: Program, env: dict[st
     async with dialogue(program, "setup", env=env) as talk:
         await talk.answer("Provider [openai]", "")
         await talk.answer("Key OPENAI_API_KEY (not shown) [keep ****6789]", "")
-        await talk.answer("Model [gpt-6.1-terra]", "terr")
-        await talk.answer("Model [gpt-6.1-terra]", "")
+        await talk.answer("Model [gpt-6.1-terra]", "pt-5")
+        await talk.answer("Model [gpt-5]", "")
         await talk.answer("Networks", "")
         await talk.answer("Toolsets to turn on [files]", ", ".join(TOOLSETS))
         await talk.answer("Web search [duckduckgo]", "quit")
