@@ -89,9 +89,7 @@ def main() -> int:
     step.finish("done" if code == 0 else f"failed with exit code {code}")
     if code:
         print("".join(lines[-SHOWN_LINES:]).rstrip())
-        print(
-            f"The whole output is in {log}. Run the same command again when the cause is repaired; finished steps are kept."
-        )
+        print(f"The whole output is in {log}. Repair the cause and run the same command again.")
     return code
 
 
