@@ -102,6 +102,15 @@ async def test_encoding_mark_and_line_ends_survive(desk: Desk, raw: bytes, chang
     assert desk.path.read_bytes() == changed
 
 
+async def test_a_file_in_another_encoding_is_edited_as_it_is_read(desk: Desk) -> None:
+    desk.path.write_bytes("Привет, мир! Как дела?\r\n".encode("cp1251"))
+    await desk.replace("мир", "всё")
+    assert desk.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
+    with pytest.raises(ToolFailed, match="The file is in windows-1251, which has no '日'"):
+        await desk.replace("всё", "日本")
+    assert desk.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
+
+
 async def test_a_binary_file_is_not_edited(desk: Desk) -> None:
     desk.path.write_bytes(b"a\0b")
     with pytest.raises(ToolFailed, match="not a text file"):

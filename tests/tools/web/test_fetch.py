@@ -103,6 +103,12 @@ async def test_every_charset_is_read(server: WebServer, tool: WebFetch, body: by
     assert await read(tool, server.serve("/", body, media_type)) == "Grüße"
 
 
+async def test_a_page_without_a_charset_is_read_as_a_browser_would(server: WebServer, tool: WebFetch) -> None:
+    head = f"<style>{'a' * 9_000}</style>"
+    body = f"{head}<p>שלום עולם. היום מזג האוויר נעים מאוד.</p>".encode("cp1255")
+    assert await read(tool, server.serve("/", body, "text/html")) == "שלום עולם. היום מזג האוויר נעים מאוד."
+
+
 async def test_json_and_unnamed_text_come_as_they_are(server: WebServer, tool: WebFetch) -> None:
     assert await read(tool, server.serve("/a", '{"a": [1]}', "application/vnd.api+json")) == '{"a": [1]}'
     assert await read(tool, server.serve("/b", "plain\nwords", "application/octet-stream")) == "plain\nwords"

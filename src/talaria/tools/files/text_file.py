@@ -20,13 +20,17 @@ _LARGEST_EDIT = 20 * 1024 * 1024
 _SNIFFED = 8192
 
 
-_ENOUGH_TO_GUESS = 8  # bytes outside of ASCII
+_ENOUGH_TO_GUESS = 4  # bytes outside of ASCII
+_ASCII = bytes(range(128))
+_SHORTEST_WIDE = 8  # bytes of UTF-16 without a mark
 
 
-_ENCODINGS = (
-    "cp1252", "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "cp1251", "koi8_r", "cp1250", "cp1253", "cp1254",
-    "cp1255", "cp1256", "tis_620",
-)  # fmt: skip
+# Encodings of the web whose names Python doesn't know, or which are larger than the ones that it knows by that name.
+_CODECS = {
+    "Shift_JIS": "cp932", "EUC-KR": "cp949", "Big5": "big5hkscs", "GBK": "gb18030", "windows-874": "cp874",
+    "ISO-8859-8-I": "iso8859_8", "x-mac-cyrillic": "mac_cyrillic",
+}  # fmt: skip
+_JAPANESE_MAIL = b"\x1b$"  # how ISO-2022-JP, which consists of ASCII bytes, begins a word
 
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -45,9 +49,16 @@ class Document(Struct, frozen=True):
 
     @property
     def raw(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the bytes of the file; raises `ToolFailed` for a character that its encoding doesn't have."""
         text = self.text.replace("\n", self.newline) if self.newline != "\n" else self.text
-        return self.mark + text.encode(self.encoding, "surrogateescape")
+        try:
+            return self.mark + text.encode(self.encoding, "surrogateescape")
+        except UnicodeEncodeError as error:
+            missing = text[error.start]
+            raise ToolFailed(
+                f"The file is in {self.encoding}, which has no {missing!r}. Leave it out, or use write_file for the "
+                "whole file, which then is in UTF-8."
+            ) from error
 
 
 def load_document(path: Path) -> Document:
@@ -58,11 +69,21 @@ def load_document(path: Path) -> Document:
         raw = path.read_bytes()
     if is_binary(raw[:_SNIFFED]):
         raise ToolFailed(f"{path} is not a text file.")
-    mark, encoding = next(((mark, name) for mark, name in _MARKS if raw.startswith(mark)), (b"", "utf-8"))
-    text = raw[len(mark) :].decode(encoding, "surrogateescape")
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if raw.startswith(mark)), (b"", ""))
+    text, encoding = _decode(raw[len(mark) :], encoding)
     if "\r\n" in text and text.count("\r\n") == text.count("\n"):
         return Document(text.replace("\r\n", "\n"), encoding, mark, "\r\n")
     return Document(text, encoding, mark)
+
+
+def _decode(raw: bytes, encoding: str) -> tuple[str, str]:
+    """Return text that encodes to the same bytes, and its encoding, which is guessed if none is given."""
+    if not encoding:
+        encoding = find_encoding(raw[:_SNIFFED], whole=len(raw) <= _SNIFFED) or "utf-8"
+    text = raw.decode(encoding, "surrogateescape")
+    if encoding != "utf-8" and text.encode(encoding, "surrogateescape") != raw:
+        return raw.decode("utf-8", "surrogateescape"), "utf-8"
+    return text, encoding
 
 
 def save_file(path: Path, raw: bytes) -> None:
@@ -117,30 +138,41 @@ def find_encoding(beginning: bytes, *, whole: bool) -> str | None:
         return "utf-16"
     if b"\0" in beginning:
         return _find_wide_encoding(beginning)
+    if _JAPANESE_MAIL in beginning and beginning.isascii():
+        return _guess_encoding(beginning)
     try:
         codecs.getincrementaldecoder("utf-8")().decode(beginning, final=whole)
     except UnicodeDecodeError:
-        return _guess_encoding(beginning)
+        enough = len(beginning.translate(None, _ASCII)) >= _ENOUGH_TO_GUESS
+        return _guess_encoding(beginning) if enough else "cp1252"
     return "utf-8"
 
 
 def _guess_encoding(beginning: bytes) -> str:
-    """Return the likely encoding of a text that isn't UTF-8: of Western Europe if there is little to go by."""
-    if sum(byte > 127 for byte in beginning) < _ENOUGH_TO_GUESS:
-        return "cp1252"
-    from charset_normalizer import from_bytes  # noqa: PLC0415 (loaded for a text that isn't UTF-8)
+    """Return the likely encoding of a text that isn't UTF-8, as Firefox would for a page that doesn't say."""
+    from chardetng_py import EncodingDetector  # noqa: PLC0415 (loaded for a text that isn't UTF-8)
 
-    best = from_bytes(beginning, cp_isolation=list(_ENCODINGS)).best()
-    return best.encoding if best is not None else "cp1252"
+    detector = EncodingDetector()
+    detector.feed(beginning, last=True)
+    name = detector.guess(tld=None, allow_utf8=False)
+    return _CODECS.get(name, name)
 
 
 def _find_wide_encoding(beginning: bytes) -> str | None:
     """Return UTF-16 without a mark: mostly ASCII, so that nearly every second byte is zero, and no others."""
-    if len(beginning) < _ENOUGH_TO_GUESS:
+    if len(beginning) < _SHORTEST_WIDE:
         return None
     even, odd = beginning[0::2].count(0), beginning[1::2].count(0)
     most = 0.7 * len(beginning) / 2
     return "utf-16-le" if odd > most and not even else "utf-16-be" if even > most and not odd else None
+
+
+def decode_text(raw: bytes) -> str:
+    """Return bytes as text, with replacements for what is invalid in their likely encoding."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode(find_encoding(raw, whole=True) or "cp1252", "replace")
 
 
 def refuse_mask(text: str) -> None:

@@ -108,13 +108,15 @@ async def _read_text(download: "Download") -> str:
 
 
 def decoded(download: "Download") -> str:
-    """Decode by the server's charset, a byte order mark, the page's own declaration, or a guess."""
+    """Decode by the server's charset, a byte order mark, the page's own declaration, or a guess like a browser's."""
     for charset in _charsets(download):
         try:
             return download.body.decode(charset)
         except (LookupError, UnicodeDecodeError):
             continue
-    return download.body.decode("cp1252", errors="replace")
+    from talaria.tools.files.text_file import decode_text  # noqa: PLC0415 (loaded for a page that doesn't say)
+
+    return decode_text(download.body)
 
 
 def _charsets(download: "Download") -> list[str]:
