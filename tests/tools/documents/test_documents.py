@@ -1,8 +1,14 @@
 """Documents written by the usual libraries, read by the tool as the model sees them."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import zipfile
+import zlib
+from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import fpdf
@@ -16,9 +22,12 @@ from tests.tools.tool_calls import call_from
 from talaria.contracts.tool import ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.image_types import image_type
+from talaria.tools.documents.wire import Extracted, ExtractRequest
 from talaria.tools.files.read import ReadFile, ReadFileArguments
 from talaria.tools.workspace import LocalWorkspace
 
+SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 ODT = "urn:oasis:names:tc:opendocument:xmlns"
 
 
@@ -132,6 +141,45 @@ async def test_open_documents(tmp_path: Path) -> None:
     assert output.text == "[spreadsheet, 1 sheet]\n[sheet 1: One]\n1\t|  |  | x |"
 
 
+async def test_an_open_presentation_has_slides_with_notes(tmp_path: Path) -> None:
+    show = (
+        f'<o:document-content xmlns:o="{ODT}:office:1.0" xmlns:t="{ODT}:text:1.0" xmlns:d="{ODT}:drawing:1.0"'
+        f' xmlns:p="{ODT}:presentation:1.0" xmlns:s="{ODT}:style:1.0"><o:automatic-styles>'
+        '<s:style s:name="dp1" s:family="drawing-page"><s:drawing-page-properties p:visibility="hidden"/></s:style>'
+        '</o:automatic-styles><o:body><o:presentation><d:page d:style-name="dp0"><d:frame><d:text-box>'
+        "<t:p>Hello</t:p><t:list><t:list-item><t:p>point</t:p></t:list-item></t:list></d:text-box></d:frame>"
+        "<p:notes><d:frame><d:text-box><t:p>Smile.</t:p></d:text-box></d:frame></p:notes></d:page>"
+        '<d:page d:style-name="dp1"><d:frame><d:text-box><t:p>Spare</t:p></d:text-box></d:frame></d:page>'
+        "</o:presentation></o:body></o:document-content>"
+    )
+    path = write_zip(tmp_path / "a.odp", {"content.xml": show})
+    assert (await read(path)).text == (
+        "[presentation, 2 slides]\n[slide 1]\nHello\n- point\nNotes:\nSmile.\n\n[slide 2 (hidden)]\nSpare"
+    )
+    assert (await read(path, "2")).text == "[presentation, 2 slides]\n[slide 2 (hidden)]\nSpare"
+
+
+async def test_hidden_sheets_are_read_and_marked(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for name, state in (("Rates", "hidden"), ("Keys", "veryHidden")):
+        sheet = book.create_sheet(name)
+        sheet["A1"], sheet.sheet_state = f"in {name}", state
+    book.save(tmp_path / "a.xlsx")
+    text = (await read(tmp_path / "a.xlsx")).text
+    assert text.endswith("[sheet 2: Rates (hidden)]\n1\t| in Rates |\n\n[sheet 3: Keys (hidden)]\n1\t| in Keys |")
+    assert (await read(tmp_path / "a.xlsx", "Keys")).text.endswith("[sheet 3: Keys (hidden)]\n1\t| in Keys |")
+    tables = (
+        f'<o:document-content xmlns:o="{ODT}:office:1.0" xmlns:t="{ODT}:text:1.0" xmlns:b="{ODT}:table:1.0"'
+        f' xmlns:s="{ODT}:style:1.0"><o:automatic-styles>'
+        '<s:style s:name="ta1" s:family="table"><s:table-properties b:display="false"/></s:style>'
+        '</o:automatic-styles><o:body><o:spreadsheet><b:table b:name="Rates" b:style-name="ta1"><b:table-row>'
+        "<b:table-cell><t:p>x</t:p></b:table-cell></b:table-row></b:table></o:spreadsheet></o:body>"
+        "</o:document-content>"
+    )
+    output = await read(write_zip(tmp_path / "a.ods", {"content.xml": tables}))
+    assert output.text == "[spreadsheet, 1 sheet]\n[sheet 1: Rates (hidden)]\n1\t| x |"
+
+
 async def test_a_book_has_chapters(tmp_path: Path) -> None:
     package = (
         '<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
@@ -168,8 +216,28 @@ async def test_a_notebook_shows_cells_and_results(tmp_path: Path) -> None:
     ("encoding", "text"),
     [
         ("cp1251", "Это русский текст. Сегодня хорошая погода."),
+        ("cp1251", "ВНИМАНИЕ! ОТЧЕТ ЗА МЕСЯЦ"),
+        ("koi8_r", "имя;город\nИван;Москва\nАнна;Казань"),
+        ("cp866", "Это русский текст. Сегодня хорошая погода."),
+        ("cp1255", "שלום עולם. היום מזג האוויר נעים מאוד."),
+        ("cp1255", "שם;עיר;גיל\nדוד;ירושלים;34\nשרה;חיפה;29"),
+        ("iso8859_8", "שלום עולם, מה שלומך?"),
+        ("cp1256", "الاسم;المدينة;العمر\nأحمد;القاهرة;34"),
+        ("iso8859_6", "هذا نص عربي لاختبار الترميز. الطقس اليوم جميل جدا."),
+        ("cp1253", "Αυτό είναι ένα ελληνικό κείμενο. Σήμερα ο καιρός είναι καλός."),
+        ("cp874", "นี่คือข้อความภาษาไทย วันนี้อากาศดีมาก"),
+        ("cp1254", "Bugün hava çok güzel, şimdi dışarı çıkıyoruz. Öğrenciler İstanbul'da."),
+        ("cp1250", "Dzisiaj jest ładna pogoda, więc idziemy na spacer. Zażółć gęślą jaźń."),
+        ("iso8859_2", "Příliš žluťoučký kůň úpěl ďábelské ódy."),
+        ("cp1257", "Šiandien gražus oras, todėl einame į mišką. Ąžuolas čia žydi."),
+        ("cp1252", "Voilà un texte français où l'été a été très chaud, là-bas, à la forêt."),
+        ("cp1252", "£5 for 5 µm"),
         ("shift_jis", "これは日本語の文章です。今日は良い天気ですね。"),
+        ("euc_jp", "カタカナとひらがなと漢字の混在するテキスト。"),
+        ("iso2022_jp", "これは日本語の文章です。"),
         ("gb18030", "这是一个中文句子。今天天气很好,我们去公园吧。"),
+        ("big5", "這是一個中文句子。今天天氣很好,我們去公園吧。"),
+        ("cp949", "이것은 한국어 문장입니다. 오늘은 날씨가 좋네요."),
         ("utf-16-le", "plain words without a mark"),
         ("utf-32", "wide words"),
     ],
@@ -187,13 +255,75 @@ def encrypted_pdf(path: Path) -> None:
 
 
 def bomb(path: Path) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("word/document.xml", "w") as entry:
-        for _ in range(300):
-            entry.write(b" " * 2**20)
+    """Write 10 MB that expand to 10 GB: blocks of blanks that are compressed once."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    block = packer.compress(b" " * 2**20) + packer.flush(zlib.Z_FULL_FLUSH)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", block * 10_240 + packer.flush())
+        (entry,) = archive.infolist()
+        entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, 10_240 * 2**20
 
 
-def entities(path: Path) -> None:
-    write_zip(path, {"word/document.xml": '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><x>&b;</x>'})
+def nested_entities(path: Path, encoding: str = "utf-8") -> None:
+    """Write entities that expand to 100 GB."""
+    levels = "".join(f'<!ENTITY e{level} "{f"&e{level - 1};" * 10}">' for level in range(1, 9))
+    document = f'<!DOCTYPE x [<!ENTITY e0 "{"a" * 1000}">{levels}]><x>&e8;</x>'
+    declaration = f'<?xml version="1.0" encoding="{encoding}"?>'
+    if encoding == "utf-16":
+        write_zip(path, {"word/document.xml": (declaration + document).encode("utf-16")})
+    else:
+        write_zip(path, {"word/document.xml": declaration.encode() + document.encode(encoding)})
+
+
+def sheets_of_their_own(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(100_000):
+            archive.writestr(zipfile.ZipInfo(f"xl/worksheets/sheet{number}.xml"), "")
+
+
+def sheets_of_one_part(path: Path) -> None:
+    sheets = "".join(f'<sheet name="S{number}" r:id="r"/>' for number in range(100_000))
+    relation = '<Relationship Id="r" Type="x/worksheet" Target="worksheets/s.xml"/>'
+    write_zip(
+        path,
+        {
+            "xl/workbook.xml": f'<workbook xmlns="{SHEETS}" xmlns:r="{RELATIONS}"><sheets>{sheets}</sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": f"<Relationships>{relation}</Relationships>",
+            "xl/worksheets/s.xml": f'<worksheet xmlns="{SHEETS}"/>',
+        },
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "write", "reason"),
+    [
+        ("a.docx", bomb, "it expands to more than 256 MB"),
+        ("a.docx", nested_entities, "it contains XML entities"),
+        ("a.docx", partial(nested_entities, encoding="utf-16"), "it contains XML entities"),
+        ("a.docx", partial(nested_entities, encoding="cp037"), "the file is damaged or incomplete"),
+        ("a.xlsx", sheets_of_their_own, "it has 100,000 parts inside; the limit is 10,000"),
+        ("a.xlsx", sheets_of_one_part, ""),
+    ],
+    ids=["archive", "entities", "wide-entities", "disguised-entities", "sheets", "repeated-sheet"],
+)
+def test_bombs_cost_little_time_and_memory(
+    tmp_path: Path, name: str, write: Callable[[Path], None], reason: str
+) -> None:
+    write(tmp_path / name)
+    request = msgspec.json.encode(ExtractRequest(str(tmp_path / name))).decode()
+    with (tmp_path / "found").open("wb") as found:
+        reader = subprocess.Popen(
+            [sys.executable, "-I", "-m", "talaria.tools.documents.extract", request], stdout=found
+        )
+        _, status, used = os.wait4(reader.pid, 0)
+    reader.returncode = os.waitstatus_to_exitcode(status)
+    extracted = msgspec.json.decode((tmp_path / "found").read_bytes(), type=Extracted)
+    assert extracted.error.startswith(reason)
+    assert bool(extracted.error) == bool(reason)
+    assert len(extracted.text) < 1_000_000
+    assert used.ru_utime + used.ru_stime < 20, "seconds of CPU"
+    assert used.ru_maxrss < 500_000, "kB"
 
 
 def truncated(path: Path) -> None:
@@ -202,19 +332,12 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2000])
 
 
-def many_sheets(path: Path) -> None:
-    write_zip(path, {f"xl/worksheets/sheet{number}.xml": "" for number in range(10_001)})
-
-
 @pytest.mark.parametrize(
     ("name", "write", "reason"),
     [
         ("a.pdf", encrypted_pdf, "it is encrypted with a password"),
         ("a.pdf", lambda path: path.write_bytes(b"%PDF-1.7\nnothing"), "the file is damaged or incomplete"),
         ("a.docx", truncated, "the file is damaged or incomplete"),
-        ("a.docx", bomb, "it expands to more than 256 MB"),
-        ("a.docx", entities, "it contains XML entities"),
-        ("a.xlsx", many_sheets, "it has 10,001 parts inside; the limit is 10,000"),
         ("a.ipynb", lambda path: path.write_text("{"), "the file is damaged or incomplete"),
         ("a.doc", lambda path: path.write_bytes(bytes.fromhex("d0cf11e0a1b11ae1")), "has the old format of Office"),
     ],

@@ -87,9 +87,9 @@ def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], N
             draw(index, picture)
             pictures.append(str(picture))
             text = text or f"[no text; picture of the page: {picture}]"
-        heading = f"[{parts.unit} {index + 1}{f': {section.name}' if section.name else ''}]\n" if parts.unit else ""
-        texts.append(heading + (text or "[no text]")[:room])
-        room -= len(text)
+        shown = f"{_heading(parts, index)}{(text or '[no text]')[:room]}"
+        texts.append(shown)
+        room -= len(shown)
     return Extracted(
         kind=parts.kind,
         unit=parts.unit,
@@ -100,6 +100,14 @@ def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], N
         next_part=next_part,
         pictures=tuple(pictures),
     )
+
+
+def _heading(parts: Parts, index: int) -> str:
+    if not parts.unit:
+        return ""
+    section = parts.sections[index]
+    name = f": {section.name}" if section.name else ""
+    return f"[{parts.unit} {index + 1}{name}{' (hidden)' if section.hidden else ''}]\n"
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def read_slides(archive: DocumentArchive) -> Parts:
 
 
 def _slide(archive: DocumentArchive, name: str) -> str:
-    lines = list(_shapes(archive.xml(name)))
+    root = archive.xml(name)
+    lines = [*(("(hidden)",) if root.get("show") in {"0", "false"} else ()), *_shapes(root)]
     notes = next((target for kind, target in archive.related(name).values() if kind == "notesSlide"), "")
     if notes in archive.names:
         said = [
@@ -157,9 +158,8 @@ def read_workbook(archive: DocumentArchive) -> Parts:
     for sheet in root.iter(f"{_S}sheet"):
         target = relations.get(sheet.get(f"{_R}id", ""), ("", ""))[1]
         if target in archive.names:
-            hidden = " (hidden)" if sheet.get("state", "visible") != "visible" else ""
             rows = _Rows(archive, target, texts, dates, first_day)
-            sections.append(Section(f"{sheet.get('name', '')}{hidden}", rows.text))
+            sections.append(Section(sheet.get("name", ""), rows.text, sheet.get("state", "visible") != "visible"))
     return Parts("workbook", "sheet", sections)
 
 

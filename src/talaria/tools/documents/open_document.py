@@ -1,6 +1,6 @@
 """Text of OpenDocument files: texts, spreadsheets and presentations."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from talaria.core.errors import ToolFailed
 from talaria.tools.documents.archive import DocumentArchive, Element
@@ -9,6 +9,7 @@ from talaria.tools.documents.parts import Parts, Section, table_row
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _MANIFEST = "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}"
@@ -21,21 +22,38 @@ def read_open_document(archive: DocumentArchive) -> Parts:
     manifest = "META-INF/manifest.xml"
     if manifest in archive.names and archive.xml(manifest).find(f".//{_MANIFEST}encryption-data") is not None:
         raise ToolFailed("it is encrypted with a password")
-    body = archive.xml("content.xml").find(f"{_OFFICE}body")
+    root = archive.xml("content.xml")
+    body = root.find(f"{_OFFICE}body")
     content = body[0] if body is not None and len(body) else None
     if content is None:
         raise ToolFailed("the file is damaged or incomplete")
     if content.tag == f"{_OFFICE}spreadsheet":
-        sheets = content.findall(f"{_TABLE}table")
-        return Parts("spreadsheet", "sheet", [_section(one, f"{_TABLE}name", _sheet) for one in sheets])
+        hidden = _hidden_styles(root, "table", f"{_TABLE}display", "false")
+        return Parts("spreadsheet", "sheet", [_table(one, hidden) for one in content.findall(f"{_TABLE}table")])
     if content.tag == f"{_OFFICE}presentation":
-        pages = content.findall(f"{_DRAW}page")
-        return Parts("presentation", "slide", [_section(one, "", _slide) for one in pages])
-    return Parts("text document", "", [_section(content, "", _flow)])
+        hidden = _hidden_styles(root, "drawing-page", f"{_PRESENTATION}visibility", "hidden")
+        return Parts("presentation", "slide", [_page(one, hidden) for one in content.findall(f"{_DRAW}page")])
+    return Parts("text document", "", [Section("", lambda: "\n".join(_flow(content)))])
 
 
-def _section(element: Element, name: str, read: Callable[[Element], Iterator[str]]) -> Section:
-    return Section(element.get(name, "") if name else "", lambda: "\n".join(read(element)))
+def _hidden_styles(root: Element, family: str, attribute: str, value: str) -> set[str]:
+    """Return the names of the styles of hidden sheets or slides."""
+    styles = root.iterfind(f"{_OFFICE}automatic-styles/{_STYLE}style[@{_STYLE}family='{family}']")
+    return {
+        style.get(f"{_STYLE}name", "")
+        for style in styles
+        if any(properties.get(attribute) == value for properties in style)
+    }
+
+
+def _table(table: Element, hidden: set[str]) -> Section:
+    is_hidden = table.get(f"{_TABLE}style-name", "") in hidden
+    return Section(table.get(f"{_TABLE}name", ""), lambda: "\n".join(_sheet(table)), is_hidden)
+
+
+def _page(page: Element, hidden: set[str]) -> Section:
+    is_hidden = page.get(f"{_DRAW}style-name", "") in hidden
+    return Section("", lambda: "\n".join(_slide(page)), is_hidden)
 
 
 def _flow(parent: Element, indent: int = 0) -> Iterator[str]:

@@ -11,10 +11,11 @@ _RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
 
 
 class Section(Struct, frozen=True):
-    """A part with its name, if it has one; ``text`` reads it."""
+    """A part with its name, if it has one; ``text`` reads it, and programs don't show it if it is ``hidden``."""
 
     name: str
     text: Callable[[], str]
+    hidden: bool = False
 
 
 class Parts(Struct, frozen=True):
