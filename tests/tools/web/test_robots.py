@@ -71,13 +71,49 @@ async def test_forbidden_pages_are_not_fetched_and_rules_are_read_once(server: W
     assert [request.path for request in server.requests] == ["/robots.txt", "/a", "/b", "/away"]
 
 
-@pytest.mark.parametrize("status", [404, 403, 500])
-async def test_a_site_without_readable_rules_allows_everything(server: WebServer, tool: WebFetch, status: int) -> None:
-    async def refuse(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=status)
-
-    server.handle("/robots.txt", refuse)
+@pytest.mark.parametrize("status", [404, 403, 401, 429])
+async def test_a_site_without_rules_allows_everything(server: WebServer, tool: WebFetch, status: int) -> None:
+    server.fail("/robots.txt", status)
     assert await read(tool, server.serve("/a", "open", "text/plain")) == "open"
+
+
+async def test_a_site_whose_rules_loop_allows_everything(server: WebServer, tool: WebFetch) -> None:
+    server.redirect("/robots.txt", "/robots.txt")
+    assert await read(tool, server.serve("/a", "open", "text/plain")) == "open"
+
+
+@pytest.mark.parametrize("status", [500, 503])
+async def test_a_site_whose_server_fails_forbids_everything_until_it_works(
+    server: WebServer, tool: WebFetch, status: int
+) -> None:
+    server.fail("/robots.txt", status)
+    url = server.serve("/a", "open", "text/plain")
+    with pytest.raises(ToolFailed, match=rf"rules for programs can't be read: .*/robots\.txt answered {status}.*later"):
+        await read(tool, url)
+    assert [request.path for request in server.requests] == ["/robots.txt"]
+    server.serve("/robots.txt", "User-agent: *\nDisallow: /private\n", "text/plain")
+    assert await read(tool, url) == "open"
+
+
+async def test_rules_that_never_arrive_forbid_everything(server: WebServer) -> None:
+    async def hang_up(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    server.handle("/robots.txt", hang_up)
+    tool = WebFetch(WebClient(allowed={server.place}), robots=True)
+    with pytest.raises(ToolFailed, match="rules for programs can't be read: can't fetch"):
+        await read(tool, server.serve("/a", "open", "text/plain"))
+    await tool.close()
+
+
+async def test_private_addresses_are_refused_as_such(server: WebServer) -> None:
+    tool = WebFetch(WebClient(), robots=True)
+    with pytest.raises(ToolFailed, match="is not a public address"):
+        await read(tool, server.url("/a"))
+    await tool.close()
+    assert server.requests == []
 
 
 async def test_rules_are_ignored_where_the_setting_is_off(server: WebServer) -> None:

@@ -40,6 +40,14 @@ class WebServer:
 
         return self.handle(path, answer)
 
+    def fail(self, path: str, status: int) -> str:
+        """Answer a path with a status and no body, and return its address."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return web.Response(status=status)
+
+        return self.handle(path, answer)
+
     def handle(self, path: str, handler: Handler) -> str:
         self._handlers[path] = handler
         return self.url(path)

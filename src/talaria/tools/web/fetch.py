@@ -72,7 +72,11 @@ class WebFetch:
         return page
 
     async def _check_robots(self, url: str) -> None:
-        """Raise `ToolFailed` if the site's robots.txt forbids a URL; a site without a readable one allows all."""
+        """Raise `ToolFailed` if the site's robots.txt forbids a URL.
+
+        As RFC 9309 says, a site without one allows everything, and one whose server fails forbids everything for now.
+        """
+        from talaria.tools.web.http_client import ServerUnreachable  # noqa: PLC0415 (loaded with the first fetch)
         from talaria.tools.web.robots import RobotsRules, parse_robots  # noqa: PLC0415 (loaded with the first fetch)
 
         parts = urlsplit(url)
@@ -81,6 +85,11 @@ class WebFetch:
             try:
                 found = await self._client.get(f"{site}/robots.txt")
                 rules = parse_robots(found.body.decode("utf-8", errors="replace"))
+            except ServerUnreachable as error:
+                raise ToolFailed(
+                    f"{url} wasn't fetched, because the site's rules for programs can't be read: {error}. Try again "
+                    "later, or look for another source."
+                ) from error
             except ToolFailed:
                 rules = RobotsRules()
             self._rules[site] = rules

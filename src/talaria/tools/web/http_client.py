@@ -39,6 +39,10 @@ class Download(Struct, frozen=True):
     body: bytes
 
 
+class ServerUnreachable(ToolFailed):
+    """A server that can't be reached, doesn't answer in time, or has an error of its own (5xx)."""
+
+
 class Fetcher:
     """Fetches from public servers and those in ``allowed``; owns its connections from first use to `close`.
 
@@ -63,10 +67,12 @@ class Fetcher:
             async with asyncio.timeout(seconds):
                 return await self._follow(url.strip(), check)
         except TimeoutError as error:
-            raise ToolFailed(f"{url[:200]} didn't answer within {seconds:g} s") from error
+            raise ServerUnreachable(f"{url[:200]} didn't answer within {seconds:g} s") from error
         except ProviderUnreachable as error:
-            raise ToolFailed(f"can't fetch {url[:200]}: {error.cause}") from error
-        except (ProviderError, ValueError) as error:
+            raise ServerUnreachable(f"can't fetch {url[:200]}: {error.cause}") from error
+        except ProviderError as error:
+            raise ServerUnreachable(f"can't fetch {url[:200]}: {error}") from error
+        except ValueError as error:
             raise ToolFailed(f"can't fetch {url[:200]}: {error}") from error
 
     async def close(self) -> None:
@@ -96,7 +102,8 @@ class Fetcher:
                 await answer.drain()
                 return urljoin(url, location)
             if answer.status >= 400:
-                raise ToolFailed(f"{url} answered {answer.status} {_phrase(answer.status)}".rstrip())
+                problem = ServerUnreachable if answer.status >= 500 else ToolFailed
+                raise problem(f"{url} answered {answer.status} {_phrase(answer.status)}".rstrip())
             body = await self._read(url, answer)
             media_type = answer.content_type or "application/octet-stream"
             return Download(url, media_type, _charset(answer.headers.get("content-type", "")), body)
