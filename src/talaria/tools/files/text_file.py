@@ -154,7 +154,7 @@ def _guess_encoding(beginning: bytes) -> str:
 
     detector = EncodingDetector()
     detector.feed(beginning, last=True)
-    name = detector.guess(tld=None, allow_utf8=False)
+    name: str = detector.guess(tld=None, allow_utf8=False)
     return _CODECS.get(name, name)
 
 
