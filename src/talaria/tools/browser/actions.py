@@ -97,14 +97,18 @@ class PageActions:
                 raise ToolFailed(f"{url} didn't answer within {connection.timeout:g} s.") from error
             except PlaywrightError as error:
                 if _DOWNLOAD_STARTS not in error.message:
-                    raise ToolFailed(self._explain_failure(url, error)) from error
+                    raise ToolFailed(self._explain_failure(connection, url, error)) from error
                 await connection.wait_until(lambda: connection.has_downloads, connection.timeout)
         self._browser.forget_page()
         return await self._report(connection, await self._wait_for_content(connection))
 
-    def _explain_failure(self, url: str, error: PlaywrightError) -> str:
-        blocked = self._browser.folder.take_blocked()
-        if blocked:
+    def _take_blocked(self, connection: BrowserConnection) -> tuple[str, ...]:
+        blocked = (*self._browser.folder.take_blocked(), *connection.blocked)
+        connection.blocked.clear()
+        return blocked
+
+    def _explain_failure(self, connection: BrowserConnection, url: str, error: PlaywrightError) -> str:
+        if blocked := self._take_blocked(connection):
             return f"{url} leads to {', '.join(blocked)}, which is not a public address; it is blocked."
         return f"{url} can't be opened: {describe_error(error).partition(' at ')[0]}."
 
@@ -360,8 +364,7 @@ class PageActions:
         return [*saved, "A download is still running."] if connection.has_downloads else saved
 
     def _output(self, connection: BrowserConnection, page: PageSnapshot, text: str, *notes: str) -> ToolOutput:
-        blocked = (*self._browser.folder.take_blocked(), *connection.blocked)
-        connection.blocked.clear()
+        blocked = self._take_blocked(connection)
         tabs = f"{len(connection.tabs)} tabs are open." if len(connection.tabs) > 1 and not connection.attached else ""
         lines = (
             *self._browser.notes, *notes, *(f"A dialog: {one}." for one in connection.dialogs.seen),

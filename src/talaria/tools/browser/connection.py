@@ -34,6 +34,7 @@ _FRAME_SECONDS = 1.0
 _NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _INSIDE = ("about", "data", "blob")
+_BLOCKED = "BlockedByClient"  # after other errors Chromium loads the page again, perhaps when we are gone
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -268,7 +269,7 @@ class BrowserConnection:
             await route.continue_()
         except ToolFailed:
             self.blocked.append(urlsplit(route.request.url).netloc)
-            await route.abort("addressunreachable")
+            await route.abort(_BLOCKED.lower())
 
     async def _check_redirects(self, page: Page) -> None:
         """Check every step of a redirect too, which Playwright's routes don't see."""
@@ -282,7 +283,7 @@ class BrowserConnection:
                         await self.check_address(url)
                 except ToolFailed:
                     self.blocked.append(urlsplit(url).netloc)
-                    await session.send("Fetch.failRequest", {**paused, "errorReason": "AddressUnreachable"})
+                    await session.send("Fetch.failRequest", {**paused, "errorReason": _BLOCKED})
                 else:
                     await session.send("Fetch.continueRequest", paused)
 
