@@ -11,7 +11,7 @@ _RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
 
 
 class Section(Struct, frozen=True):
-    """A part with its name, if it has one; ``text`` reads it, and programs don't show it if it is ``hidden``."""
+    """A part with its name, if it has one; ``text`` reads it. Office programs don't show ``hidden`` parts."""
 
     name: str
     text: Callable[[], str]
