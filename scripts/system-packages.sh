@@ -12,6 +12,8 @@ for shell in fish zsh; do # completion is tested in real shells
 done
 command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
 command -v espeak-ng >/dev/null 2>&1 || missing="$missing espeak-ng" # speech is tested with a real program
+[ -x /usr/sbin/ngircd ] || missing="$missing ngircd"
+[ -x /usr/sbin/inspircd ] || missing="$missing inspircd atheme-services"
 [ -n "$missing" ] || exit 0
 if [ -z "${TALARIA_NO_APT:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "== system packages: installing$missing with apt-get, as root (TALARIA_NO_APT=1 skips this, and their tests)"

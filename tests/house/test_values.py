@@ -47,6 +47,8 @@ NAMED_VALUES = {
     "gateway_worker": "WorkerStatus",
     "home_chat": "HomeChat",
     "imported": "ImportRecord",
+    "irc_nick": "str",
+    "irc_received": "ReceivedLine",
     "job_run": "PendingRun",
     "known_chat": "KnownChannel",
     "last_heartbeat": "_LastBeat",

@@ -53,6 +53,7 @@ BUILT_IN_PLATFORMS = {
         "talaria.platforms.slack.adapter", (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack", "/talaria {name}"
     ),
     "ntfy": BuiltInPlatform("talaria.platforms.ntfy.adapter", (("NTFY_TOPIC",),)),
+    "irc": BuiltInPlatform("talaria.platforms.irc.adapter", (("IRC_SERVER",),), command="!{name}"),
     "webhook": BuiltInPlatform("talaria.platforms.webhook.adapter"),
 }
 

@@ -37,8 +37,9 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
 
     ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` means that sending the
     same key twice posts one message. ``exclusive`` means that only one connection at a time may receive for an account.
-    ``replies`` means that a message shows which one it answers, ``reactions`` that messages can be marked,
-    ``lists_chats`` that the network lists the chats we are in. ``edit_pace`` is the shortest time between edits of a
+    ``backlog`` means that what was written while we weren't connected arrives later. ``replies`` means that a message
+    shows which one it answers, ``reactions`` that messages can be marked, ``lists_chats`` that the network lists the
+    chats we are in. ``edit_pace`` is the shortest time between edits of a
     message. ``rates`` are the documented limits for posting and editing.
     """
 
@@ -55,6 +56,7 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
     lists_chats: bool = False
     idempotent: bool = False
     exclusive: bool = False
+    backlog: bool = True
     file_limit: int = 0
     rates: Rates = Rates()
 

@@ -93,6 +93,9 @@ KNOWN_SECRETS = (
         "NTFY_TOPIC", "Send and receive on ntfy.", "Choose one that is hard to guess: it works like a password."
     ),
     KnownSecret("NTFY_TOKEN", "Log in to an ntfy server.", "Starts with tk_; needed for protected topics only."),
+    KnownSecret("IRC_SERVER", "Find the IRC server.", "A host, or host:port for another port than 6697."),
+    KnownSecret("IRC_PASSWORD", "Log in to an IRC account.", "The one you registered with NickServ."),
+    KnownSecret("IRC_SERVER_PASSWORD", "Enter a private IRC server.", "Most servers need none."),
     KnownSecret("TALARIA_API_KEY", "Call this agent over HTTP.", "At least 16 characters; instead of `api-keys`."),
     KnownSecret("WEBHOOK_SECRET", "Verify the sender of webhooks.", "Any long random text that both sides know."),
 )

@@ -1,0 +1,1 @@
+"""IRC: channels and private messages over TLS, with SASL accounts."""

@@ -1,0 +1,185 @@
+"""Real IRC servers on loopback, for tests: ngIRCd, and InspIRCd with Atheme's services for accounts and SASL."""
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+NGIRCD = "/usr/sbin/ngircd"
+INSPIRCD, ATHEME = "/usr/sbin/inspircd", "/usr/bin/atheme-services"
+_START_SECONDS = 60
+_STOP_SECONDS = 20
+_NGIRCD = """[Global]
+  Name = irc.localhost
+  Info = test
+  Listen = 127.0.0.1
+  Ports = {port}
+  ServerUID = {user}
+  ServerGID = {group}
+  PidFile = {folder}/ngircd.pid
+[Limits]
+  MaxConnectionsIP = 0
+  MaxJoins = 0
+  MaxPenaltyTime = 0
+  MaxNickLength = 20
+[Options]
+  Ident = no
+  DNS = no
+  PAM = no
+"""
+_INSPIRCD = """<server name="irc.localhost" description="test" id="1AA" network="test">
+<bind address="127.0.0.1" port="{port}" type="clients">
+<bind address="127.0.0.1" port="{tls_port}" type="clients" sslprofile="tls">
+<bind address="127.0.0.1" port="{link_port}" type="servers">
+<sslprofile name="tls" provider="gnutls" certfile="{folder}/cert.pem" keyfile="{folder}/key.pem" hash="sha256">
+<connect allow="*" maxchans="50" timeout="60" pingfreq="120" hardsendq="1M" softsendq="1M" recvq="64K" localmax="500"
+  globalmax="500" fakelag="no" commandrate="100000" threshold="1000" useident="no" resolvehostnames="no">
+<link name="services.localhost" ipaddr="127.0.0.1" port="{link_port}" allowmask="*" sendpass="link" recvpass="link">
+<uline server="services.localhost" silent="yes">
+<pid file="{folder}/inspircd.pid">
+<log method="file" type="* -USERINPUT -USEROUTPUT" level="default" target="{folder}/inspircd.log">
+<path configdir="{folder}" datadir="{folder}" logdir="{folder}" runtimedir="{folder}">
+<options allowzerolimit="no" casemapping="rfc1459">
+<performance nouserdns="yes" softlimit="1024">
+<sasl target="services.localhost" requiressl="no">
+{modules}
+"""
+_INSPIRCD_MODULES = (
+    "cap", "ircv3", "ircv3_accounttag", "ircv3_servertime", "ircv3_msgid", "ircv3_ctctags", "services_account", "sasl",
+    "spanningtree", "ssl_gnutls", "sslinfo",
+)  # fmt: skip
+_ATHEME = """loadmodule "modules/protocol/inspircd";
+loadmodule "modules/backend/opensex";
+loadmodule "modules/crypto/rawsha1";
+loadmodule "modules/nickserv/main";
+loadmodule "modules/nickserv/register";
+loadmodule "modules/nickserv/identify";
+loadmodule "modules/nickserv/set_core";
+loadmodule "modules/nickserv/set_password";
+loadmodule "modules/nickserv/cert";
+loadmodule "modules/saslserv/main";
+loadmodule "modules/saslserv/plain";
+loadmodule "modules/saslserv/external";
+serverinfo {{ name = "services.localhost"; desc = "services"; numeric = "00A"; recontime = 1; netname = "test";
+  hidehostsuffix = "users.test"; adminname = "test"; adminemail = "test@localhost"; registeremail = "test@localhost";
+  mta = "/bin/true"; loglevel = {{ error; info; }}; maxlogins = 50; maxusers = 500; mdlimit = 30; auth = none;
+  casemapping = rfc1459; }};
+uplink "irc.localhost" {{ host = "127.0.0.1"; password = "link"; port = {link_port}; }};
+nickserv {{ nick = "NickServ"; user = "NickServ"; host = "services.localhost"; real = "Nicks"; no_nick_ownership; }};
+saslserv {{ nick = "SaslServ"; user = "SaslServ"; host = "services.localhost"; real = "SASL"; }};
+logfile "{folder}/atheme.log" {{ error; info; register; set; network; }};
+general {{ flood_msgs = 0; commit_interval = 60; default_clone_limit = 1000; }};
+"""
+
+
+class IrcServer(Struct, frozen=True):
+    """A running server; ``tls_port`` and ``certificate``, a self-signed one, are there if it has services."""
+
+    port: int
+    tls_port: int = 0
+    certificate: str = ""
+
+
+@contextmanager
+def ngircd() -> Iterator[IrcServer]:
+    """Run ngIRCd, which has no accounts, at a free port."""
+    with ExitStack() as stack:
+        folder = _make_folder(stack)
+        (port,) = _free_ports(1)
+        config = folder / "ngircd.conf"
+        config.write_text(_NGIRCD.format(port=port, folder=folder, user=os.getuid(), group=os.getgid()))
+        stack.enter_context(_running([NGIRCD, "-n", "-f", str(config)], folder))
+        _wait_for_port(port)
+        yield IrcServer(port)
+
+
+@contextmanager
+def network_with_services() -> Iterator[IrcServer]:
+    """Run InspIRCd and Atheme: NickServ registers accounts, which log in with SASL PLAIN and EXTERNAL."""
+    with ExitStack() as stack:
+        folder = _make_folder(stack)
+        make_certificate(folder / "cert.pem", folder / "key.pem")
+        port, tls_port, link_port = _free_ports(3)
+        modules = "\n".join(f'<module name="{name}">' for name in _INSPIRCD_MODULES)
+        ports = {"port": port, "tls_port": tls_port, "link_port": link_port, "folder": folder}
+        (folder / "inspircd.conf").write_text(_INSPIRCD.format(modules=modules, **ports))
+        (folder / "atheme.conf").write_text(_ATHEME.format(**ports))
+        inspircd = [INSPIRCD, "--nofork", "--runasroot", f"--config={folder}/inspircd.conf"]
+        stack.enter_context(_running(inspircd, folder))
+        _wait_for_port(tls_port)
+        atheme = [ATHEME, "-n", "-c", f"{folder}/atheme.conf", "-D", str(folder), "-p", f"{folder}/atheme.pid"]
+        stack.enter_context(_running(atheme, folder))
+        _wait_for_services(port)
+        yield IrcServer(port, tls_port, str(folder / "cert.pem"))
+
+
+def make_certificate(certificate: Path, key: Path) -> None:
+    """Write a self-signed certificate for localhost."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-keyout", str(key), "-out", str(certificate), "-days", "30", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def _make_folder(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="talaria-irc-")))
+
+
+@contextmanager
+def _running(command: Sequence[str], folder: Path) -> Iterator[None]:
+    """Run a server, which ends with this process too."""
+    with (folder / "output").open("ab") as output:
+        # setpriv: the server ends even if the test run is killed
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", *command], stdout=output, stderr=output, cwd=folder
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _wait_for_port(port: int) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _wait_for_services(port: int) -> None:
+    """Wait until accounts can log in."""
+    end = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end:
+        with socket.create_connection(("127.0.0.1", port), _START_SECONDS) as probe, probe.makefile("rb") as lines:
+            probe.sendall(b"CAP LS 302\r\n")
+            if b" sasl=PLAIN" in next(line for line in lines if b" LS " in line):
+                return
+        time.sleep(0.02)
+    raise TimeoutError("the IRC services didn't start")
