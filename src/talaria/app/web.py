@@ -1,9 +1,10 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from talaria.app.application import TalariaApplication
 from talaria.app.media_models import MediaModels
@@ -224,10 +225,8 @@ class CombinedApplication:
         """Return an error that concerns the connection, in the format of the API."""
         return self._api.render_problem(problem)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """Serve one request."""
         before, _, part = scope.get("path", "/").partition("/")
-        if not before and part.partition("/")[0] in self._web_parts:  # the path of `OPTIONS *` has no slash
-            await self._web(scope, receive, send)
-        else:
-            await self._api(scope, receive, send)
+        is_web = not before and part.partition("/")[0] in self._web_parts  # the path of `OPTIONS *` has no slash
+        return (self._web if is_web else self._api)(scope, receive, send)

@@ -29,9 +29,18 @@ async def running_with(companion: Coroutine[Any, Any, None]) -> AsyncIterator[No
 
 
 async def run_with(work: Coroutine[Any, Any, T], companion: Coroutine[Any, Any, None]) -> T:
-    """Return the result of ``work`` while ``companion`` runs in parallel, as in `running_with`."""
-    async with running_with(companion):
-        return await work
+    """Return the result of ``work`` while ``companion`` runs in parallel, as in `running_with`.
+
+    Every open stream of a server waits in here, so it does without the generator of `running_with`.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            companion_task = group.create_task(companion)
+            result = await work
+            companion_task.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    return result
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

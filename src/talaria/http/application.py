@@ -195,13 +195,16 @@ class HttpApplication:
         if request.caller.name:
             exchange.check_caller = partial(self._front_door.check_again, request, route.scope)
         self._limits.count(request.caller.name)
-        with self._limits.held(request.caller.name):
+        self._limits.begin(request.caller.name)
+        try:
             await request.load(route.body_limit or self._options.body_limit, self._options.stall)
             key = request.headers.get(HEADER) if route.repeatable else None
             if key is not None:
                 await self._answer_once(request, route, exchange, key)
             else:
                 await self._answer(request, route, exchange)
+        finally:
+            self._limits.end(request.caller.name)
 
     async def _answer(self, request: Request[Any], route: Route, exchange: "_Exchange") -> None:
         """Answer while the client is connected; otherwise cancel the handler."""

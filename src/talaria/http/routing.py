@@ -12,8 +12,7 @@ the handler. The OpenAPI document is generated from the structs.
 import asyncio
 import ipaddress
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
@@ -145,9 +144,8 @@ class RequestLimiter:
             raise make_too_many("Too many requests. Wait a moment.", seconds=wait, code="rate_limit_exceeded")
         self._buckets[key] = tokens - 1, now
 
-    @contextmanager
-    def held(self, key: str) -> Iterator[None]:
-        """Count a request as running within the block, or raise a `Problem` if there are too many."""
+    def begin(self, key: str) -> None:
+        """Count a request as running until `end`, or raise a `Problem` if there are too many."""
         running = self._running.get(key, 0)
         if self._max_running and running >= self._max_running:
             raise make_too_many(
@@ -157,14 +155,14 @@ class RequestLimiter:
             )
         self._running[key] = running + 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self._running[key] -= 1
-            if not self._running[key]:
-                del self._running[key]
-            if not self._running:
-                self._idle.set()
+
+    def end(self, key: str) -> None:
+        """Count a request as ended."""
+        self._running[key] -= 1
+        if not self._running[key]:
+            del self._running[key]
+        if not self._running:
+            self._idle.set()
 
 
 Scope = MutableMapping[str, Any]

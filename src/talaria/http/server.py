@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 import uvicorn
 from msgspec import Struct
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from talaria.core.errors import Refused
@@ -92,6 +93,34 @@ class ConnectionPool:
             self._idle[connection] = None
 
 
+class _SmallEvent(asyncio.Event):
+    """An event with a list of waiters; an empty deque takes 600 bytes."""
+
+    def __init__(self) -> None:
+        self._waiters: list[asyncio.Future[Any]] = []  # type: ignore[assignment]
+        self._value = False
+
+
+class _WriteFlow(FlowControl):
+    """The flow control of a connection, with a small event."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.read_paused = self.write_paused = False
+        self._is_writable_event = _SmallEvent()
+        self._is_writable_event.set()
+
+
+class _Pipeline(list[Any]):
+    """Requests that wait for the reply to an earlier one; nearly always empty, so no deque."""
+
+    __slots__ = ()
+
+    def appendleft(self, item: object) -> None:
+        """Add a request that is served after all others."""
+        self.insert(0, item)
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """One HTTP connection within the limits of its pool.
 
@@ -107,6 +136,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, pool: ConnectionPool, **options: Any) -> None:
         super().__init__(**options)
+        self.pipeline = _Pipeline()  # type: ignore[assignment]
         self._pool = pool
         self._timer: asyncio.TimerHandle | None = None
         self._unparsed = 0  # bytes since the parser last made progress
@@ -120,6 +150,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Join the pool, or refuse if it is full."""
         super().connection_made(transport)
+        self.flow = _WriteFlow(transport)
         if self._pool.admit(self):
             self._start_timer()
         elif not self._pool.track_refused(self):
@@ -177,7 +208,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_request, self._is_sent = True, False
         self._stop_timer()
         self._pool.mark(self, idle=False)
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:  # its task has not begun
+            self.cycle.message_event = _SmallEvent()
 
     def on_body(self, body: bytes) -> None:
         """Pass on a part of a body."""
@@ -282,7 +316,7 @@ class ServedApplication(Protocol):
     def render_problem(self, problem: Problem) -> Reply:
         """Return an error as a complete reply."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """Serve one request."""
 
 
@@ -305,6 +339,7 @@ async def serve_application(
         http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, connections)),
         ws="none",
         lifespan="off",
+        interface="asgi3",
         loop="asyncio",
         log_config=None,
         log_level="critical",  # requests are not logged, and our own errors are logged elsewhere

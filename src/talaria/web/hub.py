@@ -42,8 +42,8 @@ class BrowserStream(Follower[bytes]):
         super().__init__()
         self.id = stream_id
         self.caller = caller
-        self.topics: set[str] = set()
-        self.seen: frozenset[str] = frozenset()
+        self.topics: tuple[str, ...] = ()
+        self.seen: tuple[str, ...] = ()
         self._on_close = on_close
         self._lagging: dict[SessionId, SessionChannel] = {}
 
@@ -52,10 +52,19 @@ class BrowserStream(Follower[bytes]):
         """Return whether a page of this browser is visible."""
         return bool(self.seen)
 
-    def set_seen(self, seen: frozenset[str]) -> frozenset[str]:
+    def set_seen(self, seen: tuple[str, ...]) -> list[str]:
         """Set what is on visible pages, and return what was not there before."""
-        added, self.seen = seen - self.seen, seen
-        return added
+        before, self.seen = self.seen, seen
+        return [one for one in seen if one not in before]
+
+    def add_topic(self, topic: str) -> None:
+        """Add what it is about."""
+        if topic not in self.topics:
+            self.topics += (topic,)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove what it is no longer about."""
+        self.topics = tuple(one for one in self.topics if one != topic)
 
     @property
     def is_whole(self) -> bool:
@@ -246,11 +255,11 @@ class LiveHub:
         """Set the conversations of a stream; new ones, and those of ``again``, get a snapshot."""
         topics = {f"session:{one}" for one in wanted}
         for topic in [one for one in stream.topics if one.startswith("session:") and one not in topics]:
-            stream.topics.discard(topic)
+            stream.remove_topic(topic)
             self.channel(SessionId(topic.removeprefix("session:"))).leave(stream)
         for session_id in wanted:
             if f"session:{session_id}" not in stream.topics:
-                stream.topics.add(f"session:{session_id}")
+                stream.add_topic(f"session:{session_id}")
                 self.channel(session_id).join(stream)
             elif session_id in again:
                 self.channel(session_id).send_snapshot(stream)

@@ -64,14 +64,14 @@ class StreamRoutes:
         names = set(topics)
         self._pages.set_topics(stream, names)
         if SESSIONS in names:
-            stream.topics.add(SESSIONS)
+            stream.add_topic(SESSIONS)
             self._session_list.check_soon()
         else:
-            stream.topics.discard(SESSIONS)
+            stream.remove_topic(SESSIONS)
 
     async def _set_seen(self, stream: BrowserStream, topics: Iterable[str]) -> None:
         """Set what is on visible pages; conversations that were not there before have been read now."""
-        added = stream.set_seen(frozenset(one.removeprefix(SEEN) for one in topics if one.startswith(SEEN)))
+        added = stream.set_seen(tuple(one.removeprefix(SEEN) for one in topics if one.startswith(SEEN)))
         unread = await self._store.read(lambda tx: _find_unread(tx, added, stream.caller)) if added else []
         if unread:
             await self._store.write(lambda tx: [UNREAD.delete(tx, one) for one in unread])
