@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
@@ -27,6 +27,7 @@ _FAST_4G = {"offline": False, "latency": 60, "downloadThroughput": 9e6 / 8, "upl
 _REPLY = "Hello there, this is the reply."
 _PAGE_KB = 1 / 1000
 _YEAR = 365
+_FIRST_WORDS = 7  # replies per round, enough for a 95th percentile
 _HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
 
 
@@ -171,15 +172,19 @@ async def _measure_pages(
                 usable.append(await shown.evaluate("performance.now()"))
             await fresh.close()
     charts = [await _time_chart(browser, cookies, base) for _ in range(rounds)]
-    words = [await _time_first_word(page) for _ in range(rounds)]
-    raw = [await _time_raw(base, key) for _ in range(rounds)]
+    words, raw = [], []
+    for _ in range(_FIRST_WORDS * rounds):
+        words.append(await _time_first_word(page))
+        raw.append(await _time_raw(base, key))
+    floor = median(raw)
     return [
         Measurement("requests until the chat is usable", len(sent), "requests", 20),
         Measurement("first paint, loopback, cold", median(cold), "ms", 200),
         Measurement("first paint, fast 4G and a quarter of the CPU, cold", median(slow), "ms", 700),
         Measurement("composer and list usable, fast 4G and a quarter of the CPU, cold", median(usable), "ms", 1500),
         Measurement("usage of a year, from the click to the chart", median(charts), "ms", 100),
-        Measurement("Enter to the first word, above the raw API", median(words) - median(raw), "ms", 20),
+        Measurement("Enter to the first word, above the raw API", median(words) - floor, "ms", 20),
+        Measurement("the same, 95th percentile", quantiles(words, n=20)[-1] - floor, "ms", 50),
         *await web_reading.measure_reading(context, page, base, home, quick),
     ]
 
@@ -237,7 +242,5 @@ async def _time_raw(base: str, key: str) -> float:
         began = perf_counter()
         headers = {"authorization": f"Bearer {key}"}
         async with http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as reply:
-            async for line in reply.aiter_lines():
-                if '"content":"Hello' in line:
-                    return (perf_counter() - began) * 1000
-    raise AssertionError("the API did not answer")
+            first = [perf_counter() - began async for line in reply.aiter_lines() if '"content":"Hello' in line]
+    return first[0] * 1000
