@@ -27,6 +27,8 @@ OWNERS: list[Asked] = [
     ("POST", "/web/tools/switch", {"names": ["web"], "on": False}),
     ("GET", "/web/skills/x", None),
     ("PUT", "/web/skills/x", {"text": "x"}),
+    ("GET", "/web/skills/x/audit", None),
+    ("POST", "/web/skills/x/switch", {"on": False}),
     ("POST", "/web/mcp/x/test", {}),
     ("GET", "/web/hooks/x", None),
     ("PUT", "/web/hooks/x", {"files": {"manifest": "x"}}),

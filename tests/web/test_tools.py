@@ -31,7 +31,10 @@ async def test_skills_and_hooks_are_shown(host: Hosted, owner: httpx.AsyncClient
         folder.mkdir(parents=True)
         (folder / name).write_text(text)
     shown = (await owner.get("/web/tools")).json()
-    assert {"name": "greet", "about": "How to greet.", "enabled": True, "own": True, "problem": ""} in shown["skills"]
+    (greet,) = shown["skills"]
+    assert greet == {
+        "name": "greet", "about": "How to greet.", "enabled": True, "own": True, "problem": "", "installed": False
+    }  # fmt: skip
     assert "Say hello twice." in (await owner.get("/web/skills/greet")).json()["text"]
     assert (await owner.get("/web/skills/none")).status_code == 404
     states = [(one["name"], one["state"]) for one in shown["hooks"]]

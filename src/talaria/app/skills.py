@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.app.session.toolsets import list_command_folders, skill_folders
 from talaria.commands.custom import load_custom_commands
@@ -146,8 +146,13 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
             if enable:
                 records.confirm(change.name)
 
-    def switch(self, name: str, *, on: bool) -> str:
-        """Show a skill to the agent, with its current files, or hide it; return a sentence about the effect."""
+    def switch(self, name: str, *, on: bool, seen: str = "") -> str:
+        """Show a skill to the agent, with its current files, or hide it; return a sentence about the effect.
+
+        With ``seen``, the digest of an audit, it is shown only if its files are still those.
+        """
+        if on and seen and self.audit(name).digest != seen:
+            raise Refused(f"The files of `{name}` have changed since you looked at them. Look at them again.")
         with refusing():
             skill = self._find(name)
             if on and self._registry.is_installed(skill):
@@ -259,7 +264,7 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
     def _audit(self, files: Mapping[str, tuple[bytes, bool]]) -> SkillAudit:
         from talaria.tools.skills.audit import audit_skill  # noqa: PLC0415 (loaded for an audit)
 
-        return audit_skill(files, self._examine)
+        return structs.replace(audit_skill(files, self._examine), digest=compute_digest(files))
 
     def _examine(self, command: str) -> Sequence[str]:
         """Return the dangers of a command line by the approval rules, as clauses."""

@@ -45,6 +45,7 @@ class SkillAudit(Struct, frozen=True, kw_only=True):
 
     ``commands`` are the command lines in its texts, ``addresses`` the servers that it names, ``tools`` those that it
     asks for or needs, ``requires`` its programs and variables. ``warnings`` are sentences about what deserves a look.
+    ``digest`` stands for the files that were looked at.
     """
 
     files: tuple[SkillFileInfo, ...]
@@ -53,6 +54,7 @@ class SkillAudit(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    digest: str = ""
 
     @property
     def scripts(self) -> tuple[str, ...]:
@@ -167,8 +169,11 @@ class SkillInstaller(Protocol):
     def apply(self, change: SkillChange, *, enable: bool) -> None:
         """Write a fetched skill; unless ``enable``, the agent doesn't see it yet."""
 
-    def switch(self, name: str, *, on: bool) -> str:
-        """Show a skill to the agent, with its current files, or hide it; return a sentence about the effect."""
+    def switch(self, name: str, *, on: bool, seen: str = "") -> str:
+        """Show a skill to the agent, with its current files, or hide it; return a sentence about the effect.
+
+        With ``seen``, the digest of an audit, it is shown only if its files are still those.
+        """
 
     def remove(self, name: str) -> str:
         """Remove a skill of the profile and return a sentence about where it is now."""

@@ -83,6 +83,7 @@ class SessionDetail(SessionRow, frozen=True, kw_only=True):
     ``elsewhere`` means that another surface answers what is said here; ``location`` says where it is as sentences.
     ``taken_from`` is the network from which it was taken over. ``context`` is the number of tokens of the last model
     call, of ``context_limit`` if that is known; ``effort`` and ``personality`` are those chosen for this conversation.
+    While ``planning``, the agent only reads.
     """
 
     location: str
@@ -94,6 +95,7 @@ class SessionDetail(SessionRow, frozen=True, kw_only=True):
     cost_microdollars: int
     effort: str
     personality: str
+    planning: bool
     branches: int
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import os
 import sys
+from typing import Annotated, Literal
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, Elicit, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ImageContent, ToolAnnotations
 from pydantic import BaseModel
@@ -56,6 +57,20 @@ async def bake(ctx: Context) -> str:
     await ctx.report_progress(1, 3, "kneading")
     await asyncio.Event().wait()
     return "done"
+
+
+class Drink(BaseModel):
+    drink: Literal["tea", "coffee"]
+
+
+def ask_drink() -> Elicit[Drink]:
+    return Elicit("What to drink?", Drink)
+
+
+@server.tool()
+def choose(drink: Annotated[Drink, Resolve(ask_drink)]) -> str:
+    """Ask what to drink."""
+    return f"chosen: {drink.drink}"
 
 
 @server.resource("notes://today")

@@ -103,7 +103,7 @@ async def test_what_a_server_offers_becomes_tools_of_ours(tmp_path: Path) -> Non
         assert effects == {
             "add": Effect.READS, "order": Effect.IDEMPOTENT, "picture": Effect.IRREVERSIBLE,
             "fail": Effect.IRREVERSIBLE, "pid": Effect.IRREVERSIBLE, "bake": Effect.IRREVERSIBLE,
-            "read_resource": Effect.READS, "get_prompt": Effect.READS,
+            "choose": Effect.IRREVERSIBLE, "read_resource": Effect.READS, "get_prompt": Effect.READS,
         }  # fmt: skip
         assert (await run(servers, "mcp_kitchen_add", a=2, b=3)).text == "5"
         assert (await run(servers, "mcp_kitchen_add", a=2)).text == "3"

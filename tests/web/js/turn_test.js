@@ -64,12 +64,12 @@ Deno.test("a file stands after the call that sent it", () => {
     text,
     files: Array.from({ length: files }, () => ({ type: "file", id: "f", name: "a.png", media_type: "image/png" })),
   });
-  const call = (/** @type {string} */ id) => [
-    { type: "tool_called", call: { type: "tool_call", id, name: "send_file", arguments: "{}" }, summary: "" },
+  const call = (/** @type {string} */ id, name = "send_file", text = "Sending a.png to this chat.") => [
+    { type: "tool_called", call: { type: "tool_call", id, name, arguments: "{}" }, summary: "" },
     {
       type: "tool_answered",
-      result: { type: "tool_result", call_id: id, text: "Sent." },
-      name: "send_file",
+      result: { type: "tool_result", call_id: id, text },
+      name,
       seconds: 0,
       diff: "",
     },
@@ -78,7 +78,7 @@ Deno.test("a file stands after the call that sent it", () => {
     { type: "began", turn_id: "t", text: "Draw" },
     ...call("c1"),
     { type: "text", text: "One." },
-    ...call("c2"),
+    ...call("c2", "image_generate", "Saved /a.png. Sending a.png to this chat."),
     { type: "text", text: "Two." },
   ]);
   const entries = applyEvents(null, events)?.entries ?? [];

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from talaria.commands.application import Application
+from talaria.commands.skills import format_audit
 from talaria.commands.views import MemoryBook
 from talaria.contracts.mcp import ServerState
 from talaria.contracts.memory import MemoryKind
@@ -25,13 +26,17 @@ _Entry = Annotated[str, Meta(max_length=4000)]
 
 
 class SkillView(Struct, frozen=True):
-    """A skill, without its text; ``own`` ones can be edited. ``problem`` says why one isn't enabled."""
+    """A skill, without its text; ``own`` ones can be edited. ``problem`` says why one isn't enabled.
+
+    An ``installed`` one is enabled after a person has seen what it would run.
+    """
 
     name: str
     about: str
     enabled: bool
     own: bool
     problem: str = ""
+    installed: bool = False
 
 
 class SkillText(Struct, frozen=True):
@@ -40,6 +45,20 @@ class SkillText(Struct, frozen=True):
     name: str
     text: str
     source: str
+
+
+class SkillAuditView(Struct, frozen=True):
+    """Contents and possible effects of a skill, as Markdown; ``digest`` stands for the files that were looked at."""
+
+    audit: str
+    digest: str
+
+
+class SkillSwitch(Struct, frozen=True):
+    """New state of a skill; enabling an installed one takes the ``digest`` of its audit."""
+
+    on: bool
+    digest: Annotated[str, Meta(max_length=200)] = ""
 
 
 class SkillEdit(Struct, frozen=True):
@@ -166,6 +185,11 @@ class ToolRoutes:
             Route(method="PUT", path="/web/skills/{name}", handler=self._save_skill,
                   summary="Create or change a skill", scope=AGENT_OWNER, takes=SkillEdit, reply_type=SkillText,
                   tag=_TAG),
+            Route(method="GET", path="/web/skills/{name}/audit", handler=self._audit_skill,
+                  summary="Show what a skill would run", scope=AGENT_OWNER, reply_type=SkillAuditView, tag=_TAG),
+            Route(method="POST", path="/web/skills/{name}/switch", handler=self._switch_skill,
+                  summary="Switch a skill on or off", scope=AGENT_OWNER, takes=SkillSwitch, reply_type=SwitchedTools,
+                  tag=_TAG),
             Route(method="POST", path="/web/mcp/{name}/test", handler=self._test_server,
                   summary="Connect to an MCP server and list its tools", scope=AGENT_OWNER, reply_type=McpTest,
                   tag=_TAG),
@@ -199,6 +223,18 @@ class ToolRoutes:
         name, wanted = request.parts["name"], request.read(SkillEdit)
         await asyncio.to_thread(self._application.knowledge.save_skill, name, wanted.before, wanted.text)
         return make_json_reply(await asyncio.to_thread(self._read_skill, name))
+
+    async def _audit_skill(self, request: WebRequest) -> Reply:
+        audit = await asyncio.to_thread(self._application.knowledge.skills.audit, request.parts["name"])
+        return make_json_reply(SkillAuditView(format_audit(audit), audit.digest))
+
+    async def _switch_skill(self, request: WebRequest) -> Reply:
+        name, wanted = request.parts["name"], request.read(SkillSwitch)
+        skills = self._application.knowledge.skills
+        if wanted.on and not wanted.digest and (await asyncio.to_thread(skills.get, name)).origin is not None:
+            raise Refused(f"Look at what `{name}` would run before you enable it.")
+        effect = await asyncio.to_thread(lambda: skills.switch(name, on=wanted.on, seen=wanted.digest))
+        return make_json_reply(SwitchedTools([name], [effect]))
 
     async def _test_server(self, request: WebRequest) -> Reply:
         name = request.parts["name"]
@@ -274,7 +310,9 @@ def _list_skills(skills: Sequence[SkillInfo]) -> list[SkillView]:
     found: dict[str, SkillView] = {}
     for one in skills:
         if one.about:
-            found.setdefault(one.name, SkillView(one.name, one.about, one.is_enabled, one.is_own, one.problem))
+            is_installed = one.origin is not None
+            view = SkillView(one.name, one.about, one.is_enabled, one.is_own, one.problem, is_installed)
+            found.setdefault(one.name, view)
     return list(found.values())
 
 

@@ -22,8 +22,14 @@ const APPROVALS = [
   { answer: "no", text: "Don't allow" },
 ];
 
-/** Titles of approvals by tool; `the plan` stands for the plan of plan mode. @type {Record<string, string>} */
-const TITLES = { terminal: "Run this command?", "the plan": "Carry out the plan?" };
+/** What stands for a tool in the question about the plan of plan mode. */
+const PLAN = "the plan";
+
+/** @type {{ answer: string, text: string }[]} */
+const PLAN_ANSWERS = [{ answer: "once", text: "Carry out the plan" }, { answer: "no", text: "Keep planning" }];
+
+/** Titles of approvals by tool. @type {Record<string, string>} */
+const TITLES = { terminal: "Run this command?", [PLAN]: "Carry out the plan?" };
 
 /** Whether answers may be given: not in the first moment after the question appeared. */
 function useArmed() {
@@ -58,11 +64,13 @@ export function ApprovalView({ entry, onAnswer, keys = false }) {
     void attempt(() => onAnswer(text, reason)).then((done) => (sent.value = done));
   };
   const disabled = !armed || sent.value;
+  const isPlan = entry.tool === PLAN;
+  const answers = isPlan ? PLAN_ANSWERS : APPROVALS;
   useEffect(() => {
     if (!keys) return;
     /** @param {KeyboardEvent} event */
     const press = (event) => {
-      const chosen = event.altKey && !event.repeat ? APPROVALS[Number(event.code.replace("Digit", "")) - 1] : undefined;
+      const chosen = event.altKey && !event.repeat ? answers[Number(event.code.replace("Digit", "")) - 1] : undefined;
       if (!chosen || document.querySelector(".approval") !== box.current) return;
       event.preventDefault();
       answer(chosen.answer);
@@ -78,7 +86,7 @@ export function ApprovalView({ entry, onAnswer, keys = false }) {
     entry.reason ? p({ class: "caption" }, entry.reason) : null,
     div(
       { class: "asked-actions" },
-      ...APPROVALS.map(({ answer: value, text }, index) =>
+      ...answers.map(({ answer: value, text }, index) =>
         button(
           {
             type: "button",
@@ -92,15 +100,15 @@ export function ApprovalView({ entry, onAnswer, keys = false }) {
       ),
       explaining.value ? null : button(
         { type: "button", class: "quiet", disabled, onClick: () => (explaining.value = true) },
-        "Say why not …",
+        isPlan ? "Say what should change …" : "Say why not …",
       ),
     ),
     explaining.value
       ? h(TextForm, {
         field: `reason-${entry.id}`,
-        text: "Why not",
+        text: isPlan ? "What should change" : "Why not",
         placeholder: "What should it do instead?",
-        button: "Don't allow",
+        button: isPlan ? "Keep planning" : "Don't allow",
         disabled,
         onSend: (reason) => answer("no", reason),
       })

@@ -7,7 +7,7 @@ import { Composer } from "./composer.js";
 import { a, button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
 import { EntryView, queuedView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, choices, conversation, drawerOpen, followLink, me, overlay } from "./state.js";
+import { attempt, choices, conversation, drawerOpen, followLink, me, overlay, runCommand } from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
@@ -294,6 +294,20 @@ function Banner({ conversation }) {
         { type: "button", disabled: busy.value, onClick: () => void run(() => conversation.handBack()) },
         "Hand back",
       ),
+    );
+  }
+  if (detail?.planning && !conversation.running) {
+    return div(
+      { class: "banner", role: "status" },
+      span(null, "Plan mode: the agent only reads until you approve its plan."),
+      me.value?.owner
+        ? span(
+          { class: "banner-actions" },
+          ...[["/plan approve", "Approve the plan"], ["/plan off", "Leave plan mode"]].map(([command = "", text]) =>
+            button({ type: "button", disabled: busy.value, onClick: () => void run(() => runCommand(command)) }, text)
+          ),
+        )
+        : null,
     );
   }
   return null;

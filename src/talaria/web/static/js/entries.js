@@ -64,7 +64,7 @@ export function EntryView({ conversation, entry, seq, last }) {
 }
 
 /** Pictures, and links to all other files. @type {(files: readonly FileView[]) => Child} */
-function filesView(files) {
+export function filesView(files) {
   return div(
     { class: "files" },
     ...files.map((file) => {
@@ -83,7 +83,7 @@ function userView(conversation, entry, seq, last) {
   const edit = () => Promise.resolve(conversation.editing.value = { seq, text: entry.text });
   return div(
     { class: "entry user" },
-    span({ class: "offscreen" }, "You: "),
+    span({ class: entry.author ? "caption" : "offscreen" }, entry.author || "You: "),
     entry.text ? div({ class: "bubble" }, entry.text) : null,
     entry.files?.length ? filesView(entry.files) : null,
     canBranch(conversation, seq)

@@ -4,6 +4,7 @@
  */
 import { h, useSignal } from "../vendor/preact.js";
 import { button, code, div, p, pre, span } from "./elements.js";
+import { filesView } from "./entries.js";
 import { get } from "./server.js";
 import { attempt } from "./state.js";
 
@@ -26,6 +27,7 @@ export function ToolBody({ conversation, entry }) {
     input ? [caption("Input"), textView(input)] : null,
     diff ? [caption("Changes"), diffView(diff)] : null,
     entry.output && !isDiff ? [caption("Output"), h(Output, { conversation, output: entry.output })] : null,
+    entry.files?.length ? filesView(entry.files) : null,
   );
 }
 

@@ -6,7 +6,7 @@ import { Blocks } from "./markdown.js";
 
 /** @import { FileView, NoticeView, TranscriptMessage, TurnEvent } from "./wire.d.ts" */
 
-/** @typedef {{ kind: "user", text: string, at?: string, files?: FileView[] }} UserEntry */
+/** `author` is empty for the person at this browser. @typedef {{ kind: "user", text: string, author?: string, at?: string, files?: FileView[] }} UserEntry */
 /** @typedef {{ kind: "text", text: string, blocks: Blocks, at?: string }} TextEntry */
 /** @typedef {{ kind: "files", files: readonly FileView[] }} FilesEntry */
 /** @typedef {{ kind: "reasoning", text: string }} ReasoningEntry */
@@ -24,6 +24,7 @@ import { Blocks } from "./markdown.js";
  * @property {string} output
  * @property {string} diff
  * @property {number} seconds
+ * @property {FileView[]} [files] Images that the model got.
  */
 /** @typedef {UserEntry | TextEntry | FilesEntry | ReasoningEntry | NoticeEntry | ApprovalEntry | QuestionEntry | ToolEntry} Entry */
 
@@ -39,7 +40,11 @@ import { Blocks } from "./markdown.js";
 
 const MOST_PROGRESS = 20_000;
 const PROMPT = "prompt";
-const SENDS_FILES = "send_file";
+/** Author of the message with which images of tools reach the model. */
+const TOOLS = "tools";
+const FILE_TOOLS = new Set(["send_file", "image_generate", "speak", "browser"]);
+/** What those tools report about a file that they send. */
+const SENDS_FILE = /(?:^|\s)Sending .+ to /;
 
 /** @returns {Turn} */
 export function newTurn(id = "") {
@@ -57,7 +62,7 @@ export function applyEvents(before, events) {
   for (const event of events) {
     if (event.type === "began") {
       turn = newTurn(event.turn_id);
-      if (event.text) turn.entries.push(saidEntry(event.text));
+      if (event.text) turn.entries.push({ ...saidEntry(event.text), author: event.route?.user_name });
     } else {
       if (!turn && event.type === "question_asked") turn = newTurn(PROMPT);
       if (turn) apply(turn, event);
@@ -212,7 +217,8 @@ export function entriesOf(messages) {
   /** @type {{ seq: number, entry: Entry }[]} */
   const found = [];
   for (const message of messages) {
-    if (message.role === "user") found.push({ seq: message.seq, entry: userEntry(message) });
+    if (message.role === "user" && message.author === TOOLS) addImages(found, message);
+    else if (message.role === "user") found.push({ seq: message.seq, entry: userEntry(message) });
     else if (message.role === "assistant") {
       for (const entry of assistantEntries(message)) found.push({ seq: message.seq, entry });
     } else if (message.role === "tool") addResults(found, message);
@@ -225,7 +231,13 @@ function userEntry(message) {
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
   const files = message.parts.filter((part) => part.type === "file");
   const said = saidEntry(text);
-  return { ...said, at: message.at, files: [...(said.files ?? []), ...files] };
+  return { ...said, author: message.author, at: message.at, files: [...(said.files ?? []), ...files] };
+}
+
+/** Add images that a tool gave to the model to its call. @type {(found: { seq: number, entry: Entry }[], message: TranscriptMessage) => void} */
+function addImages(found, message) {
+  const tool = found.findLast((one) => one.entry.kind === "tool")?.entry;
+  if (tool?.kind === "tool") tool.files = message.parts.filter((part) => part.type === "file");
 }
 
 /** What was delivered next to the transcript. @type {(notice: NoticeView) => Entry[]} */
@@ -243,7 +255,7 @@ export function withNotices(entries, notices) {
   const files = notices.filter((one) => one.files.length);
   const rest = notices.filter((one) => !one.files.length);
   const shown = entries.flatMap((entry, index) => {
-    const sends = entry.kind === "tool" && entry.name === SENDS_FILES && entry.state === "done";
+    const sends = entry.kind === "tool" && FILE_TOOLS.has(entry.name) && SENDS_FILE.test(entry.output);
     return [{ key: String(index), entry }, ...(sends ? asEntries(files.splice(0, 1)) : [])];
   });
   return [...shown, ...asEntries([...files, ...rest])];

@@ -1047,6 +1047,7 @@ export interface SessionDetail {
   cost_microdollars: number;
   effort: string;
   personality: string;
+  planning: boolean;
   branches: number;
 }
 
@@ -1160,10 +1161,22 @@ export interface SettingsView {
   restart: string[];
 }
 
+/** Contents and possible effects of a skill, as Markdown; ``digest`` stands for the files that were looked at. */
+export interface SkillAuditView {
+  audit: string;
+  digest: string;
+}
+
 /** A new SKILL.md; ``before`` is the one it replaces, empty for a new skill. */
 export interface SkillEdit {
   text: string;
   before: string;
+}
+
+/** New state of a skill; enabling an installed one takes the ``digest`` of its audit. */
+export interface SkillSwitch {
+  on: boolean;
+  digest: string;
 }
 
 /** A skill as the agent reads it; ``source`` is its SKILL.md, empty if it can't be edited. */
@@ -1180,6 +1193,7 @@ export interface SkillView {
   enabled: boolean;
   own: boolean;
   problem: string;
+  installed: boolean;
 }
 
 /** A cap of this month and what is spent of it, in millionths of a dollar; ``name`` says for whom. */

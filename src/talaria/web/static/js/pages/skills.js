@@ -3,29 +3,20 @@
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
-import { button, div, label, li, p, pre, span, textarea, ul } from "../elements.js";
-import { describe, get, request } from "../server.js";
+import { button, div, label, li, p, pre, section, span, textarea, ul } from "../elements.js";
+import { renderMarkdown } from "../markdown.js";
+import { describe, get, post, request } from "../server.js";
 import { attempt, toast } from "../state.js";
-import { panel, plainForm, Switch, textField, textOf } from "./controls.js";
+import { ActionButton, panel, plainForm, Switch, textField, textOf } from "./controls.js";
 import { emptyState, failureNotice } from "./frame.js";
 import { fold } from "./parts.js";
-import { useSettings } from "./settings_data.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
-/** @import { SkillText, SkillView } from "../wire.d.ts" */
-
-const DISABLED = "tools.disabled_skills";
+/** @import { SkillAuditView, SkillText, SkillView, SwitchedTools } from "../wire.d.ts" */
 
 /** @type {(props: { skills: SkillView[], reload: () => Promise<void> }) => Child} */
 export function Skills({ skills, reload }) {
   const adding = useSignal(false);
-  const settings = useSettings();
-  /** @type {(name: string, on: boolean) => Promise<void>} */
-  const toggle = async (name, on) => {
-    const others = settings.list(DISABLED).filter((one) => one !== name);
-    await settings.save({ [DISABLED]: on ? others : [...others, name] });
-    await reload();
-  };
   const done = async () => {
     adding.value = false;
     await reload();
@@ -34,7 +25,7 @@ export function Skills({ skills, reload }) {
     "Skills",
     "Instructions that the agent reads when it needs them.",
     skills.length
-      ? ul({ class: "cards" }, ...skills.map((one) => h(SkillCard, { key: one.name, one, toggle, reload })))
+      ? ul({ class: "cards" }, ...skills.map((one) => h(SkillCard, { key: one.name, one, reload })))
       : emptyState("There are no skills yet. Write one, or ask the agent to write one down."),
     adding.value ? h(NewSkill, { onSaved: done, onCancel: () => (adding.value = false) }) : div(
       { class: "actions-row" },
@@ -43,14 +34,29 @@ export function Skills({ skills, reload }) {
   );
 }
 
-/** @type {(props: { one: SkillView, toggle: (name: string, on: boolean) => Promise<void>, reload: () => Promise<void> }) => Child} */
-function SkillCard({ one, toggle, reload }) {
+/** @type {(props: { one: SkillView, reload: () => Promise<void> }) => Child} */
+function SkillCard({ one, reload }) {
   const skill = useSignal(/** @type {SkillText | null} */ (null));
   const open = useSignal(false);
   const editing = useSignal(false);
+  const audit = useSignal(/** @type {SkillAuditView | null} */ (null));
+  const path = `/web/skills/${encodeURIComponent(one.name)}`;
+  /** @type {(on: boolean, digest?: string) => Promise<void>} */
+  const switchTo = async (on, digest = "") => {
+    /** @type {SwitchedTools} */
+    const { notes } = await post(`${path}/switch`, { on, digest });
+    audit.value = null;
+    toast.value = notes.join(" ");
+    await reload();
+  };
+  /** Switch it; a person looks at what an installed skill would run first. @param {boolean} on */
+  const toggle = async (on) => {
+    if (on && one.installed) audit.value = await get(`${path}/audit`);
+    else await switchTo(on);
+  };
   useEffect(() => {
     if (!open.value || skill.peek()) return;
-    void attempt(async () => (skill.value = await get(`/web/skills/${encodeURIComponent(one.name)}`)));
+    void attempt(async () => (skill.value = await get(path)));
   }, [open.value]);
   /** @type {(saved: SkillText) => Promise<void>} */
   const take = async (saved) => {
@@ -69,8 +75,9 @@ function SkillCard({ one, toggle, reload }) {
         p({ class: "caption" }, one.about),
         one.problem ? p({ class: "caption" }, one.problem) : null,
       ),
-      h(Switch, { label: `Skill ${one.name}`, on: one.enabled, onSwitch: (on) => void toggle(one.name, on) }),
+      h(Switch, { label: `Skill ${one.name}`, on: one.enabled, onSwitch: (on) => void attempt(() => toggle(on)) }),
     ),
+    audit.value ? auditView(one.name, audit.value, switchTo, () => (audit.value = null)) : null,
     fold(
       open,
       [span({ class: "offscreen" }, `${one.name}: `), "Text"],
@@ -96,6 +103,19 @@ function SkillCard({ one, toggle, reload }) {
             ? p({ class: "caption" }, "It isn't in the profile's folder. Edit it where it is.")
             : null,
         ),
+    ),
+  );
+}
+
+/** @type {(name: string, seen: SkillAuditView, onSwitch: (on: boolean, digest: string) => Promise<void>, onCancel: () => void) => Child} */
+function auditView(name, seen, onSwitch, onCancel) {
+  return section(
+    { class: "fold-body stack", "aria-label": `What ${name} would run` },
+    div({ class: "markdown" }, ...renderMarkdown(seen.audit)),
+    div(
+      { class: "actions-row" },
+      h(ActionButton, { label: `Enable ${name}`, class: "primary", onRun: () => onSwitch(true, seen.digest) }),
+      button({ type: "button", onClick: onCancel }, "Leave it off"),
     ),
   );
 }
