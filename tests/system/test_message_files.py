@@ -13,6 +13,7 @@ from talaria.contracts.platform import Attachment
 from talaria.testing.loopback_platform import Fault, LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.audio import OGG
+from talaria.testing.model_server.images import PNG
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice, picture
 from talaria.testing.wait import until
 
@@ -69,17 +70,20 @@ async def test_stop_gets_through_while_files_are_fetched(
     assert network.shown("ann").count("ok") == 1
 
 
-async def test_pictures_and_documents_of_telegram_come_to_the_model(tmp_path: Path, server: ModelServer) -> None:
+async def test_pictures_and_documents_of_telegram_come_to_the_model_and_back(
+    tmp_path: Path, server: ModelServer
+) -> None:
     async with TelegramServer() as telegram:
         ann = telegram.user("Ann")
         program = scripted_program(
             tmp_path,
             server,
             f'[access]\nowners = ["telegram:{ann.id}"]\n[models.scripted]\nimages = true\n'
-            f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
+            f'[images]\ngenerate = "mine:draws"\n[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
             f'base_file_url = "{telegram.base_file_url}"\n',
             f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
         )
+        server.answer_when(lambda received: received.is_title_request, Say("A title"))
         server.script(Say("A picture."))
         server.otherwise(Say("A list."))
         chat = telegram.private(ann)
@@ -89,11 +93,17 @@ async def test_pictures_and_documents_of_telegram_come_to_the_model(tmp_path: Pa
             sent = await chat.sends(ann, Document(b"buy milk", "list.txt", "text/plain"))
             telegram.redeliver(sent, times=3)
             await chat.wait_for(lambda message: message.text == "A list.")
+            server.script(Say(calls=[Ask("image_generate", {"prompt": "a fox"})]), Say("Here it is."))
+            await chat.says(ann, "draw a fox")
+            drawn = await chat.wait_for(lambda message: message.media is not None)
+            await chat.wait_for(lambda message: message.text == "Here it is.")
+    assert drawn.media is not None
+    assert (drawn.media.kind, drawn.media.file.data) == ("photo", PNG)
     first = server.received[0].json["messages"][-1]["content"]
     assert {"type": "text", "text": "what is this?"} in first
     assert any(part["type"] == "image_url" for part in first)
     assert any("list.txt" in call.question for call in server.received)
-    assert len(chat.answers) == 2
+    assert len(chat.answers) == 4
 
 
 async def test_a_file_that_the_agent_sends_comes_to_the_chat_though_it_is_killed(

@@ -155,7 +155,8 @@ class ToolDispatcher:
             return ToolResult(invocation.call.id, self._sanitize(message), failed=True), ""
         self._images += output.images
         text = self._sanitize(output.text)
-        result = ToolResult(invocation.call.id, text if nested else mark_untrusted(text, output.source))
+        shown = text if nested else mark_untrusted(text, output.source)
+        result = ToolResult(invocation.call.id, shown, files=output.files)
         return result, self._environment.mask(output.diff)
 
     async def _call_tool(self, outer: ToolInvocation, name: str, arguments: str) -> ToolOutput:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
-from talaria.core.messages import Image
+from talaria.core.messages import File, Image
 from talaria.core.session_context import SessionContext, child_environment
 
 
@@ -48,13 +48,15 @@ class ToolOutput(Struct, frozen=True):
     """The result for the model; images are included if the model can see.
 
     ``diff`` is what changed in a file, as a unified diff for people; the model doesn't get it. ``source`` names the
-    origin of external text: a web page, a server. The model sees such text marked as untrusted.
+    origin of external text: a web page, a server. The model sees such text marked as untrusted. ``files`` are for the
+    person, where they aren't sent to a chat.
     """
 
     text: str
     images: tuple[Image, ...] = ()
     diff: str = ""
     source: str = ""
+    files: tuple[Image | File, ...] = ()
 
 
 class Workspace(Protocol):

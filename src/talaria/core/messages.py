@@ -47,11 +47,15 @@ class ToolCall(Struct, frozen=True, tag="tool_call"):
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
-    """The result of the tool call ``call_id``."""
+    """The result of the tool call ``call_id``.
+
+    ``files`` are for the person: made by the tool, and not sent to a chat. The model doesn't get them.
+    """
 
     call_id: str
     text: str
     failed: bool = False
+    files: tuple[Image | File, ...] = ()
 
 
 Part = Text | Image | File | Reasoning | ToolCall | ToolResult

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.http.idempotency import HEADER
-from talaria.http.routing import Route
+from talaria.http.routing import FILE, Route
 
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"{(\w+)\*?}")
@@ -156,6 +156,8 @@ def _build_responses(group: RouteGroup, route: Route, schemas: Mapping[Any, Any]
     content: dict[str, Any] = {}
     if route.reply_type is not None:
         content["application/json"] = {"schema": schemas[route.reply_type]}
+    if route.sends_file:
+        content[FILE] = {"schema": {"type": "string", "format": "binary"}}
     if route.events is not None:  # as in OpenAI's own description: the schema of the data of one event
         content["text/event-stream"] = {"schema": schemas[route.events]}
     success: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}

@@ -14,13 +14,15 @@ import ipaddress
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from http import HTTPStatus
+from pathlib import Path
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 from msgspec import Struct
 
+from talaria.core.image_types import image_type
 from talaria.http.errors import NUL_REFUSED, ClientGone, Problem, make_bad_json, make_not_found, make_too_many
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -170,6 +172,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _MAX_DROPPED = 100_000_000  # bytes of a too large body that are read, so that the client gets the answer
 JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
+FILE = "application/octet-stream"
 T = TypeVar("T")
 CallerT = TypeVar("CallerT", bound="Caller")
 _encode = msgspec.json.Encoder().encode
@@ -297,6 +300,19 @@ def make_json_reply(value: object, *, status: int = 200, headers: Mapping[str, s
     return Reply(status=status, body=_encode(value), headers=headers or {})
 
 
+def make_file_reply(path: Path) -> Reply:
+    """Return a file as a reply: a picture is shown, anything else is saved; neither may run anything."""
+    body = path.read_bytes()
+    picture = image_type(body[:16])
+    kind = "inline" if picture else "attachment"
+    headers = {
+        "content-disposition": f"{kind}; filename*=UTF-8''{quote(path.name, safe='')}",
+        "content-security-policy": "sandbox; default-src 'none'",
+        "cache-control": "private, max-age=600",
+    }
+    return Reply(body=body, content_type=picture or FILE, headers=headers)
+
+
 def make_event_reply(stream: ReplyStream, *, headers: Mapping[str, str] | None = None) -> Reply:
     """Return a stream of server-sent events as a reply."""
     return Reply(
@@ -336,7 +352,7 @@ class Route(Struct, frozen=True, kw_only=True):
     ``reply_type`` are the structs of body, query and reply; ``events`` is the type of the ``data`` of server-sent
     events. ``repeatable`` accepts an ``Idempotency-Key``; ``lasting`` means that a disconnecting client ends nothing.
     ``used_headers`` are headers used by this route alone. ``body_limit`` is the largest body in bytes, 0 for the
-    server's limit.
+    server's limit. ``sends_file`` describes a reply that is a file.
     """
 
     method: str
@@ -353,6 +369,7 @@ class Route(Struct, frozen=True, kw_only=True):
     lasting: bool = False
     used_headers: tuple[str, ...] = ()
     body_limit: int = 0
+    sends_file: bool = False
     tag: str = "talaria"
 
 

@@ -56,7 +56,8 @@ class SurfaceInfo(Struct, frozen=True, kw_only=True):
     ``instructions`` describe it to the model, ``context`` to tools and hooks. Unless ``attended``, questions are
     answered with no at once. ``lasting`` means that it stays open after the reply, so that a goal may continue there.
     Unless ``watchable``, no other process can follow the turns; ``on_moved`` is called if a turn was moved to another
-    chat. ``file_limit`` is the largest file in bytes that can be sent here, ``None`` if this is no chat.
+    chat. ``file_limit`` is the largest file in bytes that can be sent here, ``None`` if files stay where they are. With
+    ``attaches_files`` they are part of the answer instead of messages in a chat.
     """
 
     source: str
@@ -68,6 +69,7 @@ class SurfaceInfo(Struct, frozen=True, kw_only=True):
     watchable: bool = True
     on_moved: Callable[[], None] | None = None
     file_limit: int | None = None
+    attaches_files: bool = False
 
 
 class ResumeSession(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The tools image_generate and speak: make a file, save it, and send it where the session has a chat."""
+"""The tools image_generate and speak: make a file, save it, and deliver it to the person."""
 
 import asyncio
 import re
@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import OverBudget, ProviderError, Refused, ToolFailed
 from talaria.core.image_types import image_type
+from talaria.core.messages import File, Image
 from talaria.tools.files.text_file import failing
 from talaria.tools.send.file import SendFile, SendFileArguments
 
@@ -35,10 +36,10 @@ class ImageGenerateArguments(Struct, frozen=True):
 
 
 class ImageGenerate:
-    """Makes images with ``maker``; ``delivery`` sends them to the chat, ``None`` outside of chats."""
+    """Makes images with ``maker``; ``delivery`` sends them, ``None`` where the person can open the file."""
 
     name = "image_generate"
-    description = "Make an image from a description, or edit images. It is saved, and sent in chats."
+    description = "Make an image from a description, or edit images. It is saved and delivered."
     effect = Effect.IRREVERSIBLE  # it costs money each time
     arguments: type[Struct] = ImageGenerateArguments
 
@@ -64,7 +65,7 @@ class ImageGenerate:
             raise ToolFailed(f"no image was made: {error.for_owner}") from error
         name = arguments.path or f"{_make_name(arguments.prompt)}{_SUFFIXES[made.media_type]}"
         file = await asyncio.to_thread(_save_new, call.workspace.resolve(name), made.content, bool(arguments.path))
-        return ToolOutput(await _report_file(file, self._delivery, call))
+        return await _deliver_file(file, made.media_type, self._delivery, call)
 
 
 class SpeakArguments(Struct, frozen=True):
@@ -75,10 +76,10 @@ class SpeakArguments(Struct, frozen=True):
 
 
 class Speak:
-    """Speaks with the configured voice; ``delivery`` sends the recording to the chat, ``None`` outside of chats."""
+    """Speaks with the configured voice; ``delivery`` sends the recording, ``None`` where the person can open it."""
 
     name = "speak"
-    description = "Turn text into speech. The recording is saved, and sent in chats."
+    description = "Turn text into speech. The recording is saved and delivered."
     effect = Effect.IRREVERSIBLE  # a provider charges it each time
     arguments: type[Struct] = SpeakArguments
 
@@ -105,15 +106,17 @@ class Speak:
             raise ToolFailed(f"nothing was recorded: {error.for_owner}") from error
         name = arguments.path or f"{_RECORDING}{_RECORDING_SUFFIXES.get(recording.media_type, '.ogg')}"
         file = await asyncio.to_thread(_save_new, call.workspace.resolve(name), recording.data, bool(arguments.path))
-        return ToolOutput(await _report_file(file, self._delivery, call))
+        return await _deliver_file(file, recording.media_type, self._delivery, call)
 
 
-async def _report_file(file: Path, delivery: SendFile | None, call: Call) -> str:
-    """Send a new file to the chat, if there is one, and return a sentence for the model."""
-    saved = f"Saved {file}."
+async def _deliver_file(file: Path, media_type: str, delivery: SendFile | None, call: Call) -> ToolOutput:
+    """Send a new file, or name it where the person can open it, and report it to the model."""
     if delivery is None:
-        return saved
-    return f"{saved} {(await delivery.run(SendFileArguments(str(file)), call)).text}"
+        is_image = media_type.startswith("image/")
+        made = Image(str(file), media_type) if is_image else File(str(file), file.name, media_type)
+        return ToolOutput(f"Saved {file}.", files=(made,))
+    sent = await delivery.run(SendFileArguments(str(file)), call)
+    return ToolOutput(f"Saved {file}. {sent.text}", files=sent.files)
 
 
 def _save_new(path: Path, content: bytes, is_chosen: bool) -> Path:

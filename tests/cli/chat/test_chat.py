@@ -29,6 +29,14 @@ async def test_a_question_is_answered_on_the_output(program: Program, server: Mo
     assert server.received[0].question == "What is it?"
 
 
+async def test_the_path_of_a_made_image_is_printed(tmp_path: Path, server: ModelServer) -> None:
+    program = scripted_program(tmp_path, server, '[images]\ngenerate = "mine:draws"\n')
+    server.script(Say(calls=[Ask("image_generate", {"prompt": "a red fox"})]), Say("Done."))
+    done = await _run(program, "chat", "-q", "a fox")
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert f"·   {program.home / 'work' / 'a-red-fox.png'}" in done.err.splitlines()
+
+
 async def test_text_from_a_pipe_follows_the_question(program: Program, server: ModelServer) -> None:
     server.script(Say("Looks fine."))
     done = await _run(program, "chat", "-q", "review", typed="+ new line\n")

@@ -12,6 +12,7 @@ from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import READY, opened, ready, say
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, Tokens, bad_key
+from talaria.testing.model_server.images import PNG
 from talaria.testing.screen import open_screen
 
 
@@ -69,6 +70,18 @@ async def test_a_tool_call_is_one_line_and_unfolds(program: Program, server: Mod
         assert "  second" not in screen.lines
         await screen.press("c-o")
         await screen.wait_for(re.compile("^  second$", re.MULTILINE))
+
+
+async def test_the_path_of_a_made_image_is_shown(tmp_path: Path, server: ModelServer) -> None:
+    program = scripted_program(tmp_path, server, '[images]\ngenerate = "mine:draws"\n')
+    server.script(Say(calls=[Ask("image_generate", {"prompt": "a red fox"})]), Say("Done."))
+    async with opened(program, columns=200) as screen:
+        await ready(screen)
+        await say(screen, "a fox")
+        await screen.wait_for("Done.")
+        made = program.home / "work" / "a-red-fox.png"
+        assert f"  {made}" in screen.lines
+    assert made.read_bytes() == PNG
 
 
 async def test_a_running_tool_shows_its_time_and_ctrl_c_stops_it(program: Program, server: ModelServer) -> None:

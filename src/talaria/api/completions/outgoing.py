@@ -3,8 +3,10 @@
 import time
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from talaria.api.completions.wire import (
+    Annotation,
     AnswerMessage,
     ChatCompletion,
     Choice,
@@ -16,7 +18,9 @@ from talaria.api.completions.wire import (
     FinishReason,
     PromptDetails,
     ToolNews,
+    UrlCitation,
 )
+from talaria.api.files import ApiFile, content_path, to_api_files
 from talaria.api.front_door import wrap_problem
 from talaria.core.events import (
     ModelCalled,
@@ -46,11 +50,14 @@ _encode = msgspec.json.Encoder().encode
 class CompletionCollector:
     """Collects the events of a turn and its result.
 
-    Text before and after tool use is separated by a blank line.
+    Text before and after tool use is separated by a blank line. The answer ends with links to the files that the agent
+    has sent, below ``address``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "") -> None:
         self.usage = Usage()
+        self._address = address
+        self._files: list[ApiFile] = []
         self.end: TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed | None = None
         self._pieces: list[str] = []
         self._needs_break = False
@@ -68,10 +75,14 @@ class CompletionCollector:
                 self._needs_break = False
             case TurnOutOfBudget(text=text):
                 new, self.end = (_PARAGRAPH if self._pieces else "") + text, event
-            case TurnAnswered() | TurnStopped() | TurnFailed():
+            case TurnAnswered():
+                new, self.end = "" if self._pieces else event.text, event
+                new += self._format_links(self.text + new)
+            case TurnStopped() | TurnFailed():
                 new, self.end = "", event
-                if isinstance(event, TurnAnswered) and not self._pieces:
-                    new = event.text
+            case ToolAnswered(result=result) if result.files:
+                new = ""
+                self._files += to_api_files(result.files)
             case ModelCalled(usage=usage):
                 new, self._needs_break = "", True
                 self.usage = _add_usage(self.usage, usage)
@@ -84,7 +95,24 @@ class CompletionCollector:
     @property
     def final(self) -> str:
         """Return the text for a client that doesn't stream: the final answer, without intermediate text."""
-        return self.end.text if isinstance(self.end, TurnAnswered) else self.text
+        return self.compose_final(self.end) if isinstance(self.end, TurnAnswered) else self.text
+
+    def compose_final(self, end: TurnAnswered) -> str:
+        """Return the final answer with links to its files."""
+        return end.text + self._format_links(end.text)
+
+    def compose_streamed(self) -> str:
+        """Return all text with links to its files, before the end of the turn is processed."""
+        return self.text + self._format_links(self.text)
+
+    def list_annotations(self, text: str) -> tuple[Annotation, ...] | UnsetType:
+        """Return the files of the answer, with the places of their links in its text."""
+        found = []
+        for file in self._files:
+            url = self._make_url(file)
+            start = max(text.find(url), 0)
+            found.append(Annotation(UrlCitation(url, file.filename, start, start + len(url))))
+        return tuple(found) or UNSET
 
     @property
     def finish_reason(self) -> FinishReason:
@@ -111,10 +139,22 @@ class CompletionCollector:
 
     def completion(self, model: str) -> ChatCompletion:
         """Return the complete answer."""
-        choice = Choice(AnswerMessage(self.final), self.finish_reason)
+        text = self.final
+        choice = Choice(AnswerMessage(text, annotations=self.list_annotations(text)), self.finish_reason)
         return ChatCompletion(
             id=new_completion_id(), created=_get_timestamp(), model=model, choices=(choice,), usage=self.counted()
         )
+
+    def _format_links(self, text: str) -> str:
+        links = [self._format_link(file) for file in self._files if self._make_url(file) not in text]
+        return (_PARAGRAPH if text else "") + "\n".join(links) if links else ""
+
+    def _format_link(self, file: ApiFile) -> str:
+        label = file.filename.replace("[", "(").replace("]", ")")
+        return f"{'!' if file.media_type.startswith('image/') else ''}[{label}]({self._make_url(file)})"
+
+    def _make_url(self, file: ApiFile) -> str:
+        return f"{self._address}{content_path(file.id)}"
 
 
 class ChunkEncoder:
@@ -152,7 +192,8 @@ class ChunkEncoder:
         """Return the final chunks."""
         if answer.problem is not None:
             return self.broken(answer.problem)
-        last = self._encode_choice(ChunkChoice(Delta(), answer.finish_reason))
+        delta = Delta(annotations=answer.list_annotations(answer.text))
+        last = self._encode_choice(ChunkChoice(delta, answer.finish_reason))
         used = (
             _encode_chunk(msgspec.structs.replace(self._blank, usage=answer.counted())) if self._include_usage else b""
         )
@@ -179,7 +220,8 @@ def _describe_tool(event: ToolCalled | ToolAnswered) -> ToolNews:
     if isinstance(event, ToolCalled):
         return ToolNews("tool.called", event.call.id, event.call.name, event.summary)
     result = event.result
-    return ToolNews("tool.answered", result.call_id, event.name, "", result.failed, round(event.seconds, 3))
+    files = to_api_files(result.files) if result.files else ()
+    return ToolNews("tool.answered", result.call_id, event.name, "", result.failed, round(event.seconds, 3), files)
 
 
 def _add_usage(one: Usage, other: Usage) -> Usage:

@@ -174,26 +174,33 @@ class CompletionRoutes:
         body = request.read(CreateCompletion)
         check_supported(body)
         parsed = split_messages(body.messages)
-        turn = ApiTurn(self._session_pool, await self._build_request(request, body, parsed), request.caller)
+        answer = CompletionCollector(_find_address(request))
+        turn = ApiTurn(self._session_pool, await self._build_request(request, body, parsed, answer), request.caller)
         headers = {SESSION_HEADER: turn.session_id}
-        answer = CompletionCollector()
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(turn)
             if body.stream:
                 counting = body.stream_options is not None and bool(body.stream_options.include_usage)
                 chunks = ChunkEncoder(body.model, counting=counting)
                 tool_events = request.headers.get(EVENTS_HEADER, "")
-                return make_event_reply(_CompletionStream(turn, chunks, tool_events, stack.pop_all()), headers=headers)
-            async for event in turn:
-                answer.take(event)
+                shown = CompletionCollector(_find_address(request))
+                stream = _CompletionStream(turn, chunks, shown, tool_events, stack.pop_all())
+                return make_event_reply(stream, headers=headers)
+            async for _ in turn:
+                pass  # ``answer`` hears them
         problem = answer.problem
         if problem is not None:
             problem.headers |= headers
             raise problem
         return make_json_reply(answer.completion(body.model), headers=headers)
 
-    async def _build_request(self, request: ApiRequest, body: CreateCompletion, parsed: CompletionInput) -> TurnRequest:
-        """Return the turn to run: in the named session, in the one with this history, or in a new one."""
+    async def _build_request(
+        self, request: ApiRequest, body: CreateCompletion, parsed: CompletionInput, heard: CompletionCollector
+    ) -> TurnRequest:
+        """Return the turn to run: in the named session, in the one with this history, or in a new one.
+
+        ``heard`` gets its events.
+        """
         caller, model = request.caller.name, await self._models.resolve(body.model)
         named = request.headers.get(SESSION_HEADER, "")
         if named:  # before anything is stored in its folder
@@ -201,9 +208,8 @@ class CompletionRoutes:
         session_id = named or await self._find_session(request.caller, parsed)
         target_id = SessionId(session_id) if session_id else new_session_id()
         past_messages = () if session_id else await convert_history(parsed.history, self._image_store, target_id)
-        heard = CompletionCollector()
         store_fingerprint = partial(
-            _store_fingerprint, caller=caller, parsed=parsed, heard=heard if body.stream else None
+            _store_fingerprint, caller=caller, parsed=parsed, heard=heard, streamed=bool(body.stream)
         )
         return TurnRequest(
             message=await convert_message(parsed.last, self._image_store, target_id),
@@ -213,7 +219,7 @@ class CompletionRoutes:
             history=past_messages,
             model=model,
             ended=None if named else store_fingerprint,
-            heard=heard.take if body.stream else None,
+            heard=heard.take,
         )
 
     async def _find_session(self, caller: ApiCaller, parsed: CompletionInput) -> str:
@@ -232,10 +238,17 @@ class CompletionRoutes:
 class _CompletionStream:
     """Implements `Stream`; ``tool_events`` selects the events of tools, and closing ``stack`` leaves the turn."""
 
-    def __init__(self, turn: ApiTurn, chunks: ChunkEncoder, tool_events: str, stack: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        turn: ApiTurn,
+        chunks: ChunkEncoder,
+        answer: CompletionCollector,
+        tool_events: str,
+        stack: AsyncExitStack,
+    ) -> None:
         self._turn = turn
         self._stack = stack
-        self._answer = CompletionCollector()
+        self._answer = answer
         self._chunks = chunks
         self._hides_tools = tool_events == "none"
         self._names_tool_events = tool_events == "tools"
@@ -262,6 +275,13 @@ class _CompletionStream:
         await self._stack.aclose()
 
 
+def _find_address(request: ApiRequest) -> str:
+    """Return the address of this server as the client reaches it, if it is known."""
+    host = request.headers.get("host", "")
+    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else "http"
+    return f"{scheme}://{host}" if host else ""
+
+
 def _claim_session(tx: Transaction, digest: str, caller: ApiCaller) -> str:
     """Return the latest session with this history, if it is still at its end; any other one isn't found again."""
     found = [point for point in HISTORY_DIGEST.with_item(tx, digest) if HISTORY_DIGEST.delete(tx, point[0], digest)]
@@ -276,12 +296,18 @@ def _claim_session(tx: Transaction, digest: str, caller: ApiCaller) -> str:
 
 
 def _store_fingerprint(
-    tx: Transaction, result: TurnResult, *, caller: str, parsed: CompletionInput, heard: CompletionCollector | None
+    tx: Transaction,
+    result: TurnResult,
+    *,
+    caller: str,
+    parsed: CompletionInput,
+    heard: CompletionCollector,
+    streamed: bool,
 ) -> None:
     """Store the fingerprint by which the next request, with this history, finds the session."""
     session = tx.sessions.get(result.session_id)
     if not isinstance(result.end, TurnAnswered) or session is None:
         return
-    reply = heard.text if heard is not None else result.end.text
+    reply = heard.compose_streamed() if streamed else heard.compose_final(result.end)
     digest = compute_fingerprint(caller, parsed.instructions, (*parsed.history, parsed.last), reply)
     HISTORY_DIGEST.write(tx, result.session_id, session.message_count, digest)

@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from talaria.api.files import ApiFile
+
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
@@ -114,12 +116,29 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
 FinishReason = Literal["stop", "length"]
 
 
+class UrlCitation(Struct, frozen=True):
+    """The address of a file, and where the text links to it."""
+
+    url: str
+    title: str
+    start_index: int
+    end_index: int
+
+
+class Annotation(Struct, frozen=True):
+    """A file that the agent has sent, in the form in which OpenAI names addresses."""
+
+    url_citation: UrlCitation
+    type: Literal["url_citation"] = "url_citation"
+
+
 class AnswerMessage(Struct, frozen=True):
-    """The agent's answer."""
+    """The agent's answer; it ends with links to the files that ``annotations`` name."""
 
     content: str
     role: Literal["assistant"] = "assistant"
     refusal: str | None = None
+    annotations: tuple[Annotation, ...] | UnsetType = UNSET
 
 
 class Choice(Struct, frozen=True):
@@ -143,10 +162,11 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
 
 
 class Delta(Struct, frozen=True, omit_defaults=True):
-    """New text."""
+    """New text, and files at the end."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    annotations: tuple[Annotation, ...] | UnsetType = UNSET
 
 
 class ChunkChoice(Struct, frozen=True):
@@ -167,6 +187,7 @@ class ToolNews(Struct, frozen=True, omit_defaults=True):
     summary: str = ""
     failed: bool = False
     seconds: float = 0.0
+    files: tuple[ApiFile, ...] = ()
 
 
 class Chunk(Struct, frozen=True, kw_only=True):

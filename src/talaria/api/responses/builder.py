@@ -5,6 +5,7 @@ from typing import assert_never
 
 from msgspec import structs
 
+from talaria.api.files import ApiFile
 from talaria.api.responses import stream_events
 from talaria.api.responses.items import MessageBuilder, OutputItems, ReasoningBuilder
 from talaria.api.responses.stream_events import ResponseEvent
@@ -33,6 +34,7 @@ class ResponseBuilder:
         self._items = OutputItems(response.id.removeprefix("resp_"))
         self._thoughts = thoughts
         self._open: MessageBuilder | ReasoningBuilder | None = None
+        self._files: tuple[ApiFile, ...] = ()  # those that come with the next message
         self._next_number = 0
         self._is_created = False
 
@@ -75,7 +77,8 @@ class ResponseBuilder:
             case events.ToolStarted(call_id, name, arguments):
                 yield from self._close()
                 yield from self._items.tool_called(call_id, name, arguments)
-            case events.ToolCompleted(call_id, _, output, failed):
+            case events.ToolCompleted(call_id, _, output, failed, _, files):
+                self._files += files
                 yield from self._items.tool_answered(call_id, output, failed=failed)
             case _:
                 return
@@ -115,6 +118,8 @@ class ResponseBuilder:
 
     def _close(self) -> Iterable[ResponseEvent]:
         finished, self._open = self._open, None
+        if isinstance(finished, MessageBuilder):
+            finished.files, self._files = self._files, ()
         if finished is not None:
             yield from self._items.close(finished)
 
@@ -129,6 +134,8 @@ class ResponseBuilder:
                 if text and not self._items.says(text):
                     yield from self._complete(text)
                 yield from self._close()
+                if self._files:
+                    yield from self._complete(", ".join(file.filename for file in self._files))
                 self._items.mark_final()
                 self.response = structs.replace(self.whole(), status="completed", completed_at=at)
                 yield stream_events.Completed(response=self.response)

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
+from talaria.api.files import ApiFile
 from talaria.api.responses import stream_events
 from talaria.api.responses.stream_events import ResponseEvent
 from talaria.api.responses.wire import (
     FailureText,
+    FilePath,
     OutputItem,
     OutputMessage,
     OutputText,
@@ -42,7 +44,11 @@ class _ItemBuilder:
 
 
 class MessageBuilder(_ItemBuilder):
-    """A growing message."""
+    """A growing message; ``files`` come with it."""
+
+    def __init__(self, item_id: str, index: int) -> None:
+        super().__init__(item_id, index)
+        self.files: tuple[ApiFile, ...] = ()
 
     def begun(self) -> Iterable[ResponseEvent]:
         """Return the events of its start."""
@@ -57,8 +63,15 @@ class MessageBuilder(_ItemBuilder):
 
     def done(self) -> tuple[OutputItem, list[ResponseEvent]]:
         """Return the complete message and its final events."""
-        part = OutputText(self.text)
+        annotations = tuple(FilePath(file.id, len(self.text), file.filename) for file in self.files)
+        part = OutputText(self.text, annotations)
         end_events: list[ResponseEvent] = [
+            *(
+                stream_events.AnnotationAdded(
+                    item_id=self.id, output_index=self.index, content_index=0, annotation_index=number, annotation=file
+                )
+                for number, file in enumerate(annotations)
+            ),
             stream_events.TextDone(item_id=self.id, output_index=self.index, content_index=0, text=self.text),
             stream_events.PartDone(item_id=self.id, output_index=self.index, content_index=0, part=part),
         ]

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from talaria.api.responses.wire import OutputItem, OutputText, Response, SummaryText
+from talaria.api.responses.wire import FilePath, OutputItem, OutputText, Response, SummaryText
 
 
 class _NumberedEvent(Struct, kw_only=True):
@@ -86,6 +86,14 @@ class TextDeltaAdded(_ItemEvent, tag="response.output_text.delta"):
     logprobs: tuple[str, ...] = ()
 
 
+class AnnotationAdded(_ItemEvent, tag="response.output_text.annotation.added"):
+    """A file that comes with a text."""
+
+    content_index: int
+    annotation_index: int
+    annotation: FilePath
+
+
 class TextDone(_ItemEvent, tag="response.output_text.done"):
     """The complete text."""
 
@@ -165,6 +173,7 @@ ResponseEvent = (
     | PartAdded
     | PartDone
     | TextDeltaAdded
+    | AnnotationAdded
     | TextDone
     | ToolInProgress
     | ArgumentsAdded

@@ -12,11 +12,19 @@ ResponseStatus = Literal["queued", "in_progress", "completed", "failed", "cancel
 ItemStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
+class FilePath(Struct, frozen=True, tag="file_path"):
+    """A file that comes with a text, at its end; `GET /v1/files/{file_id}/content` downloads it."""
+
+    file_id: str
+    index: int
+    filename: str
+
+
 class OutputText(Struct, frozen=True, tag="output_text"):
     """Text by the agent."""
 
     text: str
-    annotations: tuple[str, ...] = ()
+    annotations: tuple[FilePath, ...] = ()
     logprobs: tuple[str, ...] = ()
 
 

@@ -6,11 +6,12 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
+from talaria.api.files import ApiFile, to_api_files
 from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.responses import ApiRunState
 from talaria.core import events
 from talaria.core.events import TurnEnd, TurnEvent
-from talaria.core.messages import Usage
+from talaria.core.messages import ToolResult, Usage
 
 INTERRUPTED = "Interrupted; the outcome is unknown."
 _MAX_OUTPUT = 10_000
@@ -69,13 +70,14 @@ class ToolProgress(Struct, frozen=True, tag="tool.progress"):
 
 
 class ToolCompleted(Struct, frozen=True, tag="tool.completed"):
-    """A tool call ended; a long ``output`` is truncated."""
+    """A tool call ended; a long ``output`` is truncated, ``files`` are for the person."""
 
     call_id: str
     name: str
     output: str
     failed: bool
     seconds: float
+    files: tuple[ApiFile, ...] = ()
 
 
 class ApprovalRequested(Struct, frozen=True, tag="approval.requested"):
@@ -284,10 +286,13 @@ class RunEventMapper:
         self._started_calls[call_id] = self._open_calls[call_id] = name
         return [ToolStarted(call_id, name, arguments, summary)]
 
-    def completed(self, call_id: str, text: str, *, failed: bool, seconds: float) -> list[RunEvent]:
+    def completed(self, result: ToolResult, seconds: float) -> list[RunEvent]:
         """Return the event for a tool result, unless it was emitted."""
-        name = self._open_calls.pop(call_id, None)
-        return [] if name is None else [ToolCompleted(call_id, name, _truncate(text), failed, seconds)]
+        name = self._open_calls.pop(result.call_id, None)
+        if name is None:
+            return []
+        files = to_api_files(result.files) if result.files else ()
+        return [ToolCompleted(result.call_id, name, _truncate(result.text), result.failed, seconds, files)]
 
     def _map_tool_event(
         self,
@@ -305,7 +310,7 @@ class RunEventMapper:
             case events.ToolProgressed(call_id, text):
                 return [ToolProgress(call_id, text)]
             case events.ToolAnswered(result, _, seconds):
-                return self.completed(result.call_id, result.text, failed=result.failed, seconds=seconds)
+                return self.completed(result, seconds)
             case _:
                 assert_never(event)
 

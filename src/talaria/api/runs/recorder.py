@@ -8,9 +8,17 @@ from contextlib import suppress
 from msgspec import Struct
 
 from talaria.api.runs.control_store import append_events
-from talaria.api.runs.events import RunCompleted, RunEvent, RunEventMapper, RunWaiting, make_stream_name, to_run_end
+from talaria.api.runs.events import (
+    RunCompleted,
+    RunEnd,
+    RunEvent,
+    RunEventMapper,
+    RunWaiting,
+    make_stream_name,
+    to_run_end,
+)
 from talaria.api.runs.run_store import end_run
-from talaria.api.runs.turn_links import ResumePoint, StreamPosition, close_link, link_turn, read_link
+from talaria.api.runs.turn_links import ResumePoint, StreamPosition, close_link, link_turn, list_files, read_link
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.contracts.turn_listener import TurnResult
@@ -147,11 +155,10 @@ class RunRecorder:
         close_link(tx, result.session_id)
         run = tx.runs.get(position.run_id)
         if run is not None:
-            end = to_run_end(result.end)
+            end: RunEnd | RunWaiting = to_run_end(result.end)
             if isinstance(end, RunCompleted) and self._has_background_work(tx, result.session_id):
-                end_run(tx, run, RunWaiting(end.text), _sum_usage(tx, result.turn_id))
-            else:
-                end_run(tx, run, end, _sum_usage(tx, result.turn_id))
+                end = RunWaiting(end.text)
+            end_run(tx, run, end, _sum_usage(tx, result.turn_id), files=list_files(tx, result.turn_id))
             self._on_end(tx, run)
 
     async def keep(self) -> None:

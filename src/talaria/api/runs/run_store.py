@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
+from talaria.api.files import ApiFile
 from talaria.api.front_door import ApiCaller
 from talaria.api.input_items import Metadata
 from talaria.api.runs.control_store import append_events, clear_stop_request, list_open_questions, request_stop
@@ -67,6 +68,7 @@ class RunResult(Struct, frozen=True):
     output: str = ""
     code: str = ""
     usage: Usage = Usage()
+    files: tuple[ApiFile, ...] = ()
 
 
 _encode = msgspec.json.Encoder().encode
@@ -129,6 +131,7 @@ def to_run(tx: Transaction, run: ApiRun) -> Run:
         error=RunProblem(result.code if result else "failed", run.error) if run.state == "failed" else None,
         usage=result.usage if result else None,
         questions=tuple(list_open_questions(tx, run.session_id)) if run.state == "waiting" else (),
+        files=result.files if result else (),
         metadata=read_options(run).metadata,
     )
 
@@ -139,8 +142,9 @@ def end_run(
     last: RunEnd | RunWaiting,
     usage: Usage | None = None,
     run_events: Sequence[RunEvent] = (),
+    files: tuple[ApiFile, ...] = (),
 ) -> bool:
-    """Record the end of a run, or of its turn, after its remaining ``run_events``.
+    """Record the end of a run, or of its turn, after its remaining ``run_events`` and with its ``files``.
 
     ``False`` if it had already ended.
     """
@@ -148,10 +152,10 @@ def end_run(
     if not tx.runs.move(run.id, _STATES[str(last.__struct_config__.tag)], error):
         return False
     append_events(tx, run.id, run.session_id, [*run_events, last])
-    before = read_result(tx, run)
-    total_usage = _add_usage(before.usage if before else Usage(), usage or Usage())
+    before = read_result(tx, run) or RunResult()
     text = last.text if isinstance(last, RunCompleted | RunWaiting) else ""
-    result = RunResult(text, last.code if isinstance(last, RunFailed) else "", total_usage)
+    code = last.code if isinstance(last, RunFailed) else ""
+    result = RunResult(text, code, _add_usage(before.usage, usage or Usage()), before.files + files)
     RUN_RESULT.write(tx, run.session_id, result, run.id)
     if not isinstance(last, RunWaiting):
         clear_stop_request(tx, run.session_id, run.id)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct, structs
 
+from talaria.api.files import ApiFile, to_api_files
 from talaria.api.runs.control_store import append_events
 from talaria.api.runs.events import RunEvent, RunEventMapper, TurnResumed, TurnStarted, decode_event, make_stream_name
 from talaria.contracts.background_processes import list_processes
@@ -142,6 +143,13 @@ def list_unreported(tx: Transaction, link: TurnLink) -> list[RunEvent]:
     return [*_iterate_unreported(tx, run.session_id, ResumePoint(link.turn_id), mapper), *mapper.restart()]
 
 
+def list_files(tx: Transaction, turn_id: TurnId) -> tuple[ApiFile, ...]:
+    """Return the files that the tools of a turn have sent."""
+    results = [step.result for step in tx.turns.steps(turn_id) if step.kind != MODEL]
+    sent = [_decode_result(result).files for result in results if result is not None and '"files"' in result]
+    return tuple(file for files in sent for file in to_api_files(files))
+
+
 def is_message_stored(tx: Transaction, run: ApiRun) -> bool:
     """Return whether the message of a run is already part of its session."""
     return tx.messages.with_platform_id(run.session_id, run.id) is not None
@@ -190,7 +198,7 @@ def _iterate_unreported_call(step: Step, mapper: RunEventMapper) -> Iterator[Run
     if step.result is not None and step.ended_at is not None:
         result = _decode_result(step.result)
         seconds = (step.ended_at - step.started_at).total_seconds()
-        yield from mapper.completed(call.id, result.text, failed=result.failed, seconds=seconds)
+        yield from mapper.completed(result, seconds)
 
 
 def _list_texts(tx: Transaction, session_id: SessionId, count: int, last_seq: int) -> Sequence[str]:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from talaria.api.files import ApiFile
 from talaria.api.input_items import Input, Metadata
 from talaria.api.runs.control_store import Question
 from talaria.contracts.stores.responses import ApiRunState
@@ -32,7 +33,10 @@ class RunProblem(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """A run; ``output`` is its answer once it is over, ``questions`` are those waiting for an answer."""
+    """A run; ``output`` is its answer once it is over, ``questions`` are those waiting for an answer.
+
+    ``files`` are those that the agent has sent, once a turn is over.
+    """
 
     id: str
     session_id: str
@@ -44,6 +48,7 @@ class Run(Struct, frozen=True, kw_only=True):
     error: RunProblem | None = None
     usage: Usage | None = None
     questions: tuple[Question, ...] = ()
+    files: tuple[ApiFile, ...] = ()
     metadata: Metadata = {}
 
 

@@ -28,6 +28,7 @@ from talaria.runtime.turns import TurnOptions
 SOURCE = "api"
 SESSION_HEADER = "x-talaria-session-id"  # names a session, in requests and in replies
 _SURFACE = "You are called over HTTP, by a program or a person using one. Answer in full, and don't ask questions back."
+_FILE_LIMIT = 50_000_000  # bytes of one file; it is read whole for each download
 _MAX_OPENING = 8  # each blocks the event loop for about a millisecond
 
 
@@ -285,6 +286,8 @@ class SessionPool:
                 attended=self.attended,
                 lasting=self.supports_async_delivery,
                 watchable=self.supports_async_delivery,
+                file_limit=_FILE_LIMIT,
+                attaches_files=True,
             ),
             session=ResumeSession(session_id),
             model=model,

@@ -247,6 +247,7 @@ def _build_tool_context(
         networks=tuple(reachable_platforms(application.settings, application.secrets)),
         viewer=resolve_viewer(request, session),
         file_limit=request.surface.file_limit,
+        attaches_files=request.surface.attaches_files,
         delegated_scope=request.delegated_scope,
         find_secret=application.secrets.get,
         environment=application.given,

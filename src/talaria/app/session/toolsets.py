@@ -94,10 +94,10 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     ``processes``, if given, outlive the tools, and ``background`` work outlives the program. ``guest`` is set if the
     session does not belong to the agent's owner; ``viewer`` holds its owner and audience. ``began_in`` is the folder in
     which the session began, if that may differ from ``folder``. ``networks`` are where messages can be sent;
-    ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
-    delegated tasks; ``delegated_scope`` is set if the session itself is one. ``find_secret`` returns a key by its name.
-    ``sandboxes`` has the sandbox of all tools of the session, once it is needed. ``browsers`` outlive it. ``media``
-    makes images and speech.
+    ``file_limit`` and ``attaches_files`` are as in `SurfaceInfo`. ``delegator`` runs delegated tasks;
+    ``delegated_scope`` is set if the session itself is one. ``find_secret`` returns a key by its name. ``sandboxes``
+    has the sandbox of all tools of the session, once it is needed. ``browsers`` outlive it. ``media`` makes images and
+    speech.
     """
 
     settings: Settings
@@ -116,6 +116,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     guest: bool = False
     networks: tuple[str, ...] = ()
     file_limit: int | None = None
+    attaches_files: bool = False
     viewer: Viewer = Viewer()
     delegator: Delegator | None = None
     delegated_scope: DelegatedScope | None = None
@@ -306,18 +307,19 @@ def _construct_skills(tool_context: ToolContext) -> Tool:
 def _construct_send_file(tool_context: ToolContext) -> SendFile:
     assert tool_context.file_limit is not None
     folder = tool_context.profile.media_folder / tool_context.session_id / "sent"
-    return SendFile(_make_sender(tool_context), folder, tool_context.file_limit)
+    sender = None if tool_context.attaches_files else _make_sender(tool_context)
+    return SendFile(sender, folder, tool_context.file_limit)
 
 
-def _is_chat(tool_context: ToolContext) -> bool:
-    return bool(tool_context.networks) and tool_context.file_limit is not None
+def _sends_files(context: ToolContext) -> bool:
+    return (bool(context.networks) or context.attaches_files) and context.file_limit is not None
 
 
 def _construct_media_tool(tool_context: ToolContext, *, draws: bool) -> Tool:
     assert tool_context.media is not None
     media, settings = tool_context.media(), tool_context.settings
     media.open(tool_context.closing)
-    delivery = _construct_send_file(tool_context) if _is_chat(tool_context) else None
+    delivery = _construct_send_file(tool_context) if _sends_files(tool_context) else None
     image_tool = ImageGenerate(media.image_maker, delivery, settings.images.seconds)
     return image_tool if draws else Speak(media.speaker, delivery, settings.voice.seconds)
 
@@ -439,7 +441,7 @@ TOOLSETS: Mapping[str, Toolset] = {
     "send": Toolset(
         (
             ToolFactory(SendMessage, _construct_send_message, _has_networks),
-            ToolFactory(SendFile, _construct_send_file, _is_chat),
+            ToolFactory(SendFile, _construct_send_file, _sends_files),
         )
     ),
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),

@@ -120,6 +120,9 @@ class TextPrinter:
                 self._print_note(f"· {name} failed: {result.text.partition(chr(10))[0]}", "dim")
             case ToolAnswered(diff=diff) if diff:
                 self._show_diff(diff)
+            case ToolAnswered(result=result) if result.files:
+                for file in result.files:
+                    self._print_note(f"·   {file.source}", "dim")
             case ToolRefused(summary=summary, reason=reason):
                 self._print_note(f"✗ {summary}, refused: {reason}", "red")
 

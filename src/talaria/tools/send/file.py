@@ -1,4 +1,4 @@
-"""The send_file tool: send a file to the session's chat."""
+"""The send_file tool: send a file to the session's chat, or attach it to the answer."""
 
 import asyncio
 import hashlib
@@ -25,14 +25,17 @@ class SendFileArguments(Struct, frozen=True):
 
 
 class SendFile:
-    """Sends the current content of a file, copied to ``folder``; ``limit`` is in bytes."""
+    """Sends the current content of a file, copied to ``folder``; ``limit`` is in bytes.
+
+    Without a ``courier`` there is no chat: the file is part of the result, for the surface to deliver.
+    """
 
     name = "send_file"
     description = "Send a file or image to the people in this chat."
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = SendFileArguments
 
-    def __init__(self, courier: MessageSender, folder: Path, limit: int) -> None:
+    def __init__(self, courier: MessageSender | None, folder: Path, limit: int) -> None:
         self._courier = courier
         self._folder = folder
         self._limit = limit
@@ -48,6 +51,8 @@ class SendFile:
         refuse_mask(arguments.caption)
         source = call.workspace.resolve(arguments.path)
         kept = await asyncio.to_thread(self._keep, source, call)
+        if self._courier is None:
+            return ToolOutput(f"Attached {source.name} to your answer.", files=(kept,))
         try:
             sent = await self._courier.send(ORIGIN, arguments.caption.strip(), call, (kept,))
         except NotFound as error:

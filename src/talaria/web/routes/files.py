@@ -3,19 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from urllib.parse import quote
 
 from talaria.contracts.store import Store
-from talaria.core.image_types import image_type
 from talaria.http.errors import Problem
-from talaria.http.routing import Reply, Route, make_json_reply
+from talaria.http.routing import Reply, Route, make_file_reply, make_json_reply
 from talaria.web.files import WebFiles
 from talaria.web.front_door import USER, WebRequest
 from talaria.web.session_views import require_session
 from talaria.web.wire import Done, FileRow, FilesQuery, TranscriptionView, UploadQuery, UploadView
 
 _TAG = "web"
-_ISOLATED = "sandbox; default-src 'none'"
 
 Transcribe = Callable[[Path, str], Awaitable[str]]
 
@@ -35,13 +32,13 @@ class FileRoutes:
             Route(method="POST", path="/web/uploads", handler=self._upload, summary="Upload a file for a message",
                   scope=USER, asks=UploadQuery, reply_type=UploadView, status=201, body_limit=self._limit, tag=_TAG),
             Route(method="GET", path="/web/uploads/{upload_id}", handler=self._show_upload,
-                  summary="Show a file that isn't sent yet", scope=USER, tag=_TAG),
+                  summary="Show a file that isn't sent yet", scope=USER, sends_file=True, tag=_TAG),
             Route(method="DELETE", path="/web/uploads/{upload_id}", handler=self._drop,
                   summary="Delete a file that isn't sent yet", scope=USER, reply_type=Done, tag=_TAG),
             Route(method="GET", path="/web/files", handler=self._list, summary="List files of conversations",
                   scope=USER, asks=FilesQuery, reply_type=list[FileRow], tag=_TAG),
             Route(method="GET", path="/web/files/{file_id}", handler=self._show, summary="Download a file",
-                  scope=USER, tag=_TAG),
+                  scope=USER, sends_file=True, tag=_TAG),
             Route(method="POST", path="/web/transcriptions", handler=self._to_text, summary="Transcribe a recording",
                   scope=USER, asks=UploadQuery, reply_type=TranscriptionView, body_limit=self._limit, tag=_TAG),
         )  # fmt: skip
@@ -57,7 +54,7 @@ class FileRoutes:
 
     async def _show_upload(self, request: WebRequest) -> Reply:
         path = self._files.find_upload(request.caller.person, request.parts["upload_id"])
-        return await asyncio.to_thread(_serve, path)
+        return await asyncio.to_thread(make_file_reply, path)
 
     async def _drop(self, request: WebRequest) -> Reply:
         await asyncio.to_thread(self._files.drop, request.caller.person, request.parts["upload_id"])
@@ -79,7 +76,7 @@ class FileRoutes:
     async def _show(self, request: WebRequest) -> Reply:
         session_id, path = await asyncio.to_thread(self._files.find, request.parts["file_id"])
         await self._store.read(lambda tx: require_session(tx, session_id, request.caller))
-        return await asyncio.to_thread(_serve, path)
+        return await asyncio.to_thread(make_file_reply, path)
 
     async def _to_text(self, request: WebRequest) -> Reply:
         upload, person = await self._stage(request), request.caller.person
@@ -89,16 +86,3 @@ class FileRoutes:
         finally:
             await asyncio.to_thread(self._files.drop, person, upload.id)
         return make_json_reply(TranscriptionView(text))
-
-
-def _serve(path: Path) -> Reply:
-    """Return a file: a picture is shown, anything else is saved; neither may run anything."""
-    body = path.read_bytes()
-    picture = image_type(body[:16])
-    kind = "inline" if picture else "attachment"
-    headers = {
-        "content-disposition": f"{kind}; filename*=UTF-8''{quote(path.name, safe='')}",
-        "content-security-policy": _ISOLATED,
-        "cache-control": "private, max-age=600",
-    }
-    return Reply(body=body, content_type=picture or "application/octet-stream", headers=headers)

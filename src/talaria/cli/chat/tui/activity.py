@@ -328,6 +328,8 @@ class Activity:
             self.add(self._render_block(event.result.text, _UNFOLDED_LINES))
         elif event.result.failed:
             self.add(self._render_block(event.result.text, 1))
+        for file in event.result.files:
+            self.add(wrap_text(file.source, self._theme.dim, self._printer.width, first="  ", rest="  "))
 
     def _render_live(self) -> str:
         """Return the part that is not final: the end of the reply, running calls, the spinner."""

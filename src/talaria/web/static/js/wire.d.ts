@@ -1278,6 +1278,7 @@ export interface ToolResult {
   call_id: string;
   text: string;
   failed?: boolean;
+  files?: (Image | File)[];
 }
 
 /** A tool call; if its end is unknown, ``ended_at`` is when the turn continued or ended without it. */
