@@ -74,7 +74,7 @@ def content_path(file_id: str) -> str:
     return f"/v1/files/{file_id}/content"
 
 
-class FileRoutes:
+class SentFileRoutes:
     """Files below ``media`` that the agent has sent, for the key of their session."""
 
     def __init__(self, store: Store, media: Path) -> None:

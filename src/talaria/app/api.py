@@ -9,7 +9,7 @@ from functools import partial
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength, create_first_key
 from talaria.api.completions.routes import CompletionRoutes
-from talaria.api.files import FileRoutes
+from talaria.api.files import SentFileRoutes
 from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
 from talaria.api.images import ImageStore
 from talaria.api.mcp.tools import AgentRoutes, McpRoutes, make_agent_tools, serve_over_stdio
@@ -268,7 +268,7 @@ class _ApiBuilder:
             *ModelRoutes(names).routes(),
             *ResponseRoutes(self._session_pool, self._run_followers, names, pictures).routes(),
             *RunRoutes(self._run_followers, names, pictures).routes(),
-            *FileRoutes(self._application.store, self._application.profile.media_folder).routes(),
+            *SentFileRoutes(self._application.store, self._application.profile.media_folder).routes(),
             *sessions,
             *McpRoutes(make_agent_tools(sessions), self._application.identity.version).routes(),
         )

@@ -49,7 +49,7 @@ async def test_declining_differs_from_no_answer(answer: str | None, action: str)
 
 async def test_addresses_are_shown_and_never_opened() -> None:
     request = ElicitRequestURLParams(message="Pay", url="https://pay.example/1", elicitation_id="1")
-    person = Answers("I have done that", "Decline")
-    assert (await answer_elicitation("shop", request, person)).action == "accept"
-    assert (await answer_elicitation("shop", request, person)).action == "decline"
+    person = Answers("I have done that", "Decline", None)
+    for action in ("accept", "decline", "cancel"):
+        assert (await answer_elicitation("shop", request, person)).action == action
     assert "https://pay.example/1" in person.asked[0][0]

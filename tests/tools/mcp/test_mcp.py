@@ -292,3 +292,11 @@ async def test_server_that_hangs_is_restarted(tmp_path: Path) -> None:
         await until(lambda: not is_alive(first))
         await until(lambda: not servers.problems)
         assert servers.tools
+
+
+async def test_a_question_that_the_protocol_does_not_have_fails_and_the_server_stays(tmp_path: Path) -> None:
+    asking = McpServer(name="tables", command=sys.executable, args=(str(SERVER.with_name("asking_server.py")),))
+    async with connected(tmp_path, asking) as servers:
+        for _ in range(2):
+            with pytest.raises(ToolFailed, match="elicitation/create"):
+                await run(servers, "mcp_tables_book_as_before_2026")

@@ -243,8 +243,8 @@ class Connection:
         try:
             yield line.client
         except MCPError as error:
-            # INVALID_REQUEST is how the library reports a session that the server has forgotten.
-            if error.code in {CONNECTION_CLOSED, INVALID_REQUEST}:
+            # INVALID_REQUEST is how the library reports a session that a server over HTTP has forgotten.
+            if error.code == CONNECTION_CLOSED or (self._server.url and error.code == INVALID_REQUEST):
                 line.report_end()
             late = error.code == REQUEST_TIMEOUT
             reason = f"no answer within {self._server.call_seconds:g} s" if late else error.message

@@ -41,7 +41,7 @@ async def answer_elicitation(server: str, request: ElicitRequestParams, person: 
 
 async def _ask_to_open(server: str, request: ElicitRequestURLParams, person: Questioner) -> ElicitResult:
     text = f"The MCP server {server} asks you to open this address: {request.url}\n{_cut(request.message)}"
-    if await person.ask(text, (_DONE, DECLINE)) == _DONE:
+    if await _ask(person, text, (_DONE, DECLINE)) == _DONE:
         return ElicitResult(action="accept")
     raise _Declined
 
