@@ -51,6 +51,7 @@ NAMED_VALUES = {
     "irc_received": "ReceivedLine",
     "job_run": "PendingRun",
     "known_chat": "KnownChannel",
+    "room_message": "RoomMessage",
     "last_heartbeat": "_LastBeat",
     "matrix_invitations": "str",
     "matrix_position": "str",

@@ -63,3 +63,29 @@ async def test_a_group_that_grows_up_continues_with_its_conversation(
         await large.wait_for(lambda message: message.text == "re: what was it?")
     asked = next(one for one in server.received if one.question == "what was it?")
     assert "heron" in str(asked.body)
+
+
+async def test_start_greets_owners_and_guests_and_offers_strangers_a_code(
+    tmp_path: Path, server: ModelServer, telegram: TelegramServer
+) -> None:
+    ann, ben, eve = telegram.user("Ann"), telegram.user("Ben"), telegram.user("Eve")
+    program = scripted_program(
+        tmp_path,
+        server,
+        f'[access]\nowners = ["telegram:{ann.id}"]\nallowed = ["telegram:{ben.id}"]\n'
+        f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\nbase_file_url = "{telegram.base_file_url}"\n',
+        f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
+    )
+    greeted = {}
+    async with running(program):
+        for person in (ann, ben, eve):
+            chat = telegram.private(person)
+            await chat.says(person, "/start deep-link")
+            async with asyncio.timeout(LIMIT):
+                greeted[person.first_name] = (await chat.wait_for(lambda message: bool(message.text))).text
+    assert greeted["Ann"].startswith("Hi, Ann! Just write what you need.")
+    assert "/sethome" in greeted["Ann"]
+    assert greeted["Ben"].startswith("Hi, Ben! Just write what you need.")
+    assert "/sethome" not in greeted["Ben"]
+    assert "talaria pairing approve telegram" in greeted["Eve"]
+    assert not server.received

@@ -16,7 +16,7 @@ from talaria.contracts.provider import EncodingMemo, ModelInfo
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import MalformedReply, TalariaError
 from talaria.core.events import Noticed, TurnEvent
-from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult
+from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult, label_message
 
 
 def list_open_calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -94,12 +94,19 @@ class ContextWindow:
 
     The transcript stays in memory between turns, so that a turn reads and measures only what is new; `release` frees
     it, and the next `open` reads it again. ``full`` says whether it is time to `compact`: by the provider's count if
-    available, otherwise estimated.
+    available, otherwise estimated. With ``labelled``, messages of people are shown with their authors.
     """
 
     def __init__(
-        self, info: ModelInfo, history: History, summariser: Summariser, memory: "WindowMemory | None" = None
+        self,
+        info: ModelInfo,
+        history: History,
+        summariser: Summariser,
+        memory: "WindowMemory | None" = None,
+        *,
+        labelled: bool = False,
     ) -> None:
+        self._labelled = labelled
         self.limit = info.context_limit
         self.memo = EncodingMemo()
         self._history = history
@@ -119,11 +126,11 @@ class ContextWindow:
             self._reset_to(summary)
             fresh = [stored for stored in fresh if summary is None or stored.seq > summary.upto]
         self._stored += fresh
-        self._view += unwrap_messages(fresh)
+        self._view += [label_message(one.message) for one in fresh] if self._labelled else unwrap_messages(fresh)
         self._bytes += sum(message_length(stored.message) for stored in fresh)
         self.measured(0)
         self._memory.use(self, self._bytes * _BYTES_IN_MEMORY + len(self._stored) * _BYTES_PER_MESSAGE)
-        return ContextView(list(self._view), self._bytes)
+        return ContextView(list(self._view), self._bytes, labelled=self._labelled)
 
     def release(self) -> None:
         """Free the memory; the next `open` reads the transcript again."""
@@ -188,15 +195,16 @@ class ContextView:
     when the view was made.
     """
 
-    def __init__(self, messages: list[Message], size: int) -> None:
+    def __init__(self, messages: list[Message], size: int, *, labelled: bool = False) -> None:
         self.messages = messages
+        self._labelled = labelled
         self.open_calls = list_open_calls(messages)
         self._size = size
         self.tokens = size // _BYTES_PER_TOKEN
 
     def add(self, messages: Sequence[Message]) -> None:
         """Add new messages."""
-        self.messages += messages
+        self.messages += map(label_message, messages) if self._labelled else messages
         self._size += sum(map(message_length, messages))
         self.tokens = self._size // _BYTES_PER_TOKEN
 

@@ -9,6 +9,7 @@ from talaria.core.formatting import platform_label
 from talaria.sessions.chat_directory import HomeChat, write_home
 
 _GREETING = "Hi{name}! Just write what you need. `/help` lists the commands, `/new` starts a new conversation."
+_OWNER_GREETING = " `/sethome` makes this the chat for reports and reminders."
 
 
 async def run_help(context: CommandContext) -> None:
@@ -119,8 +120,8 @@ SETHOME = Command(
 
 async def run_start(context: CommandContext) -> None:
     """Greet the user and explain what to do; starts nothing."""
-    name = f", {context.author.name}" if context.author.name else ""
-    context.surface.show(_GREETING.format(name=name))
+    name = f", {escape_markdown(context.author.name)}" if context.author.name else ""
+    context.surface.show(_GREETING.format(name=name) + (_OWNER_GREETING if context.author.owner else ""))
 
 
 START = Command(

@@ -6,6 +6,10 @@ from typing import Literal
 from msgspec import Struct
 
 PROGRAM = "Talaria, not a person"  # author of messages that the program itself writes to the agent
+ROOM = "room"  # author of a message that contains what other people said in a room
+PROGRAM_AUTHORS = frozenset({PROGRAM, ROOM, "tools", "summary", "goal"})
+SILENT = "[SILENT]"  # a reply that consists of this is not sent
+_AUTHOR_LENGTH = 60
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -81,6 +85,37 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def text(self) -> str:
         """Return the text that a reader sees and search finds."""
         return text_of(self.parts)
+
+
+def author_label(name: str, user_id: str = "") -> str:
+    """Return a label for a person's text in a group: name or id, in brackets, on one line."""
+    plain = "".join(one if one.isprintable() and one not in "[]" else " " for one in name or user_id)
+    return f"[{' '.join(plain.split())[:_AUTHOR_LENGTH] or 'somebody'}]"
+
+
+def indent_text(text: str) -> str:
+    """Return a text whose lines after the first are indented, so that none of them looks like a label."""
+    return "\n  ".join(text.splitlines())
+
+
+def label_message(message: Message) -> Message:
+    """Return a person's message as the model reads it in a group: with its author, other lines indented.
+
+    So no text can pretend to contain a message of another person.
+    """
+    if message.role != "user" or not message.author or message.author in PROGRAM_AUTHORS:
+        return message
+    label = author_label(message.author)
+    first, *rest = message.parts or (Text(""),)
+    opening = (Text(f"{label} {indent_text(first.text)}"),) if isinstance(first, Text) else (Text(label), first)
+    later = (Text(f"  {indent_text(part.text)}") if isinstance(part, Text) else part for part in rest)
+    return Message(
+        role=message.role,
+        parts=(*opening, *later),
+        at=message.at,
+        author=message.author,
+        platform_message_id=message.platform_message_id,
+    )
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):

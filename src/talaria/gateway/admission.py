@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 from talaria.access.pairing import offer_code, render_pairing_text
 from talaria.access.policy import Access, AccessAllowed, AccessDenied, NeedsPairing, is_paired
 from talaria.commands.command import is_command
-from talaria.contracts.platform import Content, Incoming
+from talaria.contracts.platform import Content, Incoming, Sender
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.stores.pairing import PairedPerson
@@ -15,8 +15,9 @@ from talaria.contracts.stores.sessions import NewSession, Session, SessionChange
 from talaria.core.addresses import Address, ReplyRoute, audience_of
 from talaria.core.formatting import find_zone
 from talaria.core.ids import SessionId, WorkerId
-from talaria.core.messages import Text, chat_sender
+from talaria.core.messages import PROGRAM_AUTHORS, Text, chat_sender
 from talaria.gateway.chat_migration import migrate_chat
+from talaria.gateway.rooms import add_room_messages, is_for_agent, record_room_message
 from talaria.gateway.session_reset import ResetPolicy, build_reset_policy, find_due_reset, format_reset_notice
 from talaria.runtime.active_session import is_own_thread
 from talaria.runtime.agent_cache import SessionVersion
@@ -30,7 +31,7 @@ from talaria.sessions.chat_directory import record_channel
 from talaria.sessions.keys import identify_session, is_shared, list_user_ids
 from talaria.sessions.preferences import PREFERENCES
 from talaria.settings.model import Settings
-from talaria.settings.sections.chats import ChatNetworkSettings
+from talaria.settings.sections.chats import ChatNetworkSettings, RoomSettings, find_room
 
 COMMAND = "command"
 _LOCK_SECONDS = timedelta(seconds=5)
@@ -50,13 +51,14 @@ class AdmissionRules(Struct, frozen=True, kw_only=True):
 
 
 class Participant(Struct, frozen=True):
-    """Authorized sender: the key of their session, its owner and audience, all ids of the sender."""
+    """Authorized sender: the key of their session, its owner and audience, all ids of the sender, and the room."""
 
     key: str
     owner: str
     audience: str
     is_owner: bool
     ids: tuple[str, ...]
+    room: RoomSettings | None = None
 
     @property
     def is_session_shared(self) -> bool:
@@ -140,6 +142,8 @@ def admit(tx: Transaction, update: Incoming, rules: AdmissionRules) -> Outcome:
         item = _add_to_inbox(tx, found.session.id, update, rules)
         if item is None:
             return Ignored()
+        if participant.room is not None and item.kind != COMMAND:
+            add_room_messages(tx, found.session.id, update.address, participant.room)
         admitted = Admitted(
             participant=participant,
             worker=worker,
@@ -170,18 +174,25 @@ def authorize(tx: Transaction, update: Incoming, rules: AdmissionRules) -> Parti
             return _offer_pairing(tx, update, platform)
         case AccessAllowed(owner=is_owner):
             record_channel(tx, update.address, update.chat_name, update.at)
-    participant = _make_participant(update, ids, rules, is_owner=is_owner)
+    room = find_room(rules.network.rooms, update.address) if rules.network.rooms else None
+    participant = _make_participant(update, ids, rules, room, is_owner=is_owner)
     if update.addressed or is_own_thread(tx, update.address, participant.key):
         return participant
+    if room is None:
+        return Ignored()
+    if is_for_agent(update, room):
+        return participant
+    record_room_message(tx, update, room)
     return Ignored()
 
 
 def find_chat_owner(address: Address, network: ChatNetworkSettings) -> str:
     """Return the owner of a chat's shared session; empty if each participant has their own session."""
+    is_room = find_room(network.rooms, address) is not None if network.rooms else False
     shared = is_shared(
         structs.replace(address, user_id=address.user_id or "anybody"),
-        group_sessions_per_user=network.group_sessions_per_user,
-        thread_sessions_per_user=network.thread_sessions_per_user,
+        group_sessions_per_user=network.group_sessions_per_user and not is_room,
+        thread_sessions_per_user=network.thread_sessions_per_user and not is_room,
     )
     return audience_of(address) if shared else ""
 
@@ -195,16 +206,19 @@ def _offer_pairing(tx: Transaction, update: Incoming, platform: str) -> Refusal 
     return Refusal(render_pairing_text(platform, code)) if code else Ignored()
 
 
-def _make_participant(update: Incoming, ids: tuple[str, ...], rules: AdmissionRules, *, is_owner: bool) -> Participant:
+def _make_participant(
+    update: Incoming, ids: tuple[str, ...], rules: AdmissionRules, room: RoomSettings | None, *, is_owner: bool
+) -> Participant:
+    """Return the sender as a participant; everyone in a room shares its session."""
     person = "" if is_owner else rules.access.people.person(rules.platform, ids)
     key, ownership = identify_session(
         update,
         ids,
         person,
-        group_sessions_per_user=rules.network.group_sessions_per_user,
-        thread_sessions_per_user=rules.network.thread_sessions_per_user,
+        group_sessions_per_user=rules.network.group_sessions_per_user and room is None,
+        thread_sessions_per_user=rules.network.thread_sessions_per_user and room is None,
     )
-    return Participant(key, ownership.owner, ownership.audience, is_owner, ids)
+    return Participant(key, ownership.owner, ownership.audience, is_owner, ids, room)
 
 
 def _find_or_start_session(
@@ -282,7 +296,7 @@ def _add_to_inbox(tx: Transaction, session_id: SessionId, update: Incoming, rule
         role="user",
         parts=_make_parts(update),
         at=update.at,
-        author=update.sender.name,
+        author=_author_of(update.sender) if update.address.chat_type != "private" else update.sender.name,
         platform_message_id=update.message_id or None,
         route=_make_route(update),
         attachments=update.attachments,
@@ -294,6 +308,12 @@ def _add_to_inbox(tx: Transaction, session_id: SessionId, update: Incoming, rule
     if item is not None and item.kind == COMMAND:
         tx.inbox.settle([item.id])
     return item
+
+
+def _author_of(sender: Sender) -> str:
+    """Return the author of a message in a group, never empty and never that of the program."""
+    name = sender.name or sender.id or "somebody"
+    return f"{name} (a person)" if name in PROGRAM_AUTHORS else name
 
 
 def _make_parts(update: Incoming) -> tuple[Text, ...]:

@@ -27,7 +27,7 @@ from talaria.runtime.turns import find_redirect, list_redirected_turns
 from talaria.runtime.workers import claim_chat, is_leased, session_lease_name
 from talaria.sessions.keys import build_session_key
 from talaria.settings.model import Settings
-from talaria.settings.sections.chats import ChatNetworkSettings
+from talaria.settings.sections.chats import ChatNetworkSettings, find_room
 
 _POLL_INTERVAL = 1.0
 _CALL_SECONDS = 15.0
@@ -98,12 +98,13 @@ class GatewayHandoffTarget:
                 await call_with_timeout(self._platforms[platform].show_typing(chat), _CALL_SECONDS)
         settings = self._settings()
         network = settings.platforms.get(platform, ChatNetworkSettings())
+        room = find_room(network.rooms, chat) if network.rooms else None
         # The key is that of the owner's next message there, even if others may talk in that chat.
         owner = structs.replace(chat, user_id=chat.user_id or find_owner_id(settings, platform))
         key = build_session_key(
             owner,
-            group_sessions_per_user=network.group_sessions_per_user,
-            thread_sessions_per_user=network.thread_sessions_per_user,
+            group_sessions_per_user=network.group_sessions_per_user and room is None,
+            thread_sessions_per_user=network.thread_sessions_per_user and room is None,
         )
         return HandoffDestination(chat, key, bool(thread_id), owner.user_id)
 

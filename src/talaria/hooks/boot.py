@@ -12,7 +12,7 @@ from talaria.contracts.store import Transaction
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import Message, Text
+from talaria.core.messages import SILENT, Message, Text
 from talaria.hooks.discovery import BOOT, BOOT_FILE
 from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.cross_posts import CrossPost, send_cross_post
@@ -21,7 +21,6 @@ from talaria.runtime.runner import SessionRunner
 from talaria.sessions.chat_directory import read_home
 
 SOURCE = BOOT
-SILENT = "[SILENT]"
 _MAX_CHARACTERS = 50_000
 _SURFACE = (
     "The gateway has just started. The message is your owner's file BOOT.md. Nobody is there to answer questions. Your"

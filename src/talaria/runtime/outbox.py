@@ -10,6 +10,7 @@ from talaria.contracts.turn_listener import TurnResult
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, new_id
+from talaria.core.messages import SILENT
 
 STOPPED = "Stopped."
 _encode = msgspec.json.Encoder().encode
@@ -37,11 +38,13 @@ def queue_reply(
 def queue_turn_result(tx: Transaction, result: TurnResult, footer: str = "") -> OutboxItem | None:
     """Queue the result of a turn for its route, with a line below it if ``footer`` is given.
 
-    Returns ``None`` if the turn has no route.
+    Returns ``None`` if the turn has no route, or if the agent chose to be silent.
     """
     if result.route is None:
         return None
     text = render_turn_end(result.end)
+    if text.strip() == SILENT:
+        return None
     content = Content(text=f"{text}\n\n{footer}" if footer else text, reply_to=result.route.reply_to)
     return queue_reply(tx, result.session_id, result.turn_id, result.route, content)
 

@@ -22,7 +22,7 @@ from talaria.core.addresses import Address
 from talaria.core.aio import run_with, shield_until_done
 from talaria.core.errors import LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.core.messages import Message, Text
+from talaria.core.messages import SILENT, Message, Text
 from talaria.core.session_context import SessionContext, bound
 from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
@@ -31,9 +31,6 @@ from talaria.runtime.workers import renew_lease, take
 from talaria.schedule.job import PENDING_RUN, PendingRun
 from talaria.schedule.job_store import note_change
 from talaria.schedule.report_delivery import JobReport, Networks, places, send_report
-
-SILENT = "[SILENT]"
-
 
 SCRIPT_INTERRUPTED = "The script was interrupted when the program ended. Its outcome is unknown."
 

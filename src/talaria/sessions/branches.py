@@ -10,11 +10,11 @@ from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.values import copy_values
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
-from talaria.core.messages import Message
+from talaria.core.messages import ROOM, Message
 from talaria.sessions.model_context import SUMMARY, read_summary, record_break
 
 COPIED_VALUES = ("prompt_prefix", "workspace", "grants", "preferences", "todo", "plan_mode")
-_PROGRAM_AUTHORS = ("tools", "summary")
+_PROGRAM_AUTHORS = ("tools", "summary", ROOM)
 _NO_LIMIT = 2**62
 
 

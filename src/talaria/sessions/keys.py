@@ -39,17 +39,17 @@ def build_session_key(
         thread_sessions_per_user=thread_sessions_per_user,
     ):
         parts += [] if place.chat_type == "private" else [place.user_id]
-    return ":".join([build_key_stem(place.platform, place.chat_type, place.chat_id), *map(_escape, parts)])
+    return ":".join([build_key_stem(place.platform, place.chat_type, place.chat_id), *map(escape_key_part, parts)])
 
 
 def build_key_stem(platform: str, chat_type: ChatType, chat_id: str) -> str:
     """Return the common prefix of all keys in a chat; the key ends there or continues with a colon."""
-    return f"{build_key_prefix(platform)}{_escape(chat_type)}:{_escape(chat_id)}"
+    return f"{build_key_prefix(platform)}{escape_key_part(chat_type)}:{escape_key_part(chat_id)}"
 
 
 def build_key_prefix(platform: str) -> str:
     """Return the common prefix of all keys on a network."""
-    return f"agent:main:{_escape(platform)}:"
+    return f"agent:main:{escape_key_part(platform)}:"
 
 
 def is_shared(source: Address, *, group_sessions_per_user: bool = True, thread_sessions_per_user: bool = False) -> bool:
@@ -101,7 +101,8 @@ def _normalize(source: Address) -> Address:
     return structs.replace(source, chat_type="group") if source.chat_type == "thread" else source
 
 
-def _escape(part: str) -> str:
+def escape_key_part(part: str) -> str:
+    """Return a part of a key in which colons and percent signs are escaped."""
     return part.replace("%", "%25").replace(":", "%3A")
 
 

@@ -129,3 +129,12 @@ def test_an_edit_is_shown_as_a_compact_diff(lines: int, text: str) -> None:
     for event in (called(1, "edit_file"), EDIT):
         draft.event(event)
     assert draft.text == text
+
+
+def test_text_that_may_become_a_silent_reply_is_not_shown_yet() -> None:
+    text = PreviewText(Display(), 1_000)
+    shown = []
+    for piece in ("[", "SIL", "ENT]", " is what I would say."):
+        text.event(TextAdded(piece))
+        shown.append(text.text)
+    assert shown == ["", "", "", "[SILENT] is what I would say."]

@@ -38,6 +38,7 @@ from talaria.gateway.handoff_target import GatewayHandoffTarget
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.receiver import OutageNotices, Receiver
+from talaria.gateway.rooms import GROUP_INSTRUCTIONS, ROOM_INSTRUCTIONS
 from talaria.gateway.session_reset import MemoryFlusher
 from talaria.gateway.status_server import StatusServer
 from talaria.gateway.supervisor import (
@@ -61,7 +62,7 @@ from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
 from talaria.runtime.turns import TurnOptions
 from talaria.runtime.workers import NetworkStatus
 from talaria.settings.profiles import FolderTrust
-from talaria.settings.sections.chats import ChatNetworkSettings
+from talaria.settings.sections.chats import ChatNetworkSettings, find_room
 
 
 def lock_account(folder: Path, name: str, secrets: Sequence[str], store: str, stack: AsyncExitStack) -> None:
@@ -429,8 +430,11 @@ class _Builder:
 
     def _build_request(self, address: Address) -> OpenRequest:
         platform = address.platform
-        prompts = self._application.settings.platforms.get(platform, ChatNetworkSettings()).prompts
-        prompt = prompts.get(address.thread_id) or prompts.get(address.chat_id, "")
+        network = self._application.settings.platforms.get(platform, ChatNetworkSettings())
+        prompt = network.prompts.get(address.thread_id) or network.prompts.get(address.chat_id, "")
+        if find_chat_owner(address, network):
+            room = ROOM_INSTRUCTIONS if find_room(network.rooms, address) else ""
+            prompt = " ".join(filter(None, (GROUP_INSTRUCTIONS, room, prompt)))
         return OpenRequest(
             surface=SurfaceInfo(
                 source=platform,

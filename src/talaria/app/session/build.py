@@ -263,6 +263,7 @@ def _make_agent(
     calls: ModelCalls,
     auxiliary: Auxiliary,
 ) -> AgentLoop:
+    """Return the agent of a session; where several people share a chat, it sees who wrote what."""
     model = tool_context.settings.model
     manner = ModelOptions(
         instructions=prefix.instructions,
@@ -271,7 +272,9 @@ def _make_agent(
         temperature=model.temperature,
     )
     history = StoredHistory(tool_context.store, tool_context.session_id)
-    window = ContextWindow(tool_context.model, history, auxiliary, application.window_memory)
+    viewer = tool_context.viewer
+    labelled = bool(viewer.audience) and viewer.owner == viewer.audience
+    window = ContextWindow(tool_context.model, history, auxiliary, application.window_memory, labelled=labelled)
     return AgentLoop(calls, tool_context.model, toolbox, manner, window)
 
 

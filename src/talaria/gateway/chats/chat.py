@@ -36,20 +36,20 @@ from talaria.core.events import (
 from talaria.core.formatting import HARMFUL, format_money
 from talaria.core.ids import SessionId, new_id
 from talaria.gateway.chats.turn_view import ChoicePrompts, TurnView, TurnViewOptions, show_decision
-from talaria.gateway.outbound.message_writer import call_with_timeout
+from talaria.gateway.outbound.message_writer import BLANK_TEXT, POSTED_MESSAGES, call_with_timeout
 from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.gateway.receiver import OutageNotices
 from talaria.runtime.active_session import ActiveSession
 from talaria.runtime.agent_cache import SessionVersion
 from talaria.runtime.open_session import OpenRequest
-from talaria.runtime.outbox import queue_notice, queue_turn_result
+from talaria.runtime.outbox import queue_notice, queue_reply, queue_turn_result
 from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_log import model_steps
 from talaria.runtime.workers import STORE_UNREACHABLE
 from talaria.settings.live import LiveSettings
-from talaria.settings.sections.chats import ChatNetworkSettings
+from talaria.settings.sections.chats import ChatNetworkSettings, find_room
 
 _UNSAFE = re.compile(rf"{HARMFUL}|[`\n]")
 _COMMAND_SECONDS = 30.0
@@ -145,9 +145,11 @@ class Chat:
     @property
     def display(self) -> Display:
         """Return what is shown in addition to replies: as chosen in this chat, else by the network's settings."""
+        options = self._network.options
+        if options.rooms and find_room(options.rooms, self.address):  # a turn there may end without a reply
+            return Display(progress="off", footer=options.footer, streaming=False)
         if self._chosen_display is not None:
             return self._chosen_display
-        options = self._network.options
         return Display(
             progress=options.progress, reasoning=options.reasoning, footer=options.footer, streaming=options.streaming
         )
@@ -391,8 +393,8 @@ class ReplyQueuer:
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
-        if ending.route is not None:
-            queue_turn_result(tx, ending, self._make_footer(tx, ending))
+        if ending.route is not None and queue_turn_result(tx, ending, self._make_footer(tx, ending)) is None:
+            _blank_preview(tx, ending)
         speaks = self._speaks()
         then = self._voice.turn_ended(tx, ending) if self._voice is not None and speaks else None
         return then if speaks == self.has_follow_up else partial(self._set_has_follow_up, speaks, then)
@@ -402,6 +404,13 @@ class ReplyQueuer:
         if self._voice is not None and self._speaks():
             await self._voice.follow_up()
         return False
+
+
+def _blank_preview(tx: Transaction, ending: TurnResult) -> None:
+    """Queue a blank text for the preview of a turn without a reply, if one was posted."""
+    posted = POSTED_MESSAGES.get(tx, ending.session_id, ending.turn_id)
+    if posted is not None and ending.route is not None:
+        queue_reply(tx, ending.session_id, ending.turn_id, ending.route, Content(text=BLANK_TEXT))
 
 
 class ReplyFooter(Struct, frozen=True, kw_only=True):

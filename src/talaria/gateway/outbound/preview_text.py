@@ -28,6 +28,7 @@ from talaria.core.events import (
     TurnStopped,
 )
 from talaria.core.formatting import HARMFUL
+from talaria.core.messages import SILENT
 
 _UNSAFE = re.compile(rf"{HARMFUL}|`")
 _BREAK = "  \n"  # Markdown line break within a paragraph
@@ -133,7 +134,10 @@ class PreviewText:
         lines = _BREAK.join(self._format_lines()[-_MAX_LINES:])
         reasoning_text = self._quote_reasoning() if self._display.reasoning and not self._reply else ""
         before = "" if self._reply else self._previous_text
-        return "\n\n".join(part for part in (before, lines, reasoning_text, self._reply.text) if part.strip())
+        reply = self._reply.text
+        if SILENT.startswith(reply.strip()):  # it may become the reply that is not sent
+            reply = ""
+        return "\n\n".join(part for part in (before, lines, reasoning_text, reply) if part.strip())
 
     def mark_posted(self, passage: PreviewPassage) -> None:
         """Record that a passage has been posted in its own messages and is no longer part of the text."""

@@ -20,7 +20,7 @@ from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import SessionId, TurnId
-from talaria.core.messages import File
+from talaria.core.messages import SILENT, File
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.workers import release_lease, take_lease
 from talaria.sessions.chat_directory import read_voice_choice
@@ -80,7 +80,7 @@ class VoiceReplies:
         if route is None or not isinstance(ending.end, TurnAnswered) or not self._is_spoken(tx, route):
             return None
         platform, text = self._platforms.get(route.address.platform), to_speech_text(ending.end.text)
-        if platform is not None and platform.abilities.file_limit and text:
+        if platform is not None and platform.abilities.file_limit and text and ending.end.text.strip() != SILENT:
             pending = PendingVoiceReply(
                 session_id=ending.session_id,
                 turn_id=ending.turn_id,

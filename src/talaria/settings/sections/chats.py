@@ -3,11 +3,13 @@
 A person is written as ``platform:id``, for example ``telegram:12345``, or by a name from ``people``.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.settings.sections.checks import are_access_rules, are_ids, are_names, are_tool_names
+from talaria.core.addresses import Address
+from talaria.settings.sections.checks import are_access_rules, are_ids, are_names, are_tool_names, is_pattern
 
 _NAMES = {"live": True, "check": are_names, "expected": "a list, each item PLATFORM:ID or a name from people"}
 _CHATS = {"live": True, "check": are_ids, "expected": "a list, each item PLATFORM:ID"}
@@ -109,6 +111,37 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 0
 
 
+class RoomSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Group in which the agent reads along: one conversation for all, with the tools of guests."""
+
+    messages: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=500,
+            description="Latest messages to others that the agent reads when it is asked; 0 means none.",
+            extra=_LIVE,
+        ),
+    ] = 30
+    max_bytes: Annotated[
+        int, Meta(ge=0, le=100_000, description="Most bytes of those messages; older ones are left out.", extra=_LIVE)
+    ] = 8_000
+    answer: Annotated[
+        Literal["mention", "pattern", "always"],
+        Meta(
+            description="Messages to answer: mentions and replies, also those that match the pattern, or all.",
+            extra=_LIVE,
+        ),
+    ] = "mention"
+    pattern: Annotated[
+        str,
+        Meta(
+            description="Regular expression that is searched for in each message if `answer` is `pattern`.",
+            extra={"live": True, "check": is_pattern, "expected": "a regular expression"},
+        ),
+    ] = ""
+
+
 class ChatNetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Chat network: who may use it, and how its chats map to sessions."""
 
@@ -179,9 +212,20 @@ class ChatNetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reset_hour: Annotated[
         int, Meta(ge=0, le=23, description="Hour of the day, in the time zone of cli.time_zone.", extra=_LIVE)
     ] = 4
+    rooms: dict[str, RoomSettings] = {}
 
 
 class PersonSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Person with several ids, who has the same memory and sessions under each of them."""
 
     ids: Annotated[tuple[str, ...], Meta(description="All ids of this person.", extra=_CHATS)] = ()
+
+
+ALL_ROOMS = "*"
+
+
+def find_room(rooms: Mapping[str, RoomSettings], address: Address) -> RoomSettings | None:
+    """Return the settings of a room: by its thread, by its chat, or those for all groups; ``None`` elsewhere."""
+    if address.chat_type == "private":
+        return None
+    return rooms.get(address.thread_id) or rooms.get(address.chat_id) or rooms.get(ALL_ROOMS)

@@ -63,6 +63,14 @@ def is_voice_service(text: str) -> bool:
     return text in {"", "command"} or are_model_names((text,))
 
 
+def is_pattern(text: str) -> bool:
+    """Return whether ``text`` is a regular expression."""
+    try:
+        return re.compile(text) is not None
+    except re.error:
+        return False
+
+
 def are_ids(texts: tuple[str, ...]) -> bool:
     """Return whether each text is a network id, for example ``telegram:12345``; ids may contain colons."""
     return all(re.fullmatch(_ID, text) for text in texts)

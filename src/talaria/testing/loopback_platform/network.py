@@ -73,11 +73,19 @@ class LoopbackNetwork:
         return self._adapters[-1]
 
     def say(
-        self, chat: str | Address, text: str, *, sender: str = "ann", deliveries: int = 1, at: datetime | None = None
+        self,
+        chat: str | Address,
+        text: str,
+        *,
+        sender: str = "ann",
+        deliveries: int = 1,
+        at: datetime | None = None,
+        addressed: bool = True,
     ) -> str:
         """Let a person write something, delivered so many times, and return its id; ``at`` is now by default."""
         address, person = _chat_address(chat, sender), Sender(sender, sender)
-        return self._say(Say(address=address, sender=person, text=text, deliveries=deliveries, at=at))
+        said = Say(address=address, sender=person, text=text, deliveries=deliveries, at=at, addressed=addressed)
+        return self._say(said)
 
     def say_with_file(
         self,
