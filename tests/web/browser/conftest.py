@@ -4,7 +4,8 @@ The driver belongs to an event loop, so these tests share one, and their fixture
 """
 
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 from tests.api.in_process_server import Hosted, hosted
-from tests.web.browser.pages import CHROMIUM
+from tests.web.browser.pages import CHROMIUM, WHOLE_CHROMIUM
 from tests.web.conftest import PEOPLE
 from tests.web.web_client import web_client
 
@@ -27,30 +28,37 @@ _OPTIONS = (*_PLAIN, *_MICROPHONE, _MOUSE)
 expect.set_options(timeout=LIMIT * 1000)
 
 
-@pytest.fixture(scope="session")
-def chromium_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Run Chromium, and yield its folder."""
-    if CHROMIUM is None:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    async with _running(CHROMIUM, tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def notifying_browser(tmp_path: Path) -> AsyncIterator[Browser]:
+    """A whole Chromium: the headless shell shows no notifications."""
+    async with _running(WHOLE_CHROMIUM, tmp_path / "chromium") as browser:
+        yield browser
+
+
+@asynccontextmanager
+async def _running(program: str | None, folder: Path) -> AsyncIterator[Browser]:
+    """Run Chromium with its data in a folder, and drive it."""
+    if program is None:
         pytest.skip("Chromium is not installed; scripts/system-packages.sh installs it.")
-    folder = tmp_path_factory.mktemp("chromium")
-    command = [CHROMIUM, *_OPTIONS, f"--user-data-dir={folder}", "about:blank"]
+    port_file = folder / "DevToolsActivePort"
+    command = [program, *_OPTIONS, f"--user-data-dir={folder}", "about:blank"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            yield folder
+            port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+                try:
+                    yield browser
+                finally:
+                    await browser.close()
         finally:
             process.terminate()
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser(chromium_folder: Path) -> AsyncIterator[Browser]:
-    port_file = chromium_folder / "DevToolsActivePort"
-    port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
-    async with async_playwright() as playwright:
-        found = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
-        try:
-            yield found
-        finally:
-            await found.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

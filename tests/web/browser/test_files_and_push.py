@@ -128,8 +128,8 @@ async def test_without_a_connection_the_app_opens_and_sends_later(
         assert said == ["Hello", "Are you there?"]
 
 
-async def test_a_push_message_becomes_a_notification(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host) as watched:
+async def test_a_push_message_becomes_a_notification(notifying_browser: Browser, host: Hosted) -> None:
+    async with signed_in(notifying_browser, host) as watched:
         page, context = watched.page, watched.context
         await context.grant_permissions(["notifications"], origin=host.url)
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")

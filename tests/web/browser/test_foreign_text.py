@@ -1,7 +1,6 @@
 """Text of others in every field that shows some: titles, messages, tools, files, models, questions, errors."""
 
 import httpx
-import pytest
 from playwright.async_api import Browser, expect
 from scripts.page_pictures import CHAT_PATHS, settle
 from tests.api.in_process_server import Hosted
@@ -112,9 +111,8 @@ async def test_approvals_commands_and_errors(browser: Browser, host: Hosted, mod
         await _assert_harmless(watched)
 
 
-@pytest.mark.parametrize("path", [path for path in Assets().page_paths if path not in CHAT_PATHS])
 async def test_pages_that_show_conversations(
-    browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient, path: str
+    browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient
 ) -> None:
     model.otherwise(Say(LINE))
     session = await begin(owner, LINE)
@@ -124,7 +122,10 @@ async def test_pages_that_show_conversations(
         await owner.post(f"/web/sessions/{session}/commands", json={"text": command})
     await settled(owner, session, 2)
     async with signed_in(browser, host) as watched:
-        await watched.open(path)
-        await expect(watched.page.get_by_role("heading", level=1)).not_to_be_empty()
-        await settle(watched.page)
-        await _assert_harmless(watched)
+        menu = watched.page.get_by_role("navigation", name="Pages")
+        for path in [path for path in Assets().page_paths if path not in CHAT_PATHS]:
+            await watched.visit(path)
+            await expect(menu.locator('[aria-current="page"]')).to_have_attribute("href", path)
+            await expect(watched.page.get_by_role("heading", level=1)).not_to_be_empty()
+            await settle(watched.page)
+            await _assert_harmless(watched)

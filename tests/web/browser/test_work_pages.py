@@ -98,7 +98,7 @@ async def test_every_page_is_drawn(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host) as watched:
         page = watched.page
         for path, title in PAGES.items():
-            await watched.open(path)
+            await watched.visit(path)
             await expect(page.get_by_role("heading", level=1)).to_have_text(title)
             await expect(page.locator(".work-panel, .stat, .log-entry, .rows").first).to_be_visible()
             for fold in await page.locator("main details > summary").all():
