@@ -3,7 +3,8 @@
 The driver belongs to an event loop, so these tests share one, and their fixtures with them.
 """
 
-import subprocess
+import asyncio
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -48,17 +49,18 @@ async def _running(program: str | None, folder: Path) -> AsyncIterator[Browser]:
         pytest.skip("Chromium is not installed; scripts/system-packages.sh installs it.")
     port_file = folder / "DevToolsActivePort"
     command = [program, *_OPTIONS, f"--user-data-dir={folder}", "about:blank"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
-            async with async_playwright() as playwright:
-                browser = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
-                try:
-                    yield browser
-                finally:
-                    await browser.close()
-        finally:
-            process.terminate()
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    try:
+        port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+            try:
+                yield browser
+            finally:
+                await browser.close()
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
