@@ -82,10 +82,11 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         await desk.active_session.put()
         await server.arrived()
         assert await desk.use("/handoff") == (
-            "Where to? Use `/handoff <platform>` with one of telegram, discord, matrix, slack, ntfy, irc, web."
+            "Where to? Use `/handoff <platform>` with one of "
+            "telegram, discord, matrix, slack, ntfy, irc, mattermost, web."
         )
         assert await desk.use("/handoff pigeon") == (
-            "There is no platform `pigeon`. Available: telegram, discord, matrix, slack, ntfy, irc, web."
+            "There is no platform `pigeon`. Available: telegram, discord, matrix, slack, ntfy, irc, mattermost, web."
         )
         assert "`talaria setup chat`" in await desk.use("/handoff discord")
         assert "`/sethome`" in await desk.use("/handoff Telegram")
@@ -272,7 +273,15 @@ async def test_help_on_slack_shows_how_commands_are_typed(tmp_path: Path) -> Non
 async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
     secrets = TOKEN + "SLACK_BOT_TOKEN=xoxb-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
-        networks = {"telegram": True, "discord": False, "slack": False, "matrix": False, "ntfy": False, "irc": False}
+        networks = {
+            "telegram": True,
+            "discord": False,
+            "slack": False,
+            "matrix": False,
+            "ntfy": False,
+            "irc": False,
+            "mattermost": False,
+        }
         assert desk.application.platforms == {**networks, "web": True}
         at_once = ("--now", "move now, in the middle of the turn")
         cancel = ("cancel", "cancel the handoff")

@@ -53,6 +53,7 @@ NAMED_VALUES = {
     "known_chat": "KnownChannel",
     "room_message": "RoomMessage",
     "last_heartbeat": "_LastBeat",
+    "mattermost_position": "ReadPosition",
     "matrix_invitations": "str",
     "matrix_position": "str",
     "memory_undo": "_UndoState",

@@ -54,6 +54,9 @@ BUILT_IN_PLATFORMS = {
     ),
     "ntfy": BuiltInPlatform("talaria.platforms.ntfy.adapter", (("NTFY_TOPIC",),)),
     "irc": BuiltInPlatform("talaria.platforms.irc.adapter", (("IRC_SERVER",),), command="!{name}"),
+    "mattermost": BuiltInPlatform(
+        "talaria.platforms.mattermost.adapter", (("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), "mattermost", "!{name}"
+    ),
     "webhook": BuiltInPlatform("talaria.platforms.webhook.adapter"),
 }
 

@@ -96,6 +96,8 @@ KNOWN_SECRETS = (
     KnownSecret("IRC_SERVER", "Find the IRC server.", "A host, or host:port for another port than 6697."),
     KnownSecret("IRC_PASSWORD", "Log in to an IRC account.", "The one you registered with NickServ."),
     KnownSecret("IRC_SERVER_PASSWORD", "Enter a private IRC server.", "Most servers need none."),
+    KnownSecret("MATTERMOST_URL", "Find the Mattermost server.", "Its address in the browser, without a team."),
+    KnownSecret("MATTERMOST_TOKEN", "Connect to Mattermost.", "Shown once when you create the bot account."),
     KnownSecret("TALARIA_API_KEY", "Call this agent over HTTP.", "At least 16 characters; instead of `api-keys`."),
     KnownSecret("WEBHOOK_SECRET", "Verify the sender of webhooks.", "Any long random text that both sides know."),
 )

@@ -11,6 +11,7 @@ from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.files import sanitize_text
+from talaria.platforms.typed_commands import read_command
 
 TEXT_LIMIT = 400  # bytes of a message, which is one line unless nick and channel are very long
 MOST_LINES = 15  # of a message: at one line per second they are sent before a call times out
@@ -22,7 +23,6 @@ _TAG_ESCAPES = {":": ";", "s": " ", "\\": "\\", "r": "\r", "n": "\n"}
 _CTCP = "\x01"
 _FORMATTING = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9a-fA-F]{6})?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
 _FENCE = re.compile(r"\s*```[\w+-]*\s*")  # around code: a line of its own that says nothing
-_COMMAND = re.compile(r"!(\w[\w-]*)(.*)", re.DOTALL)
 
 
 class IrcMessage(Struct, frozen=True):
@@ -107,14 +107,12 @@ def to_incoming(
         names = "|".join(re.escape(nick) for nick in nicks)
         addressed = bool(re.search(rf"(?<!\w)(?:{names})(?!\w)", text, re.IGNORECASE))
         text = re.sub(rf"\A@?(?:{names})(?:[:,]\s*|\s+)", "", text, count=1, flags=re.IGNORECASE) or text
-    if (typed := _COMMAND.fullmatch(text)) and typed[1] in commands:
-        text = f"/{typed[1]}{typed[2]}"
     return Incoming(
         external_id=line.message_id or key,
         address=address,
         sender=sender,
         at=line.at,
-        text=text,
+        text=read_command(text, commands),
         message_id=line.message_id or key,
         chat_name=line.target if address.chat_type != "private" else line.nick,
         addressed=addressed,

@@ -1,0 +1,206 @@
+"""The contract suite on Mattermost, and what only Mattermost has: channels, threads, edits and missed posts."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from talaria.contracts.platform import Content, Platform
+from talaria.contracts.store import Store
+from talaria.core.addresses import Address
+from talaria.core.errors import Refused
+from talaria.core.messages import File
+from talaria.platforms.mattermost.adapter import Mattermost
+from talaria.platforms.mattermost.settings import MattermostSettings, read_settings
+from talaria.testing.mattermost_server import MattermostServer, mattermost_server
+from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+
+pytestmark = pytest.mark.one_engine
+TOKEN = "token-of-the-tests"
+FILE_LIMIT = 1024 * 1024
+
+
+class MattermostFarSide:
+    def __init__(self, server: MattermostServer, store: Store) -> None:
+        self.settings = MattermostSettings(
+            server=server.url,
+            token=TOKEN,
+            file_limit=FILE_LIMIT,
+            patience=timedelta(seconds=2),
+            file_patience=timedelta(seconds=30),
+            silence=timedelta(seconds=2),
+        )
+        self.adapter = Mattermost(self.settings, store, ["new", "help"])
+        self.platform: Platform = self.adapter
+        self.secret = TOKEN
+        self.server = server
+        self.ann = server.add_user("ann")
+        self.direct = server.add_channel("D", self.ann)
+        self.town = server.add_channel("O", self.ann, name="Town Square")
+        self.root = server.publish(self.ann, self.town.id, "What a day!")["id"]
+        self.private = Address("mattermost", self.direct.id)
+        self.group: Address | None = Address("mattermost", self.town.id, "group")
+        self.thread: Address | None = Address("mattermost", self.town.id, "thread", self.root)
+        self.nowhere = Address("mattermost", "c" * 26)
+
+    async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
+        mention = "@talaria " if addressed and at.chat_type != "private" else ""
+        self.server.publish(self.ann, at.chat_id, mention + text, root_id=at.thread_id)
+
+    async def sends_file(self, at: Address, name: str, data: bytes) -> None:
+        file_id = self.server.add_file(self.ann, at.chat_id, name, data)
+        self.server.publish(self.ann, at.chat_id, "", file_ids=[file_id])
+
+    async def presses(self, at: Address, message_id: str, label: str) -> None:
+        raise NotImplementedError
+
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        raise NotImplementedError
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        raise NotImplementedError
+
+    async def redelivers(self) -> bool:
+        return False
+
+    async def seen(self, at: Address) -> list[VisibleMessage]:
+        return [
+            VisibleMessage(
+                message_id=one["id"],
+                text=one["message"],
+                files=tuple(file["name"] for file in one["metadata"].get("files", ())),
+            )
+            for one in self.server.posts.values()
+            if (one["user_id"], one["channel_id"], one["root_id"]) == (self.server.bot, at.chat_id, at.thread_id)
+        ]
+
+    async def disrupt(self, trouble: FailureKind) -> bool:
+        if trouble == "cut":
+            self.server.hang_up()
+        else:
+            self.server.trouble = trouble
+        return True
+
+    async def calm(self) -> None:
+        self.server.trouble = None
+
+
+@pytest.fixture
+async def far_side(store: Store) -> AsyncIterator[MattermostFarSide]:
+    async with mattermost_server(TOKEN, file_limit=FILE_LIMIT) as server:
+        there = MattermostFarSide(server, store)
+        try:
+            yield there
+        finally:
+            await there.adapter.close()
+
+
+class TestMattermost(PlatformSuite):
+    pass
+
+
+async def test_first_connection_ignores_older_posts(far_side: MattermostFarSide) -> None:
+    await far_side.says(far_side.private, "from last week")
+    async with far_side.platform.connect() as arrivals:
+        await far_side.says(far_side.private, "from now")
+        assert (await next_incoming(arrivals)).text == "from now"
+
+
+async def test_missed_posts_of_all_channels_are_read_in_their_order(far_side: MattermostFarSide) -> None:
+    async with far_side.platform.connect():
+        pass
+    assert far_side.group
+    assert far_side.thread
+    await far_side.says(far_side.private, "one")
+    await far_side.says(far_side.group, "two")
+    await far_side.says(far_side.thread, "three")
+    new_channel = far_side.server.add_channel("P", far_side.ann, name="Plans")
+    await far_side.says(Address("mattermost", new_channel.id, "group"), "four")
+    async with far_side.platform.connect() as arrivals:
+        missed = [await next_incoming(arrivals) for _ in range(4)]
+    assert [one.text for one in missed] == ["one", "two", "three", "four"]
+    assert [one.chat_name for one in missed] == ["ann", "Town Square", "Town Square", "Plans"]
+
+
+async def test_confirmed_posts_are_not_read_again_after_a_reconnect(far_side: MattermostFarSide) -> None:
+    async with far_side.platform.connect() as arrivals:
+        for text in ("one", "two"):
+            await far_side.says(far_side.private, text)
+        assert [(await next_incoming(arrivals)).text for _ in range(2)] == ["one", "two"]
+        await far_side.says(far_side.private, "three")
+        await next_incoming(arrivals)
+    async with far_side.platform.connect() as arrivals:
+        assert (await next_incoming(arrivals)).text == "three"
+
+
+async def test_edit_is_reported_as_the_same_message(far_side: MattermostFarSide) -> None:
+    async with far_side.platform.connect() as arrivals:
+        await far_side.says(far_side.private, "helo")
+        first = await next_incoming(arrivals)
+        far_side.server.change(first.message_id, "hello")
+        second = await next_incoming(arrivals)
+    assert (second.text, second.edited, second.message_id) == ("hello", True, first.message_id)
+    assert second.external_id != first.external_id
+
+
+async def test_thread_below_our_post_is_addressed_to_us(far_side: MattermostFarSide) -> None:
+    async with far_side.platform.connect() as arrivals:
+        assert far_side.group
+        ours = await far_side.platform.send(far_side.group, Content(text="Good morning."), "key")
+        below = Address("mattermost", far_side.town.id, "thread", ours.message_id)
+        await far_side.says(below, "and to you", addressed=False)
+        assert far_side.thread
+        await far_side.says(far_side.thread, "not for you", addressed=False)
+        received = [await next_incoming(arrivals) for _ in range(2)]
+    assert [(one.text, one.addressed) for one in received] == [("and to you", True), ("not for you", False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "addressed"),
+    [("hey @talaria, look", True), ("@Talaria: look", True), ("@talaria.two look", False), ("a@talaria", False)],
+)
+async def test_mention_is_recognised(far_side: MattermostFarSide, text: str, addressed: bool) -> None:
+    async with far_side.platform.connect() as arrivals:
+        assert far_side.group
+        await far_side.says(far_side.group, text, addressed=False)
+        assert (await next_incoming(arrivals)).addressed is addressed
+
+
+async def test_commands_are_typed_after_a_mention_or_with_an_exclamation_mark(far_side: MattermostFarSide) -> None:
+    async with far_side.platform.connect() as arrivals:
+        assert far_side.group
+        await far_side.says(far_side.group, "/new topic")
+        await far_side.says(far_side.private, "!help")
+        assert [(await next_incoming(arrivals)).text for _ in range(2)] == ["/new topic", "/help"]
+
+
+async def test_more_than_five_files_are_spread_over_posts(far_side: MattermostFarSide, tmp_path: Path) -> None:
+    files = []
+    for number in range(7):
+        (tmp_path / f"{number}.txt").write_text("x")
+        files.append(File(str(tmp_path / f"{number}.txt"), f"{number}.txt"))
+    await far_side.platform.send(far_side.private, Content(text="All of them.", files=tuple(files)), "key")
+    seen = await far_side.seen(far_side.private)
+    assert [(one.text, len(one.files)) for one in seen] == [("All of them.", 5), ("", 2)]
+
+
+async def test_posts_of_the_server_and_our_own_are_ignored(far_side: MattermostFarSide) -> None:
+    async with far_side.platform.connect() as arrivals:
+        far_side.server.publish(far_side.ann, far_side.town.id, "ann joined", type="system_join_channel")
+        await far_side.platform.send(far_side.private, Content(text="ours"), "key")
+        await far_side.says(far_side.private, "hers")
+        assert (await next_incoming(arrivals)).text == "hers"
+
+
+@pytest.mark.parametrize(
+    ("server", "options", "problem"),
+    [
+        ("chat.example.org", {}, "MATTERMOST_URL must be"),
+        ("https://chat.example.org", {"file_limit": "-1"}, "file_limit"),
+        ("https://chat.example.org", {"tean": "x"}, "unknown field `tean`"),
+    ],
+)
+def test_invalid_settings_are_named(server: str, options: dict[str, str], problem: str) -> None:
+    with pytest.raises(Refused, match=problem):
+        read_settings("mattermost", options, server, TOKEN)
