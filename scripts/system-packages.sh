@@ -9,6 +9,8 @@ if grep -qs "^ID=debian" /etc/os-release; then # half the CPU time of the whole 
 fi
 command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
 command -v podman >/dev/null 2>&1 || missing="$missing podman runc"
+# systemd would start the daemon of docker, for which nobody asked; tests start one of their own
+command -v dockerd >/dev/null 2>&1 || [ -d /run/systemd/system ] || missing="$missing docker.io"
 command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 for shell in fish zsh; do # completion is tested in real shells
     command -v "$shell" >/dev/null 2>&1 || missing="$missing $shell"
@@ -17,6 +19,7 @@ command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
 command -v espeak-ng >/dev/null 2>&1 || missing="$missing espeak-ng" # speech is tested with a real program
 [ -x /usr/sbin/ngircd ] || missing="$missing ngircd"
 [ -x /usr/sbin/inspircd ] || missing="$missing inspircd atheme-services"
+command -v Xvfb >/dev/null 2>&1 || missing="$missing xvfb" # the browser's window
 [ -n "$missing" ] || exit 0
 if [ -z "${TALARIA_NO_APT:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "== system packages: installing$missing with apt-get, as root (TALARIA_NO_APT=1 skips this, and their tests)"

@@ -12,6 +12,7 @@ from talaria.app.platforms import reachable_platforms
 from talaria.app.session.sandbox import SandboxContext, open_sandbox
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import CRON, JobService
+from talaria.contracts.sandbox import SandboxCommand
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.user_shell import ShellResult
@@ -144,7 +145,9 @@ class _ScriptRunner:
                 await sandbox.start()
             except ToolFailed as error:
                 raise Refused(str(error)) from error
-            launch = sandbox.call(plain_argv(line, sandbox.programs), str(folder), workspace.environment)
+            launch = sandbox.call(
+                SandboxCommand(plain_argv(line, sandbox.programs), str(folder), workspace.environment)
+            )
             closing.push_async_callback(end_inside, launch.end, launch.environment)
             added = [
                 f"{name}={value}" for name, value in launch.environment.items() if name not in workspace.environment

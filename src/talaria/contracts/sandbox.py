@@ -48,6 +48,16 @@ class SandboxPrograms(Struct, frozen=True):
     env: str = "env"
 
 
+class SandboxCommand(Struct, frozen=True):
+    """A program for a sandbox and its folder there; a ``lasting`` one may outlive the session."""
+
+    argv: Sequence[str]
+    folder: str
+    environment: Mapping[str, str]
+    tty: bool = False
+    lasting: bool = False
+
+
 class SandboxedCall(Struct, frozen=True):
     """A program of this machine that runs a program inside of a sandbox.
 
@@ -89,16 +99,8 @@ class Sandbox(Protocol):
     async def start(self) -> None:
         """Make it ready, or raise `ToolFailed` with a sentence that says how to fix it. Cheap if it is ready."""
 
-    def call(
-        self,
-        argv: Sequence[str],
-        folder: str,
-        environment: Mapping[str, str],
-        *,
-        tty: bool = False,
-        lasting: bool = False,
-    ) -> SandboxedCall:
-        """Return the call that runs ``argv`` inside, in ``folder``; a ``lasting`` one may outlive the session."""
+    def call(self, command: SandboxCommand) -> SandboxedCall:
+        """Return the call that runs a command inside."""
 
     def folder(self, workspace: SandboxWorkspace) -> str:
         """Return the folder for the next command, as a path inside."""

@@ -1,4 +1,4 @@
-"""Real sandboxes for tests: bubblewrap, a podman container, and an OpenSSH server on loopback."""
+"""Real sandboxes for tests: bubblewrap, containers of podman and docker, and an OpenSSH server on loopback."""
 
 import os
 import shutil
@@ -8,8 +8,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from tests.tools.tool_calls import call_from
@@ -87,42 +88,99 @@ def podman_problem() -> str:
     return ""
 
 
-@contextmanager
-def podman_storage() -> Iterator[dict[str, str]]:
-    """Yield the environment of a podman whose only image shows the programs of this machine."""
-    with new_folder() as root:
-        (root / "storage.conf").write_text(
-            f'[storage]\ndriver = "vfs"\ngraphroot = "{root}/graph"\nrunroot = "{root}/run"\n'
-        )
-        environment = {"PATH": PATH, "HOME": str(root), "CONTAINERS_STORAGE_CONF": str(root / "storage.conf")}
-        tree = root / "tree"
+@cache
+def docker_problem() -> str:
+    """Return why no docker daemon can be started here."""
+    if shutil.which("dockerd", path=PATH) is None or shutil.which("docker", path=PATH) is None or os.geteuid() != 0:
+        return "docker isn't installed, or this isn't root"
+    return ""
+
+
+class Containers:
+    """A podman or docker of our own, whose only image shows the programs of this machine."""
+
+    def __init__(self, kind: Literal["podman", "docker"], root: Path, environment: dict[str, str]) -> None:
+        self.kind = kind
+        self.root, self.environment = root, {"PATH": PATH, "HOME": str(root), **environment}
+
+    def run(self, *arguments: str) -> str:
+        command = [self.kind, *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def names(self) -> list[str]:
+        return self.run("ps", "--all", "--format", "{{.Names}}").split()
+
+    def remove_all(self) -> None:
+        if names := self.names():
+            self.run("rm", "--force", *(("--time", "0") if self.kind == "podman" else ()), *names)
+
+    def sandbox(self, locks: Path, policy: SandboxPolicy, session: str, image: str = IMAGE) -> ContainerSandbox:
+        options = ContainerOptions(image=image, locks=locks, extra=("--volume=/usr:/usr:ro", "--pull=never"))
+        return ContainerSandbox(self.kind, policy, options, SessionId(session), self.environment, no_background)
+
+    def import_image(self) -> None:
+        tree = self.root / "tree"
         for folder in ("usr", "tmp", "etc", "proc", "sys", "dev", "var/tmp", "run"):
             (tree / folder).mkdir(parents=True)
         for name in ("bin", "lib", "lib64", "sbin"):
             (tree / name).symlink_to(f"usr/{name}")
         (tree / "etc" / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n")
-        subprocess.run(["tar", "-C", tree, "-cf", root / "tree.tar", "."], check=True)
-        podman(environment, "import", str(root / "tree.tar"), IMAGE)
+        subprocess.run(["tar", "-C", tree, "-cf", self.root / "tree.tar", "."], check=True)
+        self.run("import", str(self.root / "tree.tar"), IMAGE)
+
+
+@contextmanager
+def running_podman() -> Iterator[Containers]:
+    """Yield a podman with its own storage."""
+    with new_folder() as root:
+        (root / "storage.conf").write_text(
+            f'[storage]\ndriver = "vfs"\ngraphroot = "{root}/graph"\nrunroot = "{root}/run"\n'
+        )
+        podman = Containers("podman", root, {"CONTAINERS_STORAGE_CONF": str(root / "storage.conf")})
+        podman.import_image()
         try:
-            yield environment
+            yield podman
         finally:
-            podman(environment, "rm", "--all", "--force", "--time", "0")
+            podman.remove_all()
             subprocess.run(["umount", root / "graph" / "vfs"], capture_output=True, check=False)
 
 
-def podman(environment: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(["podman", *arguments], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@contextmanager
+def running_docker() -> Iterator[Containers]:
+    """Yield a docker with its own daemon, which changes nothing outside of its folder: it has no network."""
+    with new_folder() as root:
+        options = (
+            *("--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--bridge=none"),
+            *("--storage-driver=vfs", f"--data-root={root}/data", f"--exec-root={root}/exec", f"--pidfile={root}/pid"),
+            *(f"--host=unix://{root}/socket", "--userland-proxy=false"),
+        )
+        docker = Containers("docker", root, {"DOCKER_HOST": f"unix://{root}/socket"})
+        with (root / "log").open("wb") as log:
+            daemon = subprocess.Popen(["dockerd", *options], env=docker.environment, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + LIMIT
+            ask = partial(
+                subprocess.run, ["docker", "version"], env=docker.environment, capture_output=True, check=False
+            )
+            while ask().returncode:
+                assert daemon.poll() is None, (root / "log").read_text()[-2000:]
+                assert time.monotonic() < deadline, "dockerd didn't start"
+            docker.import_image()
+            yield docker
+            docker.remove_all()
+        finally:
+            daemon.terminate()
+            daemon.wait()
 
 
-def make_podman(
-    root: Path, work: Path, environment: dict[str, str], policy: SandboxPolicy | None = None, session: str = "s1"
+def make_container(
+    containers: Containers, root: Path, work: Path, policy: SandboxPolicy | None = None, session: str = "s1"
 ) -> Place:
-    options = ContainerOptions(image=IMAGE, locks=root / "containers", extra=("--volume=/usr:/usr:ro",))
     rules = policy or SandboxPolicy(writable=(work,), network=False)
-    sandbox = ContainerSandbox("podman", rules, options, SessionId(session), environment, no_background)
-    return Place(root, sandbox, work, environment)
+    sandbox = containers.sandbox(root / "containers", rules, session)
+    return Place(root, sandbox, work, containers.environment)
 
 
 @cache

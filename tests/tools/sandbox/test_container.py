@@ -1,4 +1,4 @@
-"""Containers: what they hide and limit, and that none is left behind. With a real podman."""
+"""Containers: what they hide and limit, and that none is left behind. With a real podman and a real docker."""
 
 import asyncio
 import sys
@@ -9,13 +9,15 @@ import pytest
 from tests.tools.process.process_fixture import Bench
 from tests.tools.sandbox.sandboxes import (
     IMAGE,
-    make_podman,
+    Containers,
+    docker_problem,
+    make_container,
     new_folder,
     no_background,
-    podman,
     podman_problem,
-    podman_storage,
     processes_with,
+    running_docker,
+    running_podman,
 )
 
 from talaria.contracts.sandbox import SandboxPolicy
@@ -26,39 +28,36 @@ from talaria.tools.sandbox.container import ContainerOptions, ContainerSandbox
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(podman_problem() != "", reason=f"No container here: {podman_problem()}"),
-]
+pytestmark = pytest.mark.slow
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from tests.tools.sandbox.sandboxes import make_podman
-root = Path(sys.argv[1])
-place = make_podman(root, root / "work", dict(entry.split("=", 1) for entry in sys.argv[2:]), session="killed")
+from tests.tools.sandbox.sandboxes import Containers, make_container
+root, entries = Path(sys.argv[1]), dict(entry.split("=", 1) for entry in sys.argv[3:])
+place = make_container(Containers(sys.argv[2], root, entries), root, root / "work", session="killed")
 asyncio.run(place.run("touch begun; setsid sleep 9876; : left-behind"))
 """
+FETCH = "import urllib.request as r\nfor n in {}:\n try: print(r.urlopen(n).read())\n except OSError as e: print(e)"
 
 
-@pytest.fixture(scope="module")
-def storage() -> Iterator[dict[str, str]]:
-    with podman_storage() as environment:
-        yield environment
+@pytest.fixture(scope="module", params=["podman", "docker"])
+def containers(request: pytest.FixtureRequest) -> Iterator[Containers]:
+    is_podman = request.param == "podman"
+    if problem := podman_problem() if is_podman else docker_problem():
+        pytest.skip(f"No container here: {problem}")
+    with running_podman() if is_podman else running_docker() as found:
+        yield found
 
 
 @pytest.fixture
-def root(storage: dict[str, str]) -> Iterator[Path]:
+def root(containers: Containers) -> Iterator[Path]:
     with new_folder() as folder:
         (folder / "work").mkdir()
         yield folder
-        podman(storage, "rm", "--all", "--force", "--time", "0")
+        containers.remove_all()
 
 
-def containers(storage: dict[str, str]) -> list[str]:
-    return podman(storage, "ps", "--all", "--format", "{{.Names}}").split()
-
-
-async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, storage: dict[str, str]) -> None:
+async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, containers: Containers) -> None:
     work = root / "work"
     (work / ".git" / "hooks").mkdir(parents=True)
     (work / "profile").mkdir()
@@ -69,7 +68,7 @@ async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, st
         writable=(work,), read_only=(root / "shown",), hidden=(work / "profile",), network=False, memory_mb=64,
         processes=40, cpu_seconds=5,
     )  # fmt: skip
-    place = make_podman(root, work, storage, policy, "limited")
+    place = make_container(containers, root, work, policy, "limited")
     text = await place.run(
         f"cat {root}/other; ls -A profile; touch mine; touch .git/hooks/x; touch {root}/shown/x; ulimit -t;"
         "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; ls /sys/class/net"
@@ -85,45 +84,45 @@ async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, st
     assert not processes_with("sleep 9875")
     assert await place.run("echo fine") == "fine\n[exit code 0]"
     await place.sandbox.close()
-    assert containers(storage) == []
+    assert containers.names() == []
 
 
-async def test_one_container_serves_a_session_until_it_closes(root: Path, storage: dict[str, str]) -> None:
-    place = make_podman(root, root / "work", storage, session="one")
+async def test_one_container_serves_a_session_until_it_closes(root: Path, containers: Containers) -> None:
+    place = make_container(containers, root, root / "work", session="one")
     await place.run("echo kept >/tmp/file; cd /tmp")
     assert await place.run("cat file; pwd") == "kept\n/tmp\n[exit code 0]"
     assert place.workspace.folder == root / "work"
     assert await place.run_code("import os; print(os.getcwd())") == "/tmp"
-    (name,) = containers(storage)
-    podman(storage, "rm", "--force", "--time", "0", name)
+    assert len(containers.names()) == 1
+    containers.remove_all()
     assert "No such file" in await place.run("cat /tmp/file", workdir="/")
     await place.sandbox.close()
-    assert containers(storage) == []
+    assert containers.names() == []
 
 
-async def test_containers_of_a_killed_process_are_removed_by_the_next_one(root: Path, storage: dict[str, str]) -> None:
-    entries = [f"{name}={value}" for name, value in storage.items()]
+async def test_containers_of_a_killed_process_are_removed_by_the_next_one(root: Path, containers: Containers) -> None:
+    entries = [f"{name}={value}" for name, value in containers.environment.items()]
     agent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", KILLED, str(root), *entries, cwd=Path(__file__).parents[3]
+        sys.executable, "-c", KILLED, str(root), containers.kind, *entries, cwd=Path(__file__).parents[3]
     )
     await until((root / "work" / "begun").exists)
-    other = make_podman(root, root / "work", storage, session="other")
+    other = make_container(containers, root, root / "work", session="other")
     await other.run("true")
-    assert len(containers(storage)) == 2, "a container in use must stay"
+    assert len(containers.names()) == 2, "a container in use must stay"
     await other.sandbox.close()
     agent.kill()
     await agent.wait()
-    assert len(containers(storage)) == 1
+    assert len(containers.names()) == 1
     await other.run("true")
-    assert containers(storage) == [other.sandbox.name]  # type: ignore[attr-defined]
+    assert containers.names() == [other.sandbox.name]  # type: ignore[attr-defined]
     await until(lambda: not processes_with("left-behind"))
     await other.sandbox.close()
 
 
 async def test_background_processes_live_in_the_container_and_are_ended_whole(
-    bench: Bench, root: Path, storage: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, root: Path, containers: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in storage.items():
+    for name, value in containers.environment.items():
         monkeypatch.setenv(name, value)  # of the program, whose supervisor ends processes in the container
 
     async def has_background(session_id: SessionId) -> bool:
@@ -131,34 +130,84 @@ async def test_background_processes_live_in_the_container_and_are_ended_whole(
 
     options = ContainerOptions(image=IMAGE, locks=root / "containers", extra=("--volume=/usr:/usr:ro",))
     policy = SandboxPolicy(writable=(bench.folder,), network=False)
-    sandbox = ContainerSandbox("podman", policy, options, SessionId(bench.session_id), storage, has_background)
+    sandbox = ContainerSandbox(
+        containers.kind, policy, options, SessionId(bench.session_id), containers.environment, has_background
+    )
     bench.terminal = Terminal(Processes(), bench.outputs, sandbox=sandbox, background=bench.supervisor)
     command = "setsid sh -c ': escaped; sleep 9874' & read line; echo got $line; sleep 9874"
     process = await bench.start(command)
     await bench.use("write", process, text="it\n")
     await until(lambda: bool(processes_with(": escaped;")))
     await sandbox.close()
-    assert containers(storage) == [sandbox.name], "a background process needs its container"
+    assert containers.names() == [sandbox.name], "a background process needs its container"
     assert "was killed" in await bench.use("kill", process)
     await until(lambda: not processes_with("sleep 9874"))
-    again = ContainerSandbox("podman", policy, options, SessionId("later"), storage, has_background)
+    again = ContainerSandbox(
+        containers.kind, policy, options, SessionId("later"), containers.environment, has_background
+    )
     assert await again.remove_leftovers() == [sandbox.name]
 
 
-async def test_a_container_that_cannot_start_refuses_and_says_how_to_fix_it(
-    root: Path, storage: dict[str, str]
-) -> None:
-    place = make_podman(root, root / "work", storage, session="none")
-    options = ContainerOptions(image="localhost/no-such-image", locks=root / "containers", extra=("--pull=never",))
+async def test_a_container_that_cannot_start_refuses_and_says_how_to_fix_it(root: Path, containers: Containers) -> None:
+    place = make_container(containers, root, root / "work", session="none")
     policy = SandboxPolicy(writable=(root / "work",))
-    place.sandbox = ContainerSandbox("podman", policy, options, SessionId("none"), storage, no_background)
-    with pytest.raises(ToolFailed, match=r"sandbox isn't available\. podman: .*no-such-image.*`sandbox\.image`"):
+    place.sandbox = containers.sandbox(root / "containers", policy, "none", "localhost/no-such-image")
+    reason = rf"sandbox isn't available\. {containers.kind}: .*no-such-image.*`sandbox\.image`"
+    with pytest.raises(ToolFailed, match=reason):
         await place.run("touch ran")
-    place.sandbox = ContainerSandbox("docker", policy, options, SessionId("none"), {"PATH": "/no"}, no_background)
-    with pytest.raises(ToolFailed, match=r"docker is not installed\. Install docker, choose another `sandbox\.kind`"):
+    nowhere = Containers(containers.kind, root, {"PATH": "/no"})
+    place.sandbox = nowhere.sandbox(root / "containers", policy, "none")
+    with pytest.raises(
+        ToolFailed, match=rf"{containers.kind} is not installed\. Install {containers.kind}, choose ano"
+    ):
         await place.run("touch ran")
-    hosts = SandboxPolicy(writable=(root / "work",), network=False, hosts=("example.org",))
-    place.sandbox = ContainerSandbox("podman", hosts, options, SessionId("none"), storage, no_background)
-    with pytest.raises(ToolFailed, match=r"podman sandbox can't enforce sandbox\.allowed_hosts here"):
-        await place.run("touch ran")
+    if containers.kind == "docker":
+        stopped = Containers("docker", root, {"DOCKER_HOST": f"unix://{root}/none"})
+        place.sandbox = stopped.sandbox(root / "containers", policy, "none")
+        with pytest.raises(ToolFailed, match=r"docker: .*daemon.* Start docker, or choose another `sandbox\.kind`"):
+            await place.run("touch ran")
     assert not (root / "work" / "ran").exists()
+
+
+async def test_only_allowed_hosts_are_reached_and_only_through_the_proxy(root: Path, containers: Containers) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head.split(b"\r\n")[0])
+        writer.close()
+
+    policy = SandboxPolicy(writable=(root / "work",), network=False, hosts=("127.0.0.1", "*.example.org"))
+    place = make_container(containers, root, root / "work", policy, "hosts")
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        addresses = [f"http://127.0.0.1:{port}/a?b", f"http://localhost:{port}/"]
+        for _ in range(2):  # the second command finds the bridge of the first one
+            text = await place.run(f'export MINE=1; python3 -c "{FETCH.format(addresses)}"')
+            assert text.splitlines()[:2] == ["b'GET /a?b HTTP/1.1'", "HTTP Error 403: Forbidden"]
+        direct = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached; echo $MINE"
+        assert (await place.run(direct)).startswith("1\n")
+        # A process before us left its container, because something runs in it: the proxy works again.
+        again = make_container(containers, root, root / "work", policy, "hosts")
+        assert (await again.run(f'python3 -c "{FETCH.format(addresses[:1])}"')).startswith("b'GET /a?b HTTP/1.1'")
+        await again.sandbox.close()
+    assert not any(name.lower().endswith("_proxy") for name in place.workspace.environment)
+    await place.sandbox.close()
+    assert [path.name for path in (root / "containers").iterdir()] == []
+
+
+async def test_allowed_hosts_need_python_in_the_image(root: Path, containers: Containers) -> None:
+    tools = root / "tools"
+    tools.mkdir()
+    for name in ("sh", "env", "sleep", "grep"):
+        (tools / name).symlink_to(f"/usr/bin/{name}")
+    policy = SandboxPolicy(writable=(root / "work",), read_only=(tools,), network=False, hosts=("example.org",))
+    options = ContainerOptions(
+        image=IMAGE, locks=root / "containers", extra=("--volume=/usr:/usr:ro", f"--env=PATH={tools}")
+    )
+    sandbox = ContainerSandbox(
+        containers.kind, policy, options, SessionId("bare"), containers.environment, no_background
+    )
+    with pytest.raises(
+        ToolFailed, match=r"sandbox\.allowed_hosts needs Python 3 in the container, and the image .* none"
+    ):
+        await sandbox.start()
+    await sandbox.close()

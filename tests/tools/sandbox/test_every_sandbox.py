@@ -1,4 +1,4 @@
-"""What every kind of sandbox does for commands: with real bubblewrap, podman and OpenSSH."""
+"""What every kind of sandbox does for commands: with real bubblewrap, podman, docker and OpenSSH."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 from tests.tools.sandbox.sandboxes import (
+    Containers,
     Place,
     bubblewrap_problem,
+    docker_problem,
     make_bubblewrap,
-    make_podman,
+    make_container,
     make_ssh,
     new_folder,
     podman_problem,
-    podman_storage,
     processes_with,
+    running_docker,
+    running_podman,
     running_sshd,
     sshd_problem,
 )
@@ -27,9 +30,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def storage() -> Iterator[dict[str, str]]:
-    with podman_storage() as environment:
-        yield environment
+def podman() -> Iterator[Containers]:
+    with running_podman() as containers:
+        yield containers
+
+
+@pytest.fixture(scope="module")
+def docker() -> Iterator[Containers]:
+    with running_docker() as containers:
+        yield containers
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +56,20 @@ def root() -> Iterator[Path]:
 def _make(kind: str, root: Path, request: pytest.FixtureRequest) -> Place:
     work = root / f"work-{kind}"
     work.mkdir(exist_ok=True)
-    problems = {"bubblewrap": bubblewrap_problem(), "podman": podman_problem(), "ssh": sshd_problem()}
+    problems = {
+        "bubblewrap": bubblewrap_problem(), "podman": podman_problem(), "docker": docker_problem(),
+        "ssh": sshd_problem(),
+    }  # fmt: skip
     if problem := problems[kind]:
         pytest.skip(f"No {kind} sandbox here: {problem}")
     if kind == "bubblewrap":
         return make_bubblewrap(root, work)
-    if kind == "podman":
-        return make_podman(root, work, request.getfixturevalue("storage"))
+    if kind in {"podman", "docker"}:
+        return make_container(request.getfixturevalue(kind), root, work)
     return make_ssh(root, work, request.getfixturevalue("host"))
 
 
-@pytest.fixture(params=["bubblewrap", "podman", "ssh"])
+@pytest.fixture(params=["bubblewrap", "podman", "docker", "ssh"])
 async def place(request: pytest.FixtureRequest, root: Path) -> AsyncIterator[Place]:
     place = _make(request.param, root, request)
     yield place

@@ -6,7 +6,7 @@ from datetime import timedelta
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.environment import TurnEnvironment
 from talaria.app.session.toolsets import ToolContext, build_sandbox
-from talaria.contracts.sandbox import SandboxedCall
+from talaria.contracts.sandbox import SandboxCommand, SandboxedCall
 from talaria.contracts.tool import Effect, ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import SessionContext, child_environment, current_context
@@ -96,7 +96,9 @@ class VerificationRunner:
         if sandbox is None:
             return SandboxedCall(tuple(shell_argv(command)), workspace.folder, environment)
         await sandbox.start()
-        return sandbox.call(shell_argv(command, sandbox.programs), sandbox.folder(workspace), environment)
+        return sandbox.call(
+            SandboxCommand(shell_argv(command, sandbox.programs), sandbox.folder(workspace), environment)
+        )
 
     async def _wait_for_exit(self, child: Child, launch: SandboxedCall) -> tuple[int | None, str]:
         """Return the exit code, or ``None`` and a note after a timeout."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from talaria.contracts.sandbox import Sandbox, SandboxKind, SandboxPolicy, refuse_sandbox
+from talaria.contracts.sandbox import Sandbox, SandboxCommand, SandboxKind, SandboxPolicy, refuse_sandbox
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.sessions.preferences import choose_sandbox
@@ -110,7 +110,7 @@ async def find_sandbox_problem(context: SandboxContext, folder: Path) -> str:
     try:
         await sandbox.start()
         place = str(folder) if settings.kind != "ssh" else "/"
-        call = sandbox.call(plain_argv("echo ready", sandbox.programs), place, context.environment)
+        call = sandbox.call(SandboxCommand(plain_argv("echo ready", sandbox.programs), place, context.environment))
         ran = await run_client(call.argv, call.environment, _CHECK_SECONDS)
     except ToolFailed as error:
         return str(error).removeprefix(str(refuse_sandbox("")))

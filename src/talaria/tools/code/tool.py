@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from talaria.contracts.sandbox import Sandbox, SandboxedCall
+from talaria.contracts.sandbox import Sandbox, SandboxCommand, SandboxedCall
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import child_environment
@@ -70,7 +70,7 @@ class ExecuteCode:
         def launch(argv: list[str]) -> SandboxedCall:
             if sandbox is None:
                 return SandboxedCall(tuple(argv), workspace.folder, environment)
-            calls.append(sandbox.call(argv, sandbox.folder(workspace), environment))
+            calls.append(sandbox.call(SandboxCommand(argv, sandbox.folder(workspace), environment)))
             return calls[-1]
 
         programs = sandbox.programs if sandbox else None

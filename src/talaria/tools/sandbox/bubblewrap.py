@@ -4,7 +4,8 @@ import asyncio
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from talaria.contracts.sandbox import (
     SandboxAbilities,
+    SandboxCommand,
     SandboxedCall,
     SandboxKind,
     SandboxLimit,
@@ -21,7 +23,15 @@ from talaria.contracts.sandbox import (
     find_unsupported,
     refuse_sandbox,
 )
-from talaria.tools.sandbox.inside import describe_network, limit_argv, list_delayed_effects, meets_limit
+from talaria.tools.sandbox.inside import (
+    PROXY_ENVIRONMENT,
+    PROXY_FOLDER,
+    describe_network,
+    leave_out_proxy,
+    limit_argv,
+    list_delayed_effects,
+    meets_limit,
+)
 
 if TYPE_CHECKING:  # loaded where hosts are listed
     from talaria.tools.sandbox.proxy import AllowListProxy
@@ -30,7 +40,6 @@ HOW_TO_FIX = (
     "Install it (on Debian and Ubuntu: `apt install bubblewrap`), choose another `sandbox.kind`, or have the owner set "
     "`sandbox.enabled` to false."
 )
-PROXY_FOLDER = "/tmp/.talaria-proxy"  # noqa: S108 (inside of the sandbox, whose /tmp is private)
 
 _PROBE_SECONDS = 10
 # A program that can talk to one of these can act outside.
@@ -77,36 +86,27 @@ class BubblewrapSandbox:
         if not self.policy.network and self.policy.hosts and self._proxy is None:
             from talaria.tools.sandbox.proxy import run_proxy  # noqa: PLC0415 (loaded where hosts are listed)
 
-            self._proxy = await self._closing.enter_async_context(run_proxy(self.policy.hosts, PROXY_FOLDER))
+            self._proxy = await self._closing.enter_async_context(run_proxy(self.policy.hosts))
 
     async def close(self) -> None:
         """Stop the proxy."""
         self._proxy = None
         await self._closing.aclose()
 
-    def call(
-        self,
-        argv: Sequence[str],
-        folder: str,
-        environment: Mapping[str, str],
-        *,
-        tty: bool = False,
-        lasting: bool = False,
-    ) -> SandboxedCall:
-        """Return the call that runs ``argv`` inside, in ``folder``."""
-        del tty, lasting
+    def call(self, command: SandboxCommand) -> SandboxedCall:
+        """Return the call that runs a command inside."""
         wrapped = (
             *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", *_processes(), "--tmpfs", "/tmp"),  # noqa: S108
             *self._mounts(),
-            *(("--bind", str(self._proxy.folder), PROXY_FOLDER) if self._proxy else ()),
+            *(("--ro-bind", str(self._proxy.folder), PROXY_FOLDER) if self._proxy else ()),
             *_ALONE,
             *(() if self.policy.network else ("--unshare-net",)),
-            *("--chdir", folder, "--", *limit_argv(self.policy)),
-            *(self._proxy.bridge_argv if self._proxy else ()),
-            *argv,
+            *("--chdir", command.folder, "--", *limit_argv(self.policy)),
+            *(self._proxy.bridge_argv(sys.executable) if self._proxy else ()),
+            *command.argv,
         )
-        given = {**environment, **(self._proxy.environment if self._proxy else {})}
-        return SandboxedCall(wrapped, Path(folder), given)
+        given = {**command.environment, **(PROXY_ENVIRONMENT if self._proxy else {})}
+        return SandboxedCall(wrapped, Path(command.folder), given)
 
     def folder(self, workspace: SandboxWorkspace) -> str:
         """Return the working folder: paths are the same inside and outside."""
@@ -119,11 +119,7 @@ class BubblewrapSandbox:
 
     def exports(self, before: Mapping[str, str], after: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment after a command, without the address of the proxy."""
-        if self._proxy is None:
-            return after
-        ours = self._proxy.environment
-        kept = {name: value for name, value in after.items() if ours.get(name) != value}
-        return {**{name: before[name] for name in ours if name in before}, **kept}
+        return leave_out_proxy(before, after) if self._proxy else after
 
     def explain_failure(self, message: str) -> str:
         """Return a sentence for a program that couldn't be started."""

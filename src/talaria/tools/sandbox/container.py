@@ -6,15 +6,18 @@ import os
 import re
 import resource
 import shlex
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 
 from talaria.contracts.sandbox import (
     SandboxAbilities,
+    SandboxCommand,
     SandboxedCall,
     SandboxKind,
     SandboxPolicy,
@@ -26,9 +29,12 @@ from talaria.contracts.sandbox import (
 from talaria.core.ids import SessionId
 from talaria.tools.sandbox.client_program import ClientResult, run_client
 from talaria.tools.sandbox.inside import (
+    PROXY_ENVIRONMENT,
+    PROXY_FOLDER,
     Inside,
     describe_network,
     end_argv,
+    leave_out_proxy,
     list_delayed_effects,
     meets_limit,
     new_mark,
@@ -36,6 +42,9 @@ from talaria.tools.sandbox.inside import (
     read_probe,
     run_argv,
 )
+
+if TYPE_CHECKING:  # loaded where hosts are listed
+    from talaria.tools.sandbox.proxy import AllowListProxy
 
 _START_SECONDS = 600  # the image may have to be pulled
 _SECONDS = 60
@@ -60,7 +69,7 @@ class ContainerSandbox:
     that a killed process left are removed before the first one of this process starts. Implements `Sandbox`.
     """
 
-    abilities = SandboxAbilities(limits=frozenset(("memory", "processes", "cpu")))
+    abilities = SandboxAbilities(allowed_hosts=True, limits=frozenset(("memory", "processes", "cpu")))
 
     def __init__(
         self,
@@ -86,6 +95,8 @@ class ContainerSandbox:
         self._has_background = has_background
         self._inside: Inside | None = None
         self._lock: int | None = None
+        self._proxy: AllowListProxy | None = None
+        self._closing = AsyncExitStack()
 
     async def start(self) -> None:
         """Start the container, or use the one that is running; raises `ToolFailed`."""
@@ -96,12 +107,26 @@ class ContainerSandbox:
         if self._lock is None:
             await self.remove_leftovers()
             self._lock = _lock(self._options.locks / f"{self.name}.lock", wait=True)
+        if not self.policy.network and self.policy.hosts and self._proxy is None:
+            from talaria.tools.sandbox.proxy import run_proxy  # noqa: PLC0415 (loaded where hosts are listed)
+
+            self._proxy = await self._closing.enter_async_context(run_proxy(self.policy.hosts, self._proxy_folder))
         await self._make_sure_it_runs()
         found = await self._run("exec", self.name, *probe_argv())
         self._inside = read_probe(found.output)
         if self._inside is None:
             raise refuse_sandbox(f"The image {self._options.image} has no usable shell: {found.error}")
         self.programs = self._inside.programs
+        if self._proxy is not None and not self._inside.has_python:
+            raise refuse_sandbox(
+                f"sandbox.allowed_hosts needs Python 3 in the container, and the image {self._options.image} has none. "
+                "Set `sandbox.image` to one that has, or remove `sandbox.allowed_hosts`."
+            )
+
+    @property
+    def _proxy_folder(self) -> Path:
+        """Return a folder that stays the same after a restart, because the container has it mounted."""
+        return self._options.locks / f"{self.name}.proxy"
 
     async def _is_running(self) -> bool:
         state = await self._run("inspect", "--type=container", "--format", "{{.State.Running}}", self.name)
@@ -135,6 +160,7 @@ class ContainerSandbox:
             *(("--ulimit", f"cpu={policy.cpu_seconds}") if policy.cpu_seconds else ()),
             *_own_limits(),
             *self._mounts(),
+            *(("--volume", f"{self._proxy_folder}:{PROXY_FOLDER}:ro") if self._proxy else ()),
             *self._options.extra,
             *("--entrypoint", "sh", self._options.image, "-c", _IDLE),
         ]
@@ -159,26 +185,19 @@ class ContainerSandbox:
             options += ("--volume", f"{place}:{place}:{how}") if how else ("--tmpfs", f"{place}:{empty}")
         return options
 
-    def call(
-        self,
-        argv: Sequence[str],
-        folder: str,
-        environment: Mapping[str, str],
-        *,
-        tty: bool = False,
-        lasting: bool = False,
-    ) -> SandboxedCall:
-        """Return the call that runs ``argv`` inside, in ``folder``."""
-        del lasting
+    def call(self, command: SandboxCommand) -> SandboxedCall:
+        """Return the call that runs a command inside."""
         assert self._inside is not None
-        mark, variables = new_mark(), self._inside.choose_variables(environment, self._host)
+        mark, variables = new_mark(), self._inside.choose_variables(command.environment, self._host)
+        variables |= PROXY_ENVIRONMENT if self._proxy else {}
         ours = {name for name in variables if name.startswith(_OF_THE_CLIENT)}
         passed = [
             word for name in variables for word in ("--env", f"{name}={variables[name]}" if name in ours else name)
         ]
-        inside = run_argv(argv, folder, SandboxPolicy(), mark)
+        bridge = self._proxy.bridge_argv(*self._inside.programs.python) if self._proxy else ()
+        inside = (*bridge, *run_argv(command.argv, command.folder, SandboxPolicy(), mark))
         return SandboxedCall(
-            (self.kind, "exec", "--interactive", *(("--tty",) if tty else ()), *passed, self.name, *inside),
+            (self.kind, "exec", "--interactive", *(("--tty",) if command.tty else ()), *passed, self.name, *inside),
             Path("/"),
             {**{name: value for name, value in variables.items() if name not in ours}, **self._host},
             self._end_call(mark),
@@ -202,19 +221,23 @@ class ContainerSandbox:
 
     def exports(self, before: Mapping[str, str], after: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment of the workspace after a command."""
-        return self._inside.exports(before, after, self._host) if self._inside else before
+        if self._inside is None:
+            return before
+        kept = leave_out_proxy(before, after) if self._proxy and after else after
+        return self._inside.exports(before, kept, self._host)
 
     def explain_failure(self, message: str) -> str:
         """Return a sentence for a command or a container that couldn't be started."""
-        last = message.strip().rpartition("\n")[2] or "it gave no reason"
+        lines = [line for line in message.splitlines() if line.strip() and "--help" not in line]
+        last = lines[-1].strip() if lines else "it gave no reason"
         fixes = {
-            "daemon": f"Start {self.kind}, or choose another `sandbox.kind`.",
             "not installed": f"Install {self.kind}, choose another `sandbox.kind`, or have the owner set "
             "`sandbox.enabled` to false.",
             "image not known": f"Load the image with `{self.kind} pull {self._options.image}`, or set `sandbox.image`.",
             "No such image": f"Load the image with `{self.kind} pull {self._options.image}`, or set `sandbox.image`.",
             "manifest": f"Set `sandbox.image` to an image that exists, or build it: {self._options.image}.",
             "pull": f"Check the network, or load the image {self._options.image} with `{self.kind} pull`.",
+            "daemon": f"Start {self.kind}, or choose another `sandbox.kind`.",
         }
         fix = next(
             (fix for word, fix in fixes.items() if word in message), "Run `talaria doctor` to check the sandbox."
@@ -233,9 +256,10 @@ class ContainerSandbox:
         if not await self._has_background(self._session_id):
             await self._remove(self.name)
             (self._options.locks / f"{self.name}.lock").unlink(missing_ok=True)
+            shutil.rmtree(self._proxy_folder, ignore_errors=True)
         os.close(self._lock)
-        self._lock = None
-        self._inside = None
+        self._lock = self._inside = self._proxy = None
+        await self._closing.aclose()
 
     async def remove_leftovers(self) -> list[str]:
         """Remove containers of this profile that no process uses, and return their names."""
@@ -255,6 +279,7 @@ class ContainerSandbox:
             try:
                 if not await self._has_background(SessionId(session)):
                     await self._remove(name)
+                    shutil.rmtree(self._options.locks / f"{name}.proxy", ignore_errors=True)
                     removed.append(name)
             finally:
                 os.close(lock)

@@ -11,6 +11,13 @@ from msgspec import Struct
 from talaria.contracts.sandbox import SandboxPolicy, SandboxPrograms
 
 _RUNS_LATER = (".git/hooks", ".git/config", ".talaria", "AGENTS.md", "CLAUDE.md")
+# Where the proxy to allowed hosts is reached inside: a folder with its socket and bridge, and a port.
+PROXY_FOLDER = "/tmp/.talaria-proxy"  # noqa: S108 (inside of the sandbox, whose /tmp is private)
+PROXY_PORT = 3128
+PROXY_ENVIRONMENT = dict.fromkeys(
+    ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"),
+    f"http://127.0.0.1:{PROXY_PORT}",
+)
 # The shell wrapper of the terminal leaves out variables with this prefix.
 _MARK = "__talaria_call"
 _LIST = f'list() {{ grep -lsF "{_MARK}=$1" /proc/[0-9]*/environ; }}'
@@ -44,6 +51,7 @@ class Inside(Struct, frozen=True):
     home: str
     programs: SandboxPrograms
     environment: Mapping[str, str]
+    has_python: bool = True
 
     def choose_variables(self, environment: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
         """Return the variables to pass: exports of earlier commands and the session context, none of this machine's."""
@@ -74,7 +82,7 @@ def read_probe(output: bytes) -> Inside | None:
     shell = ("bash", "--noprofile", "--norc") if bash else ("sh",)
     pairs = (part.partition("=") for part in parts[3:] if "=" in part)
     variables = {name: value for name, _, value in pairs}
-    return Inside(home, SandboxPrograms(shell, (python or "python3",)), variables)
+    return Inside(home, SandboxPrograms(shell, (python or "python3",)), variables, bool(python))
 
 
 def run_argv(argv: Sequence[str], folder: str, policy: SandboxPolicy, mark: str) -> list[str]:
@@ -106,6 +114,12 @@ def list_delayed_effects(folders: Sequence[Path]) -> Iterator[Path]:
     """Yield files in writable folders that run or give instructions outside of the sandbox."""
     for folder in folders:
         yield from (folder / name for name in _RUNS_LATER)
+
+
+def leave_out_proxy(before: Mapping[str, str], after: Mapping[str, str]) -> Mapping[str, str]:
+    """Return an environment after a command without the address of the proxy, which it has only inside."""
+    kept = {name: value for name, value in after.items() if PROXY_ENVIRONMENT.get(name) != value}
+    return {**{name: before[name] for name in PROXY_ENVIRONMENT if name in before}, **kept}
 
 
 def describe_network(policy: SandboxPolicy) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import os
 import shutil
-import sys
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,34 +15,26 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from talaria.tools.sandbox.inside import PROXY_FOLDER, PROXY_PORT
 from talaria.tools.web.ssrf_guard import is_public
 
-PROXY_PORT = 3128
 _BRIDGE = Path(__file__).with_name("proxy_bridge.py")
 _LONGEST_HEAD = 65_536
 _CHUNK = 65_536
 _CONNECT_SECONDS = 20
 _SOCKET = "socket"
-_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
 
 log = logging.getLogger(__name__)
 
 
 class AllowListProxy(Struct, frozen=True):
-    """A running proxy: ``folder`` holds its socket, and is bound to ``inside`` in the sandbox."""
+    """A running proxy: ``folder`` has its socket and bridge, and belongs at `PROXY_FOLDER` in the sandbox."""
 
     folder: Path
-    inside: str
 
-    @property
-    def bridge_argv(self) -> tuple[str, ...]:
+    def bridge_argv(self, python: str) -> tuple[str, ...]:
         """Return the start of a call inside that makes the proxy reachable on a port there."""
-        return (sys.executable, "-I", "-S", str(_BRIDGE), f"{self.inside}/{_SOCKET}", str(PROXY_PORT))
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return the variables that make programs use the proxy."""
-        return dict.fromkeys(_VARIABLES, f"http://127.0.0.1:{PROXY_PORT}")
+        return (python, "-I", "-S", f"{PROXY_FOLDER}/{_BRIDGE.name}", f"{PROXY_FOLDER}/{_SOCKET}", str(PROXY_PORT))
 
 
 class _Refusal(Exception):
@@ -53,9 +46,9 @@ class _Refusal(Exception):
 
 
 @asynccontextmanager
-async def run_proxy(hosts: Sequence[str], inside: str) -> AsyncIterator[AllowListProxy]:
-    """Run a proxy to ``hosts`` within the block."""
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="talaria-proxy-"))
+async def run_proxy(hosts: Sequence[str], folder: Path | None = None) -> AsyncIterator[AllowListProxy]:
+    """Run a proxy to ``hosts`` within the block, in a folder that stays or in a temporary one."""
+    own, listener = await asyncio.to_thread(_listen, folder)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -66,10 +59,26 @@ async def run_proxy(hosts: Sequence[str], inside: str) -> AsyncIterator[AllowLis
             writer.close()
 
     try:
-        async with await asyncio.start_unix_server(serve, folder / _SOCKET, limit=_LONGEST_HEAD):
-            yield AllowListProxy(folder, inside)
+        async with await asyncio.start_unix_server(serve, sock=listener, limit=_LONGEST_HEAD):
+            yield AllowListProxy(own)
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if folder is None:
+            await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
+
+
+def _listen(folder: Path | None) -> tuple[Path, socket.socket]:
+    """Return a folder with the bridge and a new socket, which replaces the one of a former process."""
+    own = folder or Path(tempfile.mkdtemp(prefix="talaria-proxy-"))
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copyfile(_BRIDGE, own / _BRIDGE.name)
+    (own / _SOCKET).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    handle = os.open(own, os.O_PATH | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{handle}/{_SOCKET}")  # a path of more than 107 bytes can't be bound
+    finally:
+        os.close(handle)
+    return own, listener
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hosts: Sequence[str]) -> None:

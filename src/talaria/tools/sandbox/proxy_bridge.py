@@ -3,6 +3,7 @@
 It imports nothing of ours, so that it starts fast: ``proxy_bridge.py SOCKET PORT COMMAND…``.
 """
 
+import errno
 import os
 import socket
 import sys
@@ -13,15 +14,21 @@ _CANNOT_RUN = 126
 
 
 def main(path: str, port: int, command: list[str]) -> None:
-    """Serve the port in a process of its own, and become the command."""
-    listener = socket.create_server(("127.0.0.1", port))
-    child = os.fork()
-    if child == 0:
-        if os.fork() == 0:
-            _serve(listener, path)
-        os._exit(0)
-    os.waitpid(child, 0)
-    listener.close()
+    """Serve the port in a process of its own, unless an earlier one does, and become the command."""
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+    else:
+        child = os.fork()
+        if child == 0:
+            os.setsid()  # in a container it stays for the next command
+            if os.fork() == 0:
+                _serve(listener, path)
+            os._exit(0)
+        os.waitpid(child, 0)
+        listener.close()
     try:
         os.execvp(command[0], command)  # noqa: S606 (what to run is the whole purpose)
     except OSError as error:

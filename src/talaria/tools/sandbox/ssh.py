@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from talaria.contracts.sandbox import (
     SandboxAbilities,
+    SandboxCommand,
     SandboxedCall,
     SandboxKind,
     SandboxPolicy,
@@ -98,22 +99,15 @@ class SshSandbox:
         self._inside = inside
         self.programs = inside.programs
 
-    def call(
-        self,
-        argv: Sequence[str],
-        folder: str,
-        environment: Mapping[str, str],
-        *,
-        tty: bool = False,
-        lasting: bool = False,
-    ) -> SandboxedCall:
-        """Return the call that runs ``argv`` there, in ``folder``."""
+    def call(self, command: SandboxCommand) -> SandboxedCall:
+        """Return the call that runs a command there."""
         assert self._inside is not None
-        mark, variables = new_mark(), self._inside.choose_variables(environment, self._environment)
+        mark, variables = new_mark(), self._inside.choose_variables(command.environment, self._environment)
         exports = [f"{name}={value}" for name, value in variables.items()]
-        inside = run_argv(["env", *exports, *argv] if exports else argv, folder, self.policy, mark)
+        argv = ["env", *exports, *command.argv] if exports else command.argv
+        inside = run_argv(argv, command.folder, self.policy, mark)
         return SandboxedCall(
-            tuple(self._argv(inside, _NOT_SHARED if lasting else (), tty=tty)),
+            tuple(self._argv(inside, _NOT_SHARED if command.lasting else (), tty=command.tty)),
             Path("/"),
             self._environment,
             tuple(self._argv(end_argv(mark), _NOT_SHARED)),

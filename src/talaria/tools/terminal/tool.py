@@ -12,7 +12,7 @@ from typing import IO, Annotated
 from msgspec import Meta, Struct
 
 from talaria.contracts.background_processes import BackgroundWork, ProcessRequest
-from talaria.contracts.sandbox import Sandbox, SandboxedCall
+from talaria.contracts.sandbox import Sandbox, SandboxCommand, SandboxedCall
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import OUTPUT_LIMIT, FullOutputs, join_cut, readable
@@ -197,7 +197,9 @@ class Terminal:
         """Return the call of the shell, in the sandbox or without one."""
         if self._sandbox is None:
             return SandboxedCall(tuple(shell_argv(arguments.command)), Path(folder), environment)
-        return self._sandbox.call(shell_argv(arguments.command, self._sandbox.programs), folder, environment)
+        return self._sandbox.call(
+            SandboxCommand(shell_argv(arguments.command, self._sandbox.programs), folder, environment)
+        )
 
     async def _find_folder(self, arguments: TerminalArguments, call: Call, remarks: list[str]) -> str:
         """Return the folder for a command; starts the sandbox, whose folders may be others than ours."""
@@ -238,7 +240,7 @@ class Terminal:
         launch = SandboxedCall(tuple(plain_argv(arguments.command)), Path(folder), call.environment)
         if self._sandbox is not None:
             argv = plain_argv(arguments.command, self._sandbox.programs)
-            launch = self._sandbox.call(argv, folder, call.environment, tty=arguments.pty, lasting=True)
+            launch = self._sandbox.call(SandboxCommand(argv, folder, call.environment, tty=arguments.pty, lasting=True))
             remarks.append(self._sandbox.description)
         can_wake = call.context.async_delivery
         wanted = ProcessRequest(
