@@ -1,5 +1,7 @@
 """The browser of a session, from the agent's call to `/browser` and the end of the session."""
 
+import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,11 @@ async def test_browser_lives_as_long_as_its_session(tmp_path: Path, server: Mode
             await desk.say("Open it")
             assert "Welcome to the site" in str(server.received[-1].json)
             assert "untrusted_content" in str(server.received[-1].json)
+            server.script(Say(calls=[Ask("browser", {"action": "screenshot", "send": True})]), Say("Done."))
+            await desk.say("Show it to me")
+            saved = re.search(r"Screenshot of \S+: (/\S+\.jpg)\\nIt wasn't sent\.", str(server.received[-1].json))
+            assert saved is not None
+            assert await asyncio.to_thread(Path(saved[1]).exists)
             shown = await desk.use("/browser")
             assert url in shown
             assert f"/browser/{desk.active_session.session_id}" in shown

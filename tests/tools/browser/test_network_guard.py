@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.tools.browser.agent_browser import AgentBrowser, find_ref, needs_chromium
@@ -60,6 +62,85 @@ async def test_name_that_resolves_to_a_private_address_is_blocked() -> None:
             assert (await reader.read()).startswith(b"HTTP/1.1 403 ")
             writer.close()
     assert refused == ["localhost:443", "localhost:80"]
+
+
+class UpstreamProxy:
+    """A proxy of a company, the only one that knows ``shop.example``; it wants a password."""
+
+    def __init__(self, site: Website) -> None:
+        self._site = site
+        self.asked: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, target, _ = head.split(" ", 2)
+        self.asked.append(f"{method} {target}")
+        if "proxy-authorization: basic dTpw\r\n".lower() not in head.lower():
+            writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        elif "shop.example" not in target:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+        else:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._site.port)
+            if method == "CONNECT":
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            far_writer.write(head.replace("http://shop.example", "", 1).encode())
+            writer.write(await far_reader.read())
+            far_writer.close()
+        writer.close()
+
+
+@asynccontextmanager
+async def company_proxy(
+    site: Website, monkeypatch: pytest.MonkeyPatch, login: str = "u:p"
+) -> AsyncIterator[UpstreamProxy]:
+    upstream = UpstreamProxy(site)
+    async with await asyncio.start_server(upstream.serve, "127.0.0.1", 0) as server:
+        address = f"http://{login}@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, address)
+        yield upstream
+
+
+async def test_browser_goes_through_the_proxy_of_the_environment(
+    new_agent: AgentBrowser, site: Website, other_site: Website, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.page("/hello", f"<h1>Hello</h1><img src='{other_site.url('/image')}'>")
+    async with company_proxy(site, monkeypatch) as upstream:
+        agent = AgentBrowser(new_agent.root, new_agent.folder, new_agent.settings)
+        shown = await agent.open("http://shop.example/hello")
+        assert "Hello" in shown
+        assert f"Blocked, not public: {other_site.host}" in shown
+        await agent.close()
+    assert "GET http://shop.example/hello" in upstream.asked
+    assert other_site.seen == []
+
+
+async def test_addresses_are_checked_before_the_proxy_of_the_environment_is_asked(
+    site: Website, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+
+    async def ask(proxy: GuardedProxy, request: str, after: str = "") -> str:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(f"{request} HTTP/1.1\r\n\r\n{after}".encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+        return answer
+
+    site.page("/hello", "<h1>Hello</h1>")
+    async with company_proxy(site, monkeypatch) as upstream, GuardedProxy(frozenset, refused.append) as proxy:
+        tunnel = await ask(proxy, "CONNECT shop.example:443", "GET /hello HTTP/1.0\r\n\r\n")
+        assert tunnel.startswith("HTTP/1.1 200 Connected")
+        assert "<h1>Hello</h1>" in tunnel
+        hosts = ("10.0.0.1", "2130706433", "[::ffff:a9fe:a9fe]", "printer", "wiki.internal")
+        for host in hosts:
+            assert (await ask(proxy, f"CONNECT {host}:443")).startswith("HTTP/1.1 403 ")
+        assert [name.rpartition(":")[0] for name in refused] == [host.strip("[]") for host in hosts]
+        assert upstream.asked == ["CONNECT shop.example:443"]
+        assert "the proxy 127.0.0.1:" in await ask(proxy, "CONNECT elsewhere.example:443")
+    async with company_proxy(site, monkeypatch, "u:wrong"), GuardedProxy(frozenset, refused.append) as proxy:
+        assert "answered 407" in await ask(proxy, "CONNECT shop.example:443")
 
 
 async def test_connection_carries_one_request_only() -> None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -97,6 +100,36 @@ async def test_idle_browser_is_closed(new_agent: AgentBrowser) -> None:
     folder.write_options(structs.replace(folder.read_options(), idle_seconds=0.1))
     await until(lambda: not folder.is_running)
     assert folder.data.exists()
+
+
+@pytest.fixture
+def display(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the browser have a window, on a display without a screen."""
+    if shutil.which("Xvfb") is None:
+        pytest.skip("Xvfb is not installed; scripts/system-packages.sh installs it.")
+    reading, writing = os.pipe()
+    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", "1280x1024x24", "-nolisten", "tcp"]
+    with subprocess.Popen(command, pass_fds=(writing,), stderr=subprocess.DEVNULL) as server:
+        os.close(writing)
+        with os.fdopen(reading) as number:
+            monkeypatch.setenv("DISPLAY", f":{number.readline().strip()}")
+        try:
+            yield
+        finally:
+            server.terminate()
+
+
+@pytest.mark.usefixtures("display")
+async def test_visible_browser_has_a_window(tmp_path: Path, new_settings: BrowserSettings) -> None:
+    settings = structs.replace(new_settings, visible=True)
+    agent = AgentBrowser(tmp_path / "browsers", tmp_path / "work", settings)
+    try:
+        connection = await agent.browser.connect()
+        assert describe_browser(agent.root, agent.session_id).visible
+        assert "Headless" not in await connection.page.evaluate("navigator.userAgent")
+        assert await connection.page.evaluate("outerHeight > innerHeight"), "it has a bar with tabs and an address"
+    finally:
+        await agent.close()
 
 
 async def test_cookies_reach_later_sessions_only_if_allowed(

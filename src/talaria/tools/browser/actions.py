@@ -148,7 +148,10 @@ class PageActions:
         import msgspec  # noqa: PLC0415 (for one call)
 
         arguments = msgspec.json.encode({"path": str(path)}).decode()
-        return f"\n{(await self._call.call_tool('send_file', arguments)).text}"
+        try:
+            return f"\n{(await self._call.call_tool('send_file', arguments)).text}"
+        except ToolFailed as error:  # for example in the terminal, where nothing can be sent
+            return f"\nIt wasn't sent. {error} Tell the person where the file is."
 
     async def scroll(self, reference: str, screens: int) -> ToolOutput:
         """Scroll to an element, or by some screens."""

@@ -1,19 +1,21 @@
 """Loopback proxy that is the only way of a browser to the network, and connects to permitted addresses only.
 
 A name is resolved here and the checked address is the one connected to, so neither a redirect, a subresource, a
-WebSocket nor a second answer of the name server reaches this machine or its network.
+WebSocket nor a second answer of the name server reaches this machine or its network. Where the environment names a
+proxy, connections go through it: it resolves names itself, so those that are unknown here are left to its rules.
 """
 
 import asyncio
 import re
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from html import escape
 from typing import Self
 
 from talaria.core.errors import ToolFailed
-from talaria.http_client.dial import reach
+from talaria.http_client.connection import HttpAddress, HttpRoute, make_head
+from talaria.http_client.dial import ProxyRefused, ProxyUnsupported, find_route, reach
 from talaria.tools.web.ssrf_guard import Guard
 
 _CHUNK = 65_536
@@ -21,6 +23,7 @@ _LONGEST_HEAD = 262_144
 _CONNECT_SECONDS = 20.0
 _HEAD_END = b"\r\n\r\n"
 _TARGET = re.compile(r"(?:(?P<scheme>[a-z]+)://)?(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<host>[^/:\[\]@]+))(?::(?P<port>\d{1,5}))?(?P<path>/.*)?\Z", re.IGNORECASE)  # fmt: skip  # noqa: E501 (one pattern)
+_PRIVATE_DOMAINS = ("local", "localhost", "internal", "intranet", "lan", "corp", "home", "arpa")
 _HOP_HEADERS = (b"proxy-connection:", b"connection:", b"keep-alive:", b"proxy-authorization:")
 
 
@@ -61,32 +64,66 @@ class GuardedProxy:
         if found is None or (method != "CONNECT" and (found["scheme"] or "").lower() != "http"):
             _answer(writer, 400, "Only http and https addresses can be opened.")
             return
-        host = (found["v6"] or found["host"]).lower()
-        port = int(found["port"] or 80)
+        scheme = "https" if method == "CONNECT" else "http"
+        server = HttpAddress(scheme, (found["v6"] or found["host"]).lower(), int(found["port"] or 80))
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                socket = await reach(host, port, Guard(self._allowed()).resolve)
+                route = find_route(server)
+                upstream, sender = await _connect(route, Guard(self._allowed()))
         except ToolFailed:
-            self._on_refused(f"{host}:{port}")
-            _answer(writer, 403, f"Talaria blocked {host}: it is not a public address.")
+            self._on_refused(f"{server.host}:{server.port}")
+            _answer(writer, 403, f"Talaria blocked {server.host}: it is not a public address.")
             return
-        except (OSError, TimeoutError, UnicodeError) as error:
-            _answer(writer, 502, f"{host} can't be reached: {str(error) or 'it did not answer in time'}.")
+        except (OSError, TimeoutError, UnicodeError, ProxyUnsupported, asyncio.IncompleteReadError) as error:
+            _answer(writer, 502, f"{server.host} can't be reached: {str(error) or 'it did not answer in time'}.")
             return
-        upstream, sender = await asyncio.open_connection(sock=socket, limit=_LONGEST_HEAD)
         try:
             if method == "CONNECT":
                 writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
                 await _relay_both(reader, writer, upstream, sender)
             else:
-                await _forward(method, found["path"] or "/", head, (reader, writer), (upstream, sender))
+                head = _join_request(method, route, found["path"] or "/", head)
+                await _forward(head, (reader, writer), (upstream, sender))
         finally:
             sender.close()
 
 
+async def _connect(route: HttpRoute, guard: Guard) -> tuple[StreamReader, StreamWriter]:
+    """Connect to a permitted address, or to the proxy on the way, with a tunnel for https."""
+    to, proxy = route.to, route.proxy
+    if proxy is None:
+        return await asyncio.open_connection(sock=await reach(to.host, to.port, guard.resolve), limit=_LONGEST_HEAD)
+    guard.check(to)
+    try:
+        await guard.resolve(to.host, to.port)
+    except OSError:  # perhaps only the proxy knows names of the world
+        is_private = "." not in to.host or to.host.rpartition(".")[2] in _PRIVATE_DOMAINS
+        if is_private and not guard.is_allowed(to.host, to.port):
+            raise ToolFailed(f"{to.host} is a name of a private network") from None
+    reached, name = await reach(proxy.host, proxy.port), proxy.host if proxy.is_secure else None
+    reader, writer = await asyncio.open_connection(
+        sock=reached, limit=_LONGEST_HEAD, ssl=proxy.is_secure or None, server_hostname=name
+    )
+    if to.is_secure:
+        login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
+        writer.write(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
+        status = (await reader.readuntil(_HEAD_END)).split(b" ", 2)[1]
+        if status != b"200":
+            writer.close()
+            raise ProxyRefused(f"the proxy {proxy.authority} answered {status.decode('latin-1')}")
+    return reader, writer
+
+
+def _join_request(method: str, route: HttpRoute, path: str, head: bytes) -> bytes:
+    """Return the head of a request for a server, or for the proxy on the way to it."""
+    lines = head[: -len(_HEAD_END)].split(b"\r\n")[1:]
+    target = f"http://{route.to.name}{path}" if route.proxy else path
+    login = route.proxy.login if route.proxy else ""
+    own = [f"Proxy-Authorization: {login}".encode("latin-1")] if login else []
+    return _join_head(f"{method} {target} HTTP/1.1".encode("latin-1"), lines, own)
+
+
 async def _forward(
-    method: str,
-    path: str,
     head: bytes,
     client: tuple[StreamReader, StreamWriter],
     server: tuple[StreamReader, StreamWriter],
@@ -96,9 +133,8 @@ async def _forward(
     Both sides close afterwards, and nothing after the request's body is sent on: a connection to one server never
     carries a request to another.
     """
-    lines = head[: -len(_HEAD_END)].split(b"\r\n")[1:]
-    first = f"{method} {path} HTTP/1.1".encode("latin-1")
-    server[1].write(_join_head(first, lines))
+    lines = head.split(b"\r\n")
+    server[1].write(head)
     length = next((line.partition(b":")[2] for line in lines if line.lower().startswith(b"content-length:")), b"0")
     if any(line.lower().startswith(b"transfer-encoding:") for line in lines):
         _answer(client[1], 411, "This request has no length.")
@@ -118,9 +154,9 @@ async def _copy_response(server: StreamReader, client: StreamWriter) -> None:
     await _copy(server, client, None)
 
 
-def _join_head(first: bytes, lines: list[bytes]) -> bytes:
+def _join_head(first: bytes, lines: list[bytes], own: Sequence[bytes] = ()) -> bytes:
     kept = [line for line in lines if not line.lower().startswith(_HOP_HEADERS)]
-    return b"\r\n".join((first, *kept, b"Connection: close", b"", b""))
+    return b"\r\n".join((first, *kept, *own, b"Connection: close", b"", b""))
 
 
 async def _relay_both(reader: StreamReader, writer: StreamWriter, upstream: StreamReader, sender: StreamWriter) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ _PASSED_ON = (
     "PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "TZ", "TMPDIR", "DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY",
     "XDG_RUNTIME_DIR", "FONTCONFIG_PATH",
 )  # fmt: skip
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _CONNECT_SECONDS = 30.0
 _PATIENCE = 120.0  # for the person to hand the browser back
 _POLL = 0.2
@@ -121,13 +122,16 @@ class SessionBrowser:
             log.warning("Chromium runs without its own sandbox: it can't use it as root or in this container")
 
     def _make_launch_options(self) -> LaunchOptions:
-        environment = {name: self._environment[name] for name in _PASSED_ON if name in self._environment}
+        def choose(names: Iterable[str]) -> dict[str, str]:
+            return {name: self._environment[name] for name in names if name in self._environment}
+
         return LaunchOptions(
             executable=require_executable(self.options.executable_path, self._environment),
             visible=self.options.visible and has_display(self._environment),
             idle_seconds=self.options.idle_minutes * 60,
             allowed_hosts=self.options.allowed_hosts,
-            environment=environment,
+            environment=choose(_PASSED_ON),
+            proxies=choose(_PROXIES),
         )
 
     async def _open(self, endpoint: str, *, attached: bool = False, viewing: bool = False) -> BrowserConnection:

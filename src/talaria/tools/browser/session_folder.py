@@ -29,13 +29,14 @@ _BLOCKED_LIMIT = 65_536
 
 
 class LaunchOptions(Struct, frozen=True, kw_only=True):
-    """Options of a browser; ``environment`` is all it gets of ours."""
+    """Options of a browser; ``environment`` is all it gets of ours, ``proxies`` what its holder gets."""
 
     executable: str
     visible: bool = False
     idle_seconds: float = 1800.0
     allowed_hosts: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
+    proxies: Mapping[str, str] = {}
 
 
 class BrowserState(Struct, frozen=True, kw_only=True):
@@ -213,7 +214,7 @@ class BrowserFolder:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"PATH": os.defpath},
+                env={"PATH": os.defpath, **options.proxies},
                 start_new_session=True,
                 check=False,
             )

@@ -31,18 +31,19 @@ class Guard:
     def check(self, server: HttpAddress) -> None:
         """Raise `ToolFailed` for a forbidden literal address; names are checked when they are resolved."""
         literal = _literal(server.host)
-        if literal is not None and not self._is_allowed(server.host, server.port):
+        if literal is not None and not self.is_allowed(server.host, server.port):
             _refuse_private(literal, server.host)
 
     async def resolve(self, host: str, port: int) -> list[SocketAddress]:
         """Return the addresses of a host, or raise `ToolFailed` if one of them is not public."""
         places = await self._resolve(host, port)
-        if not self._is_allowed(host, port):
+        if not self.is_allowed(host, port):
             for _, address in places:
                 _refuse_private(ip_address(address[0]), host)
         return places
 
-    def _is_allowed(self, host: str, port: int) -> bool:
+    def is_allowed(self, host: str, port: int) -> bool:
+        """Return whether the owner allowed a host, whatever its address."""
         return host in self._allowed or f"{host}:{port}" in self._allowed
 
 
