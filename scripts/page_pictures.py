@@ -5,10 +5,12 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 import httpx
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
@@ -65,13 +67,30 @@ COMMANDS = (
 )
 
 
+_FERRY = "Book the ferry to Sark for Friday: "
+_FERRY_PAGE = b"""\
+<!doctype html><meta charset="utf-8"><title>Ferries to Sark</title>
+<body style="font: 18px sans-serif; margin: 3rem auto; max-width: 40rem; color: #123">
+<h1>Ferries to Sark</h1><p>Friday, 08:30 and 14:15, 50 minutes.</p>
+<form style="display: grid; gap: 1rem; max-width: 22rem">
+<label>Name <input style="font: inherit; width: 100%" value="Ada Lovelace"></label>
+<label>E-mail <input style="font: inherit; width: 100%"></label>
+<label>Password <input type="password" style="font: inherit; width: 100%"></label>
+<button style="font: inherit; padding: .6rem">Sign in and pay</button></form>
+"""
+
+
 def answer(received: Received) -> Say:
     """Answer as the model of the pictures: the longest conversation has tool calls."""
     said = str(received.json["messages"])
+    if received.question.startswith(_FERRY) and "tool_calls" not in said:
+        return Say(calls=[Ask("browser", {"action": "open", "url": received.question.removeprefix(_FERRY)})])
     if QUESTION in said and "LUNAR_DAY" not in said and received.question == QUESTION:
         if "write_file" not in said.partition(QUESTION)[2]:
             return Say(calls=[Ask("write_file", {"path": "tides.py", "content": _TIDES})])
         return Say("Let me correct it.", calls=[Ask("edit_file", _EDIT)], usage=Tokens(input=5210, output=48))
+    if "wait_seconds" in said:  # the judge of the goal
+        return Say('{"verdict": "wait", "reason": "Brest publishes its table at noon.", "wait_seconds": 3600}')
     if received.question == "Remove the old tables.":
         return Say("These files are older than a year.", calls=[Ask("terminal", {"command": "rm -rf *"})])
     replies = {question: reply for _, question, reply in CONVERSATIONS}
@@ -136,9 +155,21 @@ async def _draw_pages(browser: Browser, link: str, folder: Path) -> None:
     session = await _fill_signed_in(context, base)
     for path in Assets().page_paths:
         if path not in CHAT_PATHS:
-            await _open(page, base, path)
+            await _open(page, base, {"/settings": "/settings/approval", "/trace": f"/trace/{session}"}.get(path, path))
             await _save(page, folder / f"web-{path.strip('/').replace('/', '-')}.png")
     await _draw_chat(page, base, session, folder)
+    with _serving_ferries() as site:
+        await page.set_viewport_size(DESKTOP)
+        await page.emulate_media(color_scheme="light")
+        await page.goto(base)
+        await page.get_by_label("Message", exact=True).fill(_FERRY + site)
+        await page.get_by_role("button", name="Send").click()
+        await page.get_by_text("Done.", exact=True).wait_for()
+        await _open(page, base, "/browser")
+        await page.locator("main .cards a").click()
+        await page.get_by_role("button", name="Take over").click()
+        await page.get_by_role("button", name="Hand back").wait_for()
+        await _save(page, folder / "web-browser.png")
 
 
 async def _fill_signed_in(context: BrowserContext, base: str) -> str:
@@ -147,6 +178,27 @@ async def _fill_signed_in(context: BrowserContext, base: str) -> str:
         base_url=base, headers={**HEADERS, "cookie": cookies}, trust_env=False, timeout=60
     ) as http:
         return await fill(http)
+
+
+class _FerryHandler(BaseHTTPRequestHandler):
+    """One page for every address."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(_FERRY_PAGE)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name in the library)
+        """Log nothing."""
+
+
+@contextmanager
+def _serving_ferries() -> Iterator[str]:
+    """Serve the page that the agent opens, and yield its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _FerryHandler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}/sark"
+        server.shutdown()
 
 
 async def _draw_chat(page: Page, base: str, session: str, folder: Path) -> None:
@@ -200,11 +252,13 @@ async def _served(model: ModelServer) -> AsyncIterator[str]:
     with TemporaryDirectory() as temporary:
         home = Path(temporary)
         profile, work = home / ".talaria" / "profiles" / "default", home / "tides"
-        profile.mkdir(parents=True)
+        profile.mkdir(parents=True, mode=0o700)
         work.mkdir()
+        (profile / "config.toml").touch(0o600)
         (profile / "config.toml").write_text(
             f'[model]\nprovider = "local"\nname = "gpt-oss-120b"\n[providers.local]\nbase_url = "{model.url}/v1"\n'
             '[api]\nport = 0\n[people.alice]\nids = ["telegram:7"]\n'
+            '[browser]\nallowed_hosts = ["localhost"]\n[surfaces.web]\ntoolsets = ["files", "terminal", "browser"]\n'
         )
         environment = {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
