@@ -28,6 +28,7 @@ async def test_a_plan_is_changed_and_approved(browser: Browser, host: Hosted, mo
         page, asked = watched.page, watched.page.get_by_role("region", name="Approval needed")
         await watched.say("/plan Write the file")
         await expect(asked).to_contain_text("Carry out the plan?")
+        await expect(page.locator(".bubble")).to_have_text("Write the file")
         await expect(asked).to_contain_text("write_file: plan.txt")
         await expect(page.locator(".reply").last).to_have_text("First I write the file.")
         await expect(asked.get_by_role("button")).to_have_text(
@@ -42,6 +43,8 @@ async def test_a_plan_is_changed_and_approved(browser: Browser, host: Hosted, mo
         await asked.get_by_role("button", name="Carry out the plan").click()
         await expect(page.locator(".reply").last).to_have_text("Ok.")
         await expect(page.locator(".banner")).to_have_count(0)
+        await page.reload()
+        await expect(page.locator(".bubble")).to_have_text("Write the file")
         watched.assert_clean()
 
 

@@ -40,6 +40,8 @@ import { Blocks } from "./markdown.js";
 
 const MOST_PROGRESS = 20_000;
 const PROMPT = "prompt";
+/** The instructions that `/plan` puts before a task. */
+const PLAN_INSTRUCTIONS = /^Plan mode is on: until a plan is approved, .*\n\n(?=.)/;
 /** Author of the message with which images of tools reach the model. */
 const TOOLS = "tools";
 const FILE_TOOLS = new Set(["send_file", "image_generate", "speak", "browser"]);
@@ -193,8 +195,13 @@ function textEntry(text, at) {
   return { kind: "text", text, blocks, at };
 }
 
-/** What a person said; the content of files mentioned with `@`, which follows it, is left out. @type {(text: string) => UserEntry} */
-export function saidEntry(text) {
+/**
+ * What a person said, without what stands around it for the model: the instructions of plan mode before it, and the
+ * content of files mentioned with `@` after it.
+ * @type {(text: string) => UserEntry}
+ */
+export function saidEntry(whole) {
+  const text = whole.replace(PLAN_INSTRUCTIONS, "");
   const end = text.search(/\nThe (?:file|folder) \/.+:\n/);
   if (end < 0 || !text.slice(0, end).includes("@")) return { kind: "user", text };
   const files = [...text.slice(end).matchAll(/^The (?:file|folder) \/(?:.*\/)?(.+?):$/gm)].map((

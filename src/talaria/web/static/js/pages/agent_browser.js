@@ -57,7 +57,7 @@ function row(browser) {
   const address = `/browser/${browser.session_id}`;
   const state = browser.with_person ? "You have it" : browser.running ? "Running" : "Closed";
   return li(
-    { key: browser.session_id },
+    { key: browser.session_id, class: "card" },
     a({ href: address, onClick: (event) => followLink(event, address) }, browser.title || browser.session_id),
     p({ class: "caption" }, `${state} · ${browser.url || "empty page"}`),
   );
@@ -84,7 +84,7 @@ function View({ browser, reload }) {
   return div(
     { class: "work-stack" },
     div(
-      { class: "toolbar" },
+      { class: "toolbar browser-bar" },
       h(ActionButton, { label: mine ? "Hand back" : "Take over", class: "primary", onRun: control }),
       span({ class: "caption" }, frame.value.title ?? ""),
       span({ class: "caption" }, frame.value.url ?? browser.url),
@@ -104,7 +104,7 @@ function View({ browser, reload }) {
     mine
       ? form(
         {
-          class: "toolbar",
+          class: "toolbar browser-bar",
           onSubmit: (event) => {
             event.preventDefault();
             send({ kind: "type", text: typed.peek() });
@@ -114,6 +114,7 @@ function View({ browser, reload }) {
         label({ class: "offscreen", for: "browser-text" }, "Text to type into the page"),
         input({
           id: "browser-text",
+          type: "text",
           autocomplete: "off",
           placeholder: "Text to type into the page",
           value: typed.value,

@@ -63,7 +63,7 @@ export const PAGES = [
   {
     path: "/browser",
     title: "Browser",
-    icon: "network",
+    icon: "window",
     group: "Work",
     owner: true,
     styles: "work.css",

@@ -9,7 +9,7 @@ import { describe, get, post, request } from "../server.js";
 import { attempt, toast } from "../state.js";
 import { ActionButton, panel, plainForm, Switch, textField, textOf } from "./controls.js";
 import { emptyState, failureNotice } from "./frame.js";
-import { fold } from "./parts.js";
+import { fold, withCode } from "./parts.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 /** @import { SkillAuditView, SkillText, SkillView, SwitchedTools } from "../wire.d.ts" */
@@ -73,7 +73,7 @@ function SkillCard({ one, reload }) {
         { class: "grow" },
         p({ class: "card-title" }, one.name),
         p({ class: "caption" }, one.about),
-        one.problem ? p({ class: "caption" }, one.problem) : null,
+        one.problem ? p({ class: "caption" }, withCode(one.problem)) : null,
       ),
       h(Switch, { label: `Skill ${one.name}`, on: one.enabled, onSwitch: (on) => void attempt(() => toggle(on)) }),
     ),
