@@ -3,8 +3,9 @@
 import pytest
 
 from talaria.app.command_line.subcommands import SUBCOMMANDS
-from talaria.app.platforms import BUILT_IN_PLATFORMS
+from talaria.contracts.setup import NetworkSetup
 from talaria.core.lazy import load_module
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 
 
 @pytest.mark.parametrize("name", [subcommand.module for subcommand in SUBCOMMANDS])
@@ -14,6 +15,7 @@ def test_every_subcommand_has_its_module(name: str) -> None:
     assert callable(module.run)
 
 
-@pytest.mark.parametrize("name", [known.module for known in BUILT_IN_PLATFORMS.values()])
-def test_every_platform_has_its_module(name: str) -> None:
-    assert callable(load_module(name).open_platform)
+@pytest.mark.parametrize("name", BUILT_IN_PLATFORMS)
+def test_every_platform_has_its_modules(name: str) -> None:
+    assert callable(load_module(f"talaria.platforms.{name}.adapter").open_platform)
+    assert isinstance(load_module(f"talaria.platforms.{name}.setup").SETUP, NetworkSetup)

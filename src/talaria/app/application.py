@@ -43,7 +43,7 @@ from talaria.runtime.questions import index_questions
 from talaria.runtime.turn_environment import build_caps
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets
+from talaria.settings.secrets import Secrets, list_secret_names
 from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands
 
@@ -214,7 +214,7 @@ def open_application(
         profile=profile,
         secrets=secrets,
         environment=environment,
-        given=for_commands(environment, [secret.name for secret in KNOWN_SECRETS]),
+        given=for_commands(environment, list_secret_names()),
         store=store,
         models=models,
         mask=mask,

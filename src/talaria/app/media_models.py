@@ -17,7 +17,7 @@ from talaria.core.messages import Usage
 from talaria.http_client.client import HttpPool
 from talaria.providers.images import OpenAIImages
 from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
-from talaria.settings.secrets import KNOWN_SECRETS
+from talaria.settings.secrets import list_secret_names
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
     from talaria.app.application import TalariaApplication
@@ -92,7 +92,7 @@ class MediaModels:
         )
 
     def _build_environment(self) -> dict[str, str]:
-        secret = {one.name for one in KNOWN_SECRETS}
+        secret = set(list_secret_names())
         return {name: value for name, value in self._application.environment.items() if name not in secret}
 
 

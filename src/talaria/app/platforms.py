@@ -1,10 +1,9 @@
 """Chat networks and their adapters: built-in ones by name, others by entry points."""
 
+import logging
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
-
-from msgspec import Struct
 
 from talaria.contracts.platform import KnownPlatforms, Platform, PlatformAccount
 from talaria.contracts.webhooks import WebhookInfo
@@ -14,51 +13,17 @@ from talaria.core.lazy import load_module
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
-from talaria.settings.sections.chats import ChatNetworkSettings
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatNetworkSettings
 
 if TYPE_CHECKING:  # imported lazily: importing importlib.metadata is slow
     from importlib.metadata import EntryPoints
 
+    from talaria.contracts.setup import NetworkSetup
+
+log = logging.getLogger(__name__)
 
 _ENTRY_POINT_GROUP = "talaria.platforms"
-
-
-class BuiltInPlatform(Struct, frozen=True):
-    """Built-in network: its adapter module, required secrets and optional dependencies.
-
-    ``module`` has ``open_platform(account) -> Platform`` and is imported when the network is opened. ``secrets`` are
-    groups, of which one secret each must be set; a network without any is served if the settings name it. ``extra`` is
-    the package extra with its library. ``command`` is the form in which slash commands are typed.
-    """
-
-    module: str
-    secrets: tuple[tuple[str, ...], ...] = ()
-    extra: str = ""
-    command: str = "/{name}"
-
-    def is_set_up(self, secrets: Secrets) -> bool:
-        """Return whether the required secrets are set."""
-        return all(any(map(secrets.get, group)) for group in self.secrets)
-
-
-BUILT_IN_PLATFORMS = {
-    "telegram": BuiltInPlatform("talaria.platforms.telegram.adapter", (("TELEGRAM_BOT_TOKEN",),), "telegram"),
-    "discord": BuiltInPlatform("talaria.platforms.discord.adapter", (("DISCORD_BOT_TOKEN",),), "discord"),
-    "matrix": BuiltInPlatform(
-        "talaria.platforms.matrix.adapter",
-        (("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")),
-        "matrix",
-    ),
-    "slack": BuiltInPlatform(
-        "talaria.platforms.slack.adapter", (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack", "/talaria {name}"
-    ),
-    "ntfy": BuiltInPlatform("talaria.platforms.ntfy.adapter", (("NTFY_TOPIC",),)),
-    "irc": BuiltInPlatform("talaria.platforms.irc.adapter", (("IRC_SERVER",),), command="!{name}"),
-    "mattermost": BuiltInPlatform(
-        "talaria.platforms.mattermost.adapter", (("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), "mattermost", "!{name}"
-    ),
-    "webhook": BuiltInPlatform("talaria.platforms.webhook.adapter"),
-}
+_SETUP_GROUP = "talaria.platform_setups"
 
 
 class _OpenPlatform(Protocol):
@@ -67,7 +32,7 @@ class _OpenPlatform(Protocol):
 
 def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     """Return the networks to serve: built-in ones with their secrets, others that the settings name."""
-    built_in = [name for name, known in BUILT_IN_PLATFORMS.items() if known.secrets and known.is_set_up(secrets)]
+    built_in = [name for name, known in BUILT_IN_PLATFORMS.items() if known.secrets and _has_secrets(name, secrets)]
     named = [
         name
         for name in settings.platforms
@@ -84,7 +49,7 @@ def reachable_platforms(settings: Settings, secrets: Secrets) -> list[str]:
 
 def known_platforms(settings: Settings, secrets: Secrets) -> KnownPlatforms:
     """Return the networks and the web app, and whether each is configured."""
-    built_in = {name: known.is_set_up(secrets) for name, known in BUILT_IN_PLATFORMS.items() if known.secrets}
+    built_in = {name: _has_secrets(name, secrets) for name, known in BUILT_IN_PLATFORMS.items() if known.secrets}
     configured = built_in | dict.fromkeys(enabled_platforms(settings, secrets), True) | {WEB: settings.api.web}
     return KnownPlatforms(configured, {name: known.command for name, known in BUILT_IN_PLATFORMS.items()})
 
@@ -95,7 +60,7 @@ def open_platform(account: PlatformAccount) -> Platform:
     if known is None:
         return _load_plugin(account.name)(account)
     try:
-        opening = load_module(known.module)
+        opening = load_module(f"talaria.platforms.{account.name}.adapter")
     except ModuleNotFoundError as error:
         from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when a library is missing)
 
@@ -104,22 +69,37 @@ def open_platform(account: PlatformAccount) -> Platform:
     return cast("_OpenPlatform", opening.open_platform)(account)
 
 
+def load_network_setups() -> "dict[str, NetworkSetup]":
+    """Load what setup and doctor know about each network: built-in ones, and other packages' that declare it."""
+    found = {name: load_module(f"talaria.platforms.{name}.setup").SETUP for name in BUILT_IN_PLATFORMS}
+    for point in _entry_points(_SETUP_GROUP):
+        try:
+            found.setdefault(point.name, point.load())
+        except (ImportError, AttributeError) as error:
+            log.warning("The setup of the network %s can't be loaded: %s", point.name, error)
+    return found
+
+
+def _has_secrets(name: str, secrets: Secrets) -> bool:
+    return all(any(map(secrets.get, group)) for group in BUILT_IN_PLATFORMS[name].secrets)
+
+
 @cache
 def _list_plugins() -> frozenset[str]:
     # Scanning the installed packages takes milliseconds, and every session needs the result.
-    return frozenset(point.name for point in _entry_points())
+    return frozenset(point.name for point in _entry_points(_ENTRY_POINT_GROUP))
 
 
 def _load_plugin(name: str) -> _OpenPlatform:
-    for point in _entry_points().select(name=name):
+    for point in _entry_points(_ENTRY_POINT_GROUP).select(name=name):
         return cast("_OpenPlatform", point.load())
     raise NotFound(f"There is no adapter for the network `{name}`.")
 
 
-def _entry_points() -> "EntryPoints":
+def _entry_points(group: str) -> "EntryPoints":
     from importlib.metadata import entry_points  # noqa: PLC0415 (loaded when another network is named)
 
-    return entry_points(group=_ENTRY_POINT_GROUP)
+    return entry_points(group=group)
 
 
 class ProfileNetworks:

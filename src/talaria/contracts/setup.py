@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:  # used only in annotations
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from talaria.contracts.imports import Importer
     from talaria.contracts.provider import ChosenModel
 
-NetworkName = Literal["telegram", "discord", "slack", "slack_app", "matrix"]
 Outcome = Literal["right", "refused", "unreachable", "late", "odd"]
 EmbeddedState = Literal["installed", "missing", "off"]
 
@@ -55,6 +55,50 @@ class TrialAccount(Struct, frozen=True):
     base_url: str = ""
     key_name: str = ""
     key: str = ""
+
+
+class NetworkTrial(Struct, frozen=True):
+    """Answers of a chat network's setup, to be tested; ``base_url`` replaces the network's public address."""
+
+    secrets: "Mapping[str, str]"
+    options: "Mapping[str, str]" = {}
+    base_url: str = ""
+
+
+class SetupQuestion(Struct, frozen=True, kw_only=True):
+    """Question about a chat network.
+
+    ``name`` in upper case is a secret, in lower case an option of the network. ``prompt`` replaces the name as the
+    text of the question. A ``public`` secret, for example an address, is shown while it is typed. ``problem`` returns
+    why an answer can't be used, or an empty text; ``check`` tests it with the network and the answers given so far.
+    """
+
+    name: str
+    hint: str
+    prompt: str = ""
+    public: bool = False
+    required: bool = True
+    default: str = ""
+    problem: "Callable[[str], str] | None" = None
+    check: "Callable[[NetworkTrial], Awaitable[ProbeResult]] | None" = None
+
+    @property
+    def is_secret(self) -> bool:
+        """Return whether the answer is stored with the secrets."""
+        return self.name.isupper()
+
+
+class NetworkSetup(Struct, frozen=True, kw_only=True):
+    """Everything that setup and doctor know about a chat network: the ``SETUP`` of an adapter's module ``setup``.
+
+    ``questions`` are asked in order. ``next_step`` says what to do after them. ``doctor`` checks the stored answers
+    beyond the checks of the questions; it needs no network.
+    """
+
+    title: str
+    questions: tuple[SetupQuestion, ...] = ()
+    next_step: str = ""
+    doctor: "Callable[[NetworkTrial], tuple[str, ...]] | None" = None
 
 
 class SearchEngineOffer(Struct, frozen=True, kw_only=True):
@@ -123,8 +167,11 @@ class SetupProbes(Protocol):
     def try_model(self, provider: str, model: str) -> ProbeResult:
         """Request a reply of a few tokens, with the stored settings and keys."""
 
-    def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
-        """Query a chat network, or the server at ``base_url``, for the account of a token."""
+    def networks(self) -> "Mapping[str, NetworkSetup]":
+        """Setup of all chat networks, built-in and from other packages, by their names."""
+
+    def try_answer(self, question: SetupQuestion, trial: NetworkTrial) -> ProbeResult:
+        """Test an answer with its chat network; a question without a check accepts every answer."""
 
     def search(self) -> SearchProbes:
         """Probes of the web search engines."""

@@ -10,6 +10,7 @@ from talaria.settings.parse_value import parse_value
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import SchemaField, SettingsSchema, split_key, variable
 from talaria.settings.secrets import Secrets, mask, read_secrets, store_secret
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 
 
 class ConfigWriter:
@@ -51,6 +52,16 @@ class ConfigWriter:
         except NotFound:  # it was not set
             return
         self.written[key] = "default"
+
+    def enable_platform(self, name: str) -> None:
+        """Let the gateway serve a chat network; one without required secrets has to be named in the settings."""
+        key, known = f"platforms.{name}.enabled", BUILT_IN_PLATFORMS.get(name)
+        if known is not None and known.secrets:
+            self.put(key, "true")
+        else:
+            from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+
+            self.written[key] = set_value(self._profile, key, "true").shown
 
     def keep_secret(self, name: str, value: str) -> None:
         """Write a secret."""

@@ -13,6 +13,7 @@ from talaria.settings.config_file import build_encoding_fault, build_unreadable_
 from talaria.settings.errors import Fault, ProfileUnusable, SettingsInvalid, SourceLocation
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import VARIABLE_PREFIX
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 
 _SHOWN_TAIL = 4
 _LONG_ENOUGH_TO_SHOW_A_TAIL = 16
@@ -21,7 +22,7 @@ _NEEDS_NO_QUOTES = r"[A-Za-z0-9_./:@%+=,~^-]+"
 
 
 class KnownSecret(Struct, frozen=True):
-    """Secret that Talaria can use.
+    """Secret that Talaria can use; those of chat networks are described by their adapters' setup.
 
     A running process applies a new value at once if the secret is ``live``; otherwise it keeps that from its start.
     """
@@ -75,13 +76,6 @@ KNOWN_SECRETS = (
     KnownSecret("AZURE_CLIENT_SECRET", "Sign in to Azure.", "The secret of an app registration in Microsoft Entra."),
     KnownSecret("AWS_SECRET_ACCESS_KEY", "Sign requests to AWS.", "Belongs to AWS_ACCESS_KEY_ID."),
     KnownSecret("AWS_SESSION_TOKEN", "Sign requests to AWS.", "Belongs to a temporary AWS_ACCESS_KEY_ID."),
-    KnownSecret("TELEGRAM_BOT_TOKEN", "Connect to Telegram.", "BotFather gives it to you when you create a bot."),
-    KnownSecret("DISCORD_BOT_TOKEN", "Connect to Discord.", "Shown on the Bot page of your Discord application."),
-    KnownSecret("SLACK_BOT_TOKEN", "Send on Slack.", "Starts with xoxb-; shown after you install the app."),
-    KnownSecret("SLACK_APP_TOKEN", "Receive on Slack.", "Starts with xapp-; an app-level token."),
-    KnownSecret("MATRIX_HOMESERVER", "Find the Matrix server.", "Address of the server of the bot's account."),
-    KnownSecret("MATRIX_ACCESS_TOKEN", "Connect to Matrix.", "From a client that is logged in as the bot."),
-    KnownSecret("MATRIX_PASSWORD", "Log in to Matrix.", "Instead of a token; used once, with options.user."),
     _build_search_secret("BRAVE_API_KEY", "Brave", "api-dashboard.search.brave.com"),
     _build_search_secret("BRAVE_SEARCH_API_KEY", "Brave", "api-dashboard.search.brave.com"),
     _build_search_secret("TAVILY_API_KEY", "Tavily", "app.tavily.com"),
@@ -89,18 +83,14 @@ KNOWN_SECRETS = (
     _build_search_secret("SERPER_API_KEY", "Serper", "serper.dev"),
     _build_search_secret("GOOGLE_CSE_API_KEY", "Google", "console.cloud.google.com"),
     _build_search_secret("KAGI_API_KEY", "Kagi", "kagi.com/api"),
-    KnownSecret(
-        "NTFY_TOPIC", "Send and receive on ntfy.", "Choose one that is hard to guess: it works like a password."
-    ),
-    KnownSecret("NTFY_TOKEN", "Log in to an ntfy server.", "Starts with tk_; needed for protected topics only."),
-    KnownSecret("IRC_SERVER", "Find the IRC server.", "A host, or host:port for another port than 6697."),
-    KnownSecret("IRC_PASSWORD", "Log in to an IRC account.", "The one you registered with NickServ."),
-    KnownSecret("IRC_SERVER_PASSWORD", "Enter a private IRC server.", "Most servers need none."),
-    KnownSecret("MATTERMOST_URL", "Find the Mattermost server.", "Its address in the browser, without a team."),
-    KnownSecret("MATTERMOST_TOKEN", "Connect to Mattermost.", "Shown once when you create the bot account."),
     KnownSecret("TALARIA_API_KEY", "Call this agent over HTTP.", "At least 16 characters; instead of `api-keys`."),
-    KnownSecret("WEBHOOK_SECRET", "Verify the sender of webhooks.", "Any long random text that both sides know."),
 )
+
+
+def list_secret_names() -> tuple[str, ...]:
+    """Return the names of all secrets that Talaria can use, those of the built-in chat networks included."""
+    networks = [name for network in BUILT_IN_PLATFORMS.values() for name in network.secret_names]
+    return (*(known.name for known in KNOWN_SECRETS), *networks)
 
 
 class Secrets:
@@ -130,8 +120,7 @@ class Secrets:
 
     def names(self) -> tuple[str, ...]:
         """Return all secrets of the file, and the known ones of the environment."""
-        known = [secret.name for secret in KNOWN_SECRETS]
-        return tuple(name for name in dict.fromkeys([*known, *self.stored]) if self.get(name))
+        return tuple(name for name in dict.fromkeys([*list_secret_names(), *self.stored]) if self.get(name))
 
 
 class StoredSecret(Struct, frozen=True):

@@ -71,6 +71,7 @@ class NtfyServer:
                 web.post("/", self._publish_json),
                 web.get("/file/{key}", self._download),
                 web.get("/{topics}/sse", self._stream),
+                web.get("/{topic}/auth", self._check_access),
                 web.route("*", "/{topic}", self._publish_body),
             ]
         )
@@ -135,6 +136,10 @@ class NtfyServer:
         if self.trouble == "silent":
             await asyncio.Event().wait()
         return None
+
+    async def _check_access(self, request: web.Request) -> web.StreamResponse:
+        known = request.match_info["topic"] in self.topics
+        return web.json_response({"success": True}) if known else _refuse(403, "forbidden")
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(request.match_info["key"])

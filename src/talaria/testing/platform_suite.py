@@ -1,14 +1,15 @@
 """The contract suite for chat networks: what every adapter has to do, as tests.
 
 Derive a class whose name starts with ``Test`` from `PlatformSuite`, with a fixture ``far_side`` for the other end of
-your network: its people, what they see, and its faults.
+your network: its people, what they see, and its faults. Name what the network doesn't have, and the tests of it are not
+collected: ``class TestPager(PlatformSuite, lacks={"edits", "threads"})``.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import ClassVar, Literal, Protocol, TypeVar, cast
 
 import pytest
 from msgspec import Struct
@@ -28,6 +29,13 @@ from talaria.core.messages import File
 from talaria.testing.wait import LIMIT
 
 FailureKind = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
+
+Feature = (
+    FailureKind
+    | Literal["groups", "threads", "edits", "buttons", "typing", "reactions", "files", "idempotent", "redelivery",
+            "backlog"]
+)
+_Test = TypeVar("_Test")
 
 _PATIENCE = LIMIT
 _TRICKY_TEXTS = (
@@ -96,7 +104,49 @@ class FarSide(Protocol):
         """End the disruption that `disrupt` started."""
 
 
-class ReceivingSuite:
+def needs(*features: Feature) -> Callable[[_Test], _Test]:
+    """Mark a test that a network without one of these features leaves out."""
+
+    def mark(test: _Test) -> _Test:
+        test.needs = frozenset(features)  # type: ignore[attr-defined] # a function takes any attribute
+        return test
+
+    return mark
+
+
+class SelectedTests:
+    """Base of the suites: a class collects the tests of the features that its network has."""
+
+    lacks: ClassVar[frozenset[Feature]] = frozenset()
+    tested: ClassVar[frozenset[Feature]] = frozenset()
+
+    def __init_subclass__(cls, lacks: Collection[Feature] = ()) -> None:
+        super().__init_subclass__()
+        cls.lacks |= frozenset(lacks)
+        for name in dir(cls):
+            needed: frozenset[Feature] = getattr(getattr(cls, name), "needs", frozenset())
+            cls.tested |= needed
+            if needed & cls.lacks:
+                setattr(cls, name, None)
+
+    async def test_the_features_that_are_left_out_are_those_that_are_missing(self, far_side: FarSide) -> None:
+        abilities = far_side.platform.abilities
+        present: Mapping[Feature, bool] = {
+            "groups": far_side.group is not None,
+            "threads": far_side.thread is not None,
+            "edits": abilities.edits,
+            "buttons": abilities.buttons,
+            "typing": abilities.typing,
+            "reactions": abilities.reactions,
+            "files": abilities.file_limit > 0,
+            "idempotent": abilities.idempotent,
+            "backlog": abilities.backlog,
+        }
+        missing = {feature for feature, is_present in present.items() if not is_present}
+        assert self.lacks & self.tested & present.keys() == missing & self.tested
+
+
+class ReceivingSuite(SelectedTests):
     """Tests of receiving: all updates arrive, in order, and are confirmed when the next is requested."""
 
     async def test_what_a_person_writes_arrives(self, far_side: FarSide) -> None:
@@ -139,19 +189,19 @@ class ReceivingSuite:
             again = await arrival(arrivals, lambda one: one.text != "first")
         assert (again.text, again.external_id) == ("second", lost.external_id)
 
+    @needs("backlog")
     async def test_what_is_written_while_nobody_listens_arrives_later(self, far_side: FarSide) -> None:
-        _require_backlog(far_side)
         async with far_side.platform.connect():
             pass
         await far_side.says(far_side.private, "Is anybody there?")
         async with far_side.platform.connect() as arrivals:
             assert (await next_incoming(arrivals)).text == "Is anybody there?"
 
+    @needs("redelivery")
     async def test_a_redelivery_has_the_id_of_the_first_time(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "once")
-            if not await far_side.redelivers():
-                pytest.skip("this network delivers everything once")
+            assert await far_side.redelivers(), "a network that delivers everything once lacks `redelivery`"
             await far_side.says(far_side.private, "end")
             arrived = [await next_incoming(arrivals)]
             while arrived[-1].text != "end":
@@ -159,11 +209,12 @@ class ReceivingSuite:
         assert len({one.external_id for one in arrived if one.text == "once"}) == 1
 
 
-class ChatsSuite:
+class ChatsSuite(SelectedTests):
     """Tests of groups and threads, which have separate addresses."""
 
+    @needs("groups")
     async def test_group_messages_for_others_are_distinguished(self, far_side: FarSide) -> None:
-        place = far_side.group or pytest.skip("there are no groups here")
+        place = _require(far_side.group, "groups")
         async with far_side.platform.connect() as arrivals:
             await far_side.says(place, "and you, Bob?", addressed=False)
             await far_side.says(place, "what time is it?")
@@ -173,8 +224,9 @@ class ChatsSuite:
         assert asked.text.endswith("what time is it?")
         assert _chat_key(asked.address) == _chat_key(place)
 
+    @needs("threads")
     async def test_a_thread_is_a_place_of_its_own(self, far_side: FarSide) -> None:
-        place = far_side.thread or pytest.skip("there are no threads here")
+        place = _require(far_side.thread, "threads")
         async with far_side.platform.connect() as arrivals:
             await far_side.says(place, "in here")
             asked = await next_incoming(arrivals)
@@ -182,12 +234,12 @@ class ChatsSuite:
         assert _chat_key(asked.address) == _chat_key(place)
         assert [one.text for one in await far_side.seen(place)] == ["in here too"]
 
+    @needs("threads")
     async def test_a_handoff_thread_can_be_written_to(self, far_side: FarSide) -> None:
-        if far_side.thread is None:
-            pytest.skip("there are no threads here")
-        made = await far_side.platform.create_handoff_thread(far_side.thread.chat_id, "Trip to 日本 / *plans*\n" * 20)
+        parent = _require(far_side.thread, "threads").chat_id
+        made = await far_side.platform.create_handoff_thread(parent, "Trip to 日本 / *plans*\n" * 20)
         assert made
-        place = Address(far_side.platform.name, far_side.thread.chat_id, "thread", made)
+        place = Address(far_side.platform.name, parent, "thread", made)
         await far_side.platform.send(place, Content(text="It continues here."), "moved")
         assert [one.text for one in await far_side.seen(place)] == ["It continues here."]
 
@@ -195,7 +247,7 @@ class ChatsSuite:
         assert await far_side.platform.create_handoff_thread(far_side.nowhere.chat_id, "Trip") is None
 
 
-class SendingSuite:
+class SendingSuite(SelectedTests):
     """Tests of sending: posted messages are visible, and no text makes sending fail."""
 
     async def test_what_is_sent_is_seen_in_its_order(self, far_side: FarSide) -> None:
@@ -229,41 +281,35 @@ class SendingSuite:
         with pytest.raises(Rejected):
             await far_side.platform.send(far_side.nowhere, Content(text="Hello?"), "nowhere")
 
+    @needs("idempotent")
     async def test_the_same_key_is_one_message_where_the_network_knows_keys(self, far_side: FarSide) -> None:
-        if not far_side.platform.abilities.idempotent:
-            pytest.skip("this network knows no keys")
         refs = [await far_side.platform.send(far_side.private, Content(text="once"), "same") for _ in range(3)]
         assert len({ref.message_id for ref in refs}) == 1
         assert len(await far_side.seen(far_side.private)) == 1
 
+    @needs("edits")
     async def test_an_edit_replaces_and_may_change_nothing(self, far_side: FarSide) -> None:
-        if not far_side.platform.abilities.edits:
-            pytest.skip("nothing can be edited here")
         ref = await far_side.platform.send(far_side.private, Content(text="first words"), "edit")
         for text in ("more **words**", "more **words**", "the last words"):
             await far_side.platform.edit(ref, Content(text=text))
         seen = await far_side.seen(far_side.private)
         assert [(one.text, one.message_id) for one in seen] == [("the last words", ref.message_id)]
 
+    @needs("edits")
     async def test_an_edit_of_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
-        if not far_side.platform.abilities.edits:
-            pytest.skip("nothing can be edited here")
         ref = await far_side.platform.send(far_side.private, Content(text="here"), "edit")
         with pytest.raises(Rejected):
             await far_side.platform.edit(type(ref)(ref.address, "987654321"), Content(text="there"))
 
+    @needs("buttons", "edits")
     async def test_edit_without_buttons_removes_them(self, far_side: FarSide) -> None:
-        abilities = far_side.platform.abilities
-        if not (abilities.buttons and abilities.edits):
-            pytest.skip("there are no buttons here, or nothing can be edited")
         content = Content(text="May I?", buttons=(Button("Yes", "approve:7"), Button("No", "deny:7")))
         ref = await far_side.platform.send(far_side.private, content, "ask")
         await far_side.platform.edit(ref, Content(text="May I? Yes"))
         assert [(one.text, one.buttons) for one in await far_side.seen(far_side.private)] == [("May I? Yes", ())]
 
+    @needs("buttons")
     async def test_a_button_says_what_it_stands_for(self, far_side: FarSide) -> None:
-        if not far_side.platform.abilities.buttons:
-            pytest.skip("there are no buttons here")
         choices = (Button("Yes, do it", "approve:7"), Button("No 🛑", "deny:7"))
         ref = await far_side.platform.send(far_side.private, Content(text="May I?", buttons=choices), "ask")
         assert (await far_side.seen(far_side.private))[0].buttons == ("Yes, do it", "No 🛑")
@@ -273,15 +319,15 @@ class SendingSuite:
         assert (pressed.button, pressed.message_id) == ("deny:7", ref.message_id)
         assert _chat_key(pressed.address) == _chat_key(far_side.private)
 
+    @needs("typing")
     async def test_typing_can_be_shown(self, far_side: FarSide) -> None:
-        if not far_side.platform.abilities.typing:
-            pytest.skip("nobody sees typing here")
         await far_side.platform.show_typing(far_side.private)
 
 
-class ReactionsSuite:
+class ReactionsSuite(SelectedTests):
     """Tests of reactions, by people and by us."""
 
+    @needs("reactions")
     async def test_a_mark_stands_in_place_of_the_one_before_and_is_taken_away(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
         marks = []
@@ -290,20 +336,21 @@ class ReactionsSuite:
             marks.append(await far_side.marks(ref.address, ref.message_id))
         assert marks == [["👀"], ["👍"], ["👍"], [], []]
 
+    @needs("reactions")
     async def test_every_emoji_gives_one_mark(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
         for emoji in ("✅", "❌", "🚀", "❤️", "👩‍👩‍👧"):
             await _require_reactions(far_side).react(ref, emoji)
             assert len(await far_side.marks(ref.address, ref.message_id)) == 1, emoji
 
+    @needs("reactions")
     async def test_a_mark_on_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
         with pytest.raises(Rejected):
             await _require_reactions(far_side).react(MessageRef(ref.address, "987654321"), "👍")
 
+    @needs("reactions")
     async def test_a_reaction_is_reported_without_text(self, far_side: FarSide) -> None:
-        if not far_side.platform.abilities.reactions:
-            pytest.skip("nothing can be marked here")
         ref = await far_side.platform.send(far_side.private, Content(text="Done."), "marked")
         async with far_side.platform.connect() as arrivals:
             await far_side.reacts(far_side.private, ref.message_id, "👍")
@@ -314,12 +361,11 @@ class ReactionsSuite:
         assert marked.sender.id
 
 
-class FilesSuite:
+class FilesSuite(SelectedTests):
     """Tests of files in both directions, within limits and under safe names."""
 
+    @needs("files")
     async def test_a_file_is_sent_with_its_words(self, far_side: FarSide, tmp_path: Path) -> None:
-        if not far_side.platform.abilities.file_limit:
-            pytest.skip("there are no files here")
         path = tmp_path / "figures.csv"
         path.write_bytes(b"a,b\n1,2\n")
         content = Content(text="The figures.", files=(File(str(path), "figures.csv", "text/csv"),))
@@ -328,11 +374,10 @@ class FilesSuite:
         assert [name for one in seen for name in one.files] == ["figures.csv"]
         assert "The figures." in [one.text for one in seen]
 
+    @needs("files")
     async def test_a_file_that_cannot_be_sent_is_refused_with_its_words(
         self, far_side: FarSide, tmp_path: Path
     ) -> None:
-        if not far_side.platform.abilities.file_limit:
-            pytest.skip("there are no files here")
         large = tmp_path / "large.bin"
         with large.open("wb") as file:
             file.truncate(far_side.platform.abilities.file_limit + 1)
@@ -343,9 +388,8 @@ class FilesSuite:
                 )
         assert await far_side.seen(far_side.private) == []
 
+    @needs("files")
     async def test_a_file_is_kept_under_a_safe_name(self, far_side: FarSide, tmp_path: Path) -> None:
-        if not far_side.platform.abilities.file_limit:
-            pytest.skip("there are no files here")
         folder = tmp_path / "inner" / "folder"
         folder.mkdir(parents=True)
         paths = []
@@ -359,11 +403,12 @@ class FilesSuite:
             assert path.read_bytes() == b"some bytes \x00\xff"
 
 
-class FailuresSuite:
+class FailuresSuite(SelectedTests):
     """Tests of failures: reported in time, with the right error, and without loss."""
 
+    @needs("slow_down")
     async def test_a_rate_limit_is_reported_with_its_pause(self, far_side: FarSide) -> None:
-        await _disrupt_or_skip(far_side, "slow_down")
+        await _disrupt(far_side, "slow_down")
         with pytest.raises(SlowDown) as slow:
             await far_side.platform.send(far_side.private, Content(text="too much"), "slow")
         assert slow.value.retry_after > timedelta(0)
@@ -371,35 +416,33 @@ class FailuresSuite:
         await far_side.platform.send(far_side.private, Content(text="later"), "slow")
         assert [one.text for one in await far_side.seen(far_side.private)] == ["later"]
 
-    @pytest.mark.parametrize("trouble", ["failing", "silent"])
-    async def test_an_unreachable_network_is_reported_in_time(self, far_side: FarSide, trouble: FailureKind) -> None:
-        await _disrupt_or_skip(far_side, trouble)
-        with pytest.raises(Unreachable):
-            async with asyncio.timeout(_PATIENCE):
-                await far_side.platform.send(far_side.private, Content(text="hello?"), "trouble")
-        await far_side.calm()
-        await far_side.platform.send(far_side.private, Content(text="hello again"), "trouble")
-        assert "hello again" in [one.text for one in await far_side.seen(far_side.private)]
+    @needs("failing")
+    async def test_a_failing_network_is_reported(self, far_side: FarSide) -> None:
+        await _expect_unreachable(far_side, "failing")
 
+    @needs("silent")
+    async def test_a_silent_network_is_reported_in_time(self, far_side: FarSide) -> None:
+        await _expect_unreachable(far_side, "silent")
+
+    @needs("deaf")
     async def test_a_connection_without_a_sign_of_life_is_given_up(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "before")
             assert (await next_incoming(arrivals)).text == "before"
-            await _disrupt_or_skip(far_side, "deaf")
+            await _disrupt(far_side, "deaf")
             with pytest.raises(Unreachable):
                 await next_incoming(arrivals)
         await far_side.calm()
-        _require_backlog(far_side)
-        await far_side.says(far_side.private, "after")
         async with far_side.platform.connect() as arrivals:
+            await far_side.says(far_side.private, "after")
             assert (await arrival(arrivals, lambda one: one.text != "before")).text == "after"
 
+    @needs("cut", "backlog")
     async def test_nothing_is_lost_when_connections_break(self, far_side: FarSide) -> None:
-        _require_backlog(far_side)
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "before")
             first = await next_incoming(arrivals)
-            await _disrupt_or_skip(far_side, "cut")
+            await _disrupt(far_side, "cut")
             await far_side.says(far_side.private, "after")
             try:
                 second = await next_incoming(arrivals)
@@ -411,8 +454,9 @@ class FailuresSuite:
         assert second.text == "after"
         await far_side.platform.send(far_side.private, Content(text="still here"), "cut")
 
+    @needs("revoked")
     async def test_an_unknown_account_is_reported_without_its_secret(self, far_side: FarSide) -> None:
-        await _disrupt_or_skip(far_side, "revoked")
+        await _disrupt(far_side, "revoked")
         with pytest.raises(BadCredentials) as unknown:
             await far_side.platform.send(far_side.private, Content(text="hello"), "revoked")
         assert far_side.secret not in str(unknown.value)
@@ -422,7 +466,7 @@ class FailuresSuite:
 
 
 class PlatformSuite(ReceivingSuite, ChatsSuite, SendingSuite, ReactionsSuite, FilesSuite, FailuresSuite):
-    """All tests of the contract; those of missing capabilities are skipped by `PlatformCapabilities`."""
+    """All tests of the contract; those of features that the network ``lacks`` are left out."""
 
 
 async def next_incoming(arrivals: AsyncIterator[Incoming]) -> Incoming:
@@ -451,23 +495,30 @@ def measure(text: str, abilities: PlatformCapabilities) -> int:
 
 
 async def _receive_message(far_side: FarSide) -> MessageRef:
-    """Return a message of a person; where nothing can be marked the test ends here."""
-    if not far_side.platform.abilities.reactions:
-        pytest.skip("nothing can be marked here")
+    """Return a message of a person."""
     async with far_side.platform.connect() as arrivals:
         await far_side.says(far_side.private, "Could you do that?")
         asked = await next_incoming(arrivals)
     return MessageRef(asked.address, asked.message_id)
 
 
-def _require_backlog(far_side: FarSide) -> None:
-    if not far_side.platform.abilities.backlog:
-        pytest.skip("what is written without a connection is lost here")
+async def _disrupt(far_side: FarSide, trouble: FailureKind) -> None:
+    assert await far_side.disrupt(trouble), f"a far side that can't be made {trouble} lacks `{trouble}`"
 
 
-async def _disrupt_or_skip(far_side: FarSide, trouble: FailureKind) -> None:
-    if not await far_side.disrupt(trouble):
-        pytest.skip(f"the far side cannot be made {trouble}")
+async def _expect_unreachable(far_side: FarSide, trouble: FailureKind) -> None:
+    await _disrupt(far_side, trouble)
+    with pytest.raises(Unreachable):
+        async with asyncio.timeout(_PATIENCE):
+            await far_side.platform.send(far_side.private, Content(text="hello?"), "trouble")
+    await far_side.calm()
+    await far_side.platform.send(far_side.private, Content(text="hello again"), "trouble")
+    assert "hello again" in [one.text for one in await far_side.seen(far_side.private)]
+
+
+def _require(place: Address | None, feature: Feature) -> Address:
+    assert place is not None, f"a network without such chats lacks `{feature}`"
+    return place
 
 
 def _chat_key(address: Address) -> tuple[str, str, str]:

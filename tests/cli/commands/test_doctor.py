@@ -10,6 +10,8 @@ import pytest
 from aiohttp import web
 from tests.app.program import Outcome, Program
 from tests.app.program_with_model import scripted_program, talk
+from tests.app.setup.network_servers import TOKEN, networks
+from tests.cli.commands.test_setup import ELSEWHERE
 from tests.cli.stored_sessions import converse, read, said
 from tests.house.tree import ROOT
 from tests.tools.web.engine_servers import KEY as ENGINE_KEY
@@ -100,7 +102,7 @@ def test_every_fault_of_the_settings_is_reported_and_the_rest_still_looked_at(pr
     assert (
         found(seen, "model") == found(seen, "tools") == [("warning", "Not checked, because the settings have faults.")]
     )
-    assert "2 faults and 6 warnings in the profile default." in seen.out
+    assert "2 faults and 7 warnings in the profile default." in seen.out
 
 
 @pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
@@ -109,7 +111,7 @@ def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Progra
     for words in (["doctor", "--offline"], ["doctor", "--offline", "--fix"], ["doctor", "--offline", "--json"]):
         seen = program.run(*words)
         assert (seen.code, seen.err) == (1, "")
-    assert len(json.loads(seen.out)) == 15
+    assert len(json.loads(seen.out)) == 16
 
 
 def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program: Program) -> None:
@@ -484,3 +486,23 @@ def test_search_engines_are_not_contacted_offline(program: Program) -> None:
         ("warning", "Brave isn't used: no key (set BRAVE_API_KEY)."),
         ("ok", "Web searches use Kagi (not contacted)."),
     ]
+
+
+async def test_credentials_of_chat_networks_are_tested_with_them(program: Program) -> None:
+    async with networks() as base:
+        telegram = f'[platforms.telegram.options]\nbase_url = "{base}/bot"\n'
+        write_private(folder(program) / "config.toml", f"{telegram}[platforms.webhook]\nenabled = true\n")
+        write_private(folder(program) / ".env", f"TELEGRAM_BOT_TOKEN={TOKEN}\n")
+        right = await asyncio.to_thread(program.run, "doctor", env=ELSEWHERE)
+        write_private(folder(program) / ".env", "TELEGRAM_BOT_TOKEN=1:wrong\n")
+        wrong = await asyncio.to_thread(program.run, "doctor", env=ELSEWHERE)
+    offline = await asyncio.to_thread(program.run, "doctor", "--offline")
+    assert found(right, "networks") == [
+        ("ok", "Telegram accepted the token: @winged_bot."),
+        ("ok", "Webhooks is set up."),
+    ]
+    assert found(wrong, "networks")[0] == (
+        "fault",
+        "Telegram rejected this token. Send /token to BotFather to see it again.",
+    )
+    assert found(offline, "networks")[0] == ("ok", "Telegram is set up (not contacted).")

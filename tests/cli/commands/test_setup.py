@@ -277,7 +277,7 @@ async def test_tokens_of_all_networks_are_asked_for_and_kept(program: Program, e
         secrets = kept(program, ".env").splitlines()
     names = ["DISCORD_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"]
     assert [line.partition("=")[0] for line in secrets] == names
-    assert "The gateway uses these tokens when it runs" in talk.text
+    assert "The gateway uses these answers when it runs" in talk.text
     assert "Matrix accepted the token: @winged:example.org." in talk.text
     assert TOKEN not in talk.text
 

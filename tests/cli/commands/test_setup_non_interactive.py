@@ -138,18 +138,41 @@ async def test_tokens_of_chat_networks(program: Program, env: dict[str, str]) ->
     env["TOKEN"] = TOKEN
     async with networks() as base:
         urls = [word for name in ("telegram", "discord", "slack") for word in ("--network-url", f"{name}={base}")]
-        names = ("telegram", "discord", "slack", "slack-app", "matrix")
-        words = [word for name in names for word in (f"--{name}-token-from", "TOKEN")]
-        done = await run(program, env, *urls, *words, "--matrix-homeserver", base, "--json")
+        names = ("TELEGRAM_BOT", "DISCORD_BOT", "SLACK_BOT", "SLACK_APP", "MATRIX_ACCESS")
+        words = [word for name in names for word in ("--chat", f"{name}_TOKEN=TOKEN")]
+        done = await run(program, env, *urls, *words, "--chat", f"MATRIX_HOMESERVER={base}", "--json")
         told = json.loads(done.out)
         assert done.code == 0
         assert [check["outcome"] for check in told["checks"]] == ["right"] * 5
         assert TOKEN not in done.out
         assert kept(program, ".env").count(TOKEN) == 5
-        refused = await run(program, env, *urls, "--telegram-token-from", "MY_KEY", "--toolsets", "files")
+        refused = await run(program, env, *urls, "--chat", "TELEGRAM_BOT_TOKEN=MY_KEY", "--toolsets", "files")
     assert refused.code == 1
-    assert "telegram: Telegram rejected this token." in refused.out
+    assert "TELEGRAM_BOT_TOKEN: Telegram rejected this token." in refused.out
     assert "files" not in kept(program, "config.toml")
+
+
+async def test_a_token_that_needs_a_server_is_not_saved_without_one(program: Program, env: dict[str, str]) -> None:
+    refused = await run(program, env, "--chat", "MATRIX_ACCESS_TOKEN=MY_KEY")
+    assert refused.code == 1
+    assert "MATRIX_ACCESS_TOKEN: A Matrix token belongs to a server, and no server is set." in refused.out
+    assert nothing_written(program)
+
+
+async def test_a_network_without_required_secrets_is_named_in_the_settings(
+    program: Program, env: dict[str, str]
+) -> None:
+    assert (await run(program, env, "--chat", "webhook.port=8646", "--chat", "WEBHOOK_SECRET=MY_KEY")).code == 0
+    assert kept(program, ".env") == f"WEBHOOK_SECRET={KEY}\n"
+    assert (
+        kept(program, "config.toml")
+        == '[platforms.webhook]\nenabled = true\n\n[platforms.webhook.options]\nport = "8646"\n'
+    )
+    listed = await asyncio.to_thread(program.run, "setup", "--list-networks", "--json", env=env)
+    ready = [one["network"] for one in json.loads(listed.out) if one["set_up"]]
+    assert ready == ["webhook"]
+    plain = await asyncio.to_thread(program.run, "setup", "--list-networks", env=env)
+    assert "webhook: Webhooks, set up\n  webhook.port: " in plain.out
 
 
 @pytest.mark.parametrize(
@@ -160,12 +183,14 @@ async def test_tokens_of_chat_networks(program: Program, env: dict[str, str]) ->
         (("--key-from", "MY_KEY"), "add --provider NAME"),
         (("--model", "gpt-5"), "--model needs a provider"),
         ((), "Nothing to set up"),
-        (("--telegram-token-from", "-", "--slack-token-from", "-", "--no-check"), "Only one key or token"),
+        (("--chat", "TELEGRAM_BOT_TOKEN=-", "--chat", "SLACK_BOT_TOKEN=-", "--no-check"), "Only one key or token"),
         (("--provider", "openai", "--key-from", "EMPTY"), "The value that --key-from refers to is empty."),
         (("--network-url", "telegram", "--toolsets", "files"), "--network-url must be NETWORK=URL"),
-        (("--matrix-homeserver", "nowhere", "--toolsets", "files"), "start with http:// or https://"),
+        (("--chat", "MATRIX_HOMESERVER=nowhere", "--toolsets", "files"), "start with http:// or https://"),
+        (("--chat", "TELEGRAM_TOKEN=MY_KEY"), "the nearest is `TELEGRAM_BOT_TOKEN`. `talaria setup --list-networks`"),
+        (("--chat", "TELEGRAM_BOT_TOKEN"), "--chat must be NAME=SOURCE"),
+        (("--chat", "webhook.port=0"), "webhook.port: A port is a number"),
         (("--provider", "My Box", "--base-url", DEAD, "--key-from", "MY_KEY"), "can't be the name of a provider"),
-        (("--matrix-token-from", "MY_KEY"), "add --matrix-homeserver URL"),
         (("--provider", "box", "--base-url", "nowhere", "--no-check"), "starts with https:// or http://"),
     ],
 )

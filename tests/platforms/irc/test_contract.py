@@ -8,7 +8,7 @@ from talaria.testing.platform_suite import PlatformSuite
 pytestmark = pytest.mark.one_engine
 
 
-class TestIrc(PlatformSuite):
+class TestIrc(PlatformSuite, lacks={"backlog"}):
     @pytest.fixture
     def far_side(self, plain_side: IrcFarSide) -> IrcFarSide:
         return plain_side

@@ -18,7 +18,9 @@ from talaria.testing.platform_suite import PlatformSuite
 PAGE = ROOT / "docs" / "how-to" / "add-a-platform.md"
 
 
-class TestLineChat(PlatformSuite):
+class TestLineChat(
+    PlatformSuite, lacks={"files", "reactions", "edits", "buttons", "groups", "threads", "typing", "redelivery"}
+):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[LineFarSide]:
         async with line_far_side() as there:

@@ -10,7 +10,7 @@ from talaria.testing.homeserver import HomeserverClient
 from talaria.testing.platform_suite import PlatformSuite
 
 
-class TestMatrix(PlatformSuite):
+class TestMatrix(PlatformSuite, lacks={"redelivery"}):
     @pytest.fixture
     async def far_side(self, homeserver_client: HomeserverClient, tmp_path: Path) -> AsyncIterator[MatrixFarSide]:
         async with matrix_far_side(homeserver_client, tmp_path) as there:

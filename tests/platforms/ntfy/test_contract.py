@@ -90,7 +90,10 @@ async def far_side(store: Store) -> AsyncIterator[NtfyFarSide]:
             await there.platform.close()
 
 
-class TestNtfy(PlatformSuite):
+class TestNtfy(
+    PlatformSuite,
+    lacks={"reactions", "idempotent", "edits", "buttons", "groups", "threads", "typing", "redelivery"},
+):
     pass
 
 

@@ -9,7 +9,9 @@ from tests.platforms.webhook.far_side import WebhookFarSide, webhook_far_side
 from talaria.testing.platform_suite import FailuresSuite, ReceivingSuite, SendingSuite
 
 
-class TestWebhooks(ReceivingSuite, SendingSuite, FailuresSuite):
+class TestWebhooks(
+    ReceivingSuite, SendingSuite, FailuresSuite, lacks={"edits", "buttons", "typing", "deaf", "revoked"}
+):
     """Webhooks have no groups, threads, reactions or files."""
 
     @pytest.fixture

@@ -17,7 +17,7 @@ from msgspec import structs
 from talaria.access.policy import may_speak
 from talaria.app.application import TalariaApplication
 from talaria.app.gateway.media import open_media
-from talaria.app.platforms import BUILT_IN_PLATFORMS, enabled_platforms, open_platform
+from talaria.app.platforms import enabled_platforms, open_platform
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
 from talaria.commands.command import Command, select_usable_commands
@@ -62,7 +62,7 @@ from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
 from talaria.runtime.turns import TurnOptions
 from talaria.runtime.workers import NetworkStatus
 from talaria.settings.profiles import FolderTrust
-from talaria.settings.sections.chats import ChatNetworkSettings, find_room
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatNetworkSettings, find_room
 
 
 def lock_account(folder: Path, name: str, secrets: Sequence[str], store: str, stack: AsyncExitStack) -> None:

@@ -42,7 +42,7 @@ from talaria.sessions.chat_directory import HomeChat, read_home, write_home
 from talaria.settings.atomic_files import lock_folder
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profile
-from talaria.settings.secrets import KNOWN_SECRETS, read_secrets
+from talaria.settings.secrets import list_secret_names, read_secrets
 
 _AGENTS: Mapping[str, Callable[[Path], ForeignAgent]] = {
     "hermes": Hermes,
@@ -202,7 +202,7 @@ class ProfileImporter:
 def _fit(home: ForeignHome) -> ForeignHome:
     """Return a home with its instructions after an identity, and only with keys that something here can use."""
     texts = " ".join(str(server) for server in home.servers.values())
-    useful = {secret.name for secret in KNOWN_SECRETS} | set(re.findall(r"\$\{(\w+)\}", texts))
+    useful = set(list_secret_names()) | set(re.findall(r"\$\{(\w+)\}", texts))
     useful |= {str(value) for key, value in home.settings.items() if key.endswith(".key")}
     others = [SkippedItem("keys", name, "Talaria doesn't use it.") for name in home.keys if name not in useful]
     keys = {name: value for name, value in home.keys.items() if name in useful}

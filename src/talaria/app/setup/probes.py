@@ -18,10 +18,12 @@ from talaria.contracts.setup import (
     EmbeddedState,
     FoundKey,
     FoundServer,
-    NetworkName,
+    NetworkSetup,
+    NetworkTrial,
     ProbeResult,
     ProviderOffer,
     SearchProbes,
+    SetupQuestion,
     TrialAccount,
 )
 from talaria.core.errors import (
@@ -118,11 +120,15 @@ class ProfileSetup:
         """Request a reply of a few tokens from a model, with what is stored."""
         return asyncio.run(self._ask_model(provider, model))
 
-    def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
-        """Ask a chat network, or the server at ``base_url``, for the owner of a token."""
-        from talaria.app.setup.token_checks import check_token  # noqa: PLC0415 (loaded when a token is checked)
+    def networks(self) -> Mapping[str, NetworkSetup]:
+        """Load the setup of all chat networks."""
+        from talaria.app.platforms import load_network_setups  # noqa: PLC0415 (loaded when networks are set up)
 
-        return asyncio.run(check_token(network, token, base_url=base_url))
+        return load_network_setups()
+
+    def try_answer(self, question: SetupQuestion, trial: NetworkTrial) -> ProbeResult:
+        """Test an answer with its chat network."""
+        return asyncio.run(_check_answer(question, trial))
 
     def search(self) -> SearchProbes:
         """Return the probes of the web search engines."""
@@ -267,3 +273,9 @@ def _explain_failure(account: ModelAccount, error: ProviderError) -> ProbeResult
             return ProbeResult("odd", f"{preset.title} is too busy right now. Try again in a moment.")
         case _:
             return ProbeResult("odd", f"{preset.title} refused the request: {error.public}")
+
+
+async def _check_answer(question: SetupQuestion, trial: NetworkTrial) -> ProbeResult:
+    if question.check is None:
+        return ProbeResult("right", f"{question.name} isn't tested.")
+    return await question.check(trial)

@@ -22,7 +22,7 @@ from talaria.settings.describe import format_value
 from talaria.settings.errors import Fault, build_unknown_fault, nearest
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.schema import format_key, split_key, variable
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets, mask, read_secrets, remove_secret, store_secret
+from talaria.settings.secrets import Secrets, list_secret_names, mask, read_secrets, remove_secret, store_secret
 from talaria.settings.template import render_template
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _set(arguments: argparse.Namespace, services: Services) -> int:
     name = str(arguments.key)
     store_secret(services.profile, name, _read_value(arguments, services))
     services.terminal.line(f"Stored {name} in {services.profile.secrets_file}.")
-    if all(known.name != name for known in KNOWN_SECRETS) and name not in _list_referenced_secrets(services):
+    if name not in list_secret_names() and name not in _list_referenced_secrets(services):
         services.terminal.note(_explain_unused(name))
     note_gateway_reload(services, live=False)
     if services.environment.get(name):
@@ -241,7 +241,7 @@ def _list_referenced_secrets(services: Services) -> set[str]:
 
 
 def _explain_unused(name: str) -> str:
-    close = nearest(name, [known.name for known in KNOWN_SECRETS], similarity=0.9)
+    close = nearest(name, list_secret_names(), similarity=0.9)
     hint = f"Did you mean `{close}`?" if close else f"`talaria config set providers.NAME.key {name}` does."
     return f"No setting uses it yet. {hint}"
 

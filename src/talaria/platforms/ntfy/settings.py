@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from talaria.core.errors import Refused
 
+PUBLIC_SERVER = "https://ntfy.sh"
 _TOPIC = re.compile(r"[-_A-Za-z0-9]{1,64}")
 
 
@@ -24,7 +25,7 @@ class NtfySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     topics: tuple[str, ...]
     token: str = ""
     name: str = "ntfy"
-    server: str = "https://ntfy.sh"
+    server: str = PUBLIC_SERVER
     title: Annotated[str, Meta(min_length=1)] = "Talaria"
     file_limit: Annotated[int, Meta(ge=0)] = 15 * 1024 * 1024
     patience: timedelta = timedelta(seconds=15)

@@ -19,6 +19,39 @@ GUEST_TOOLS = ("web", "memory", "planning", "vision", "read_file", "list_files",
 _LIVE: dict[str, Any] = {"live": True}
 
 
+class BuiltInPlatform(Struct, frozen=True):
+    """Chat network with an adapter in this package, in the folder with its name.
+
+    ``secrets`` are groups, of which one secret each must be set; a network without any is served if the settings name
+    it. ``more_secrets`` are optional. ``extra`` is the package extra with its library. ``command`` is the form in which
+    slash commands are typed.
+    """
+
+    secrets: tuple[tuple[str, ...], ...] = ()
+    more_secrets: tuple[str, ...] = ()
+    extra: str = ""
+    command: str = "/{name}"
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Return the names of all its secrets."""
+        return (*(name for group in self.secrets for name in group), *self.more_secrets)
+
+
+BUILT_IN_PLATFORMS = {
+    "telegram": BuiltInPlatform((("TELEGRAM_BOT_TOKEN",),), extra="telegram"),
+    "discord": BuiltInPlatform((("DISCORD_BOT_TOKEN",),), extra="discord"),
+    "slack": BuiltInPlatform((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), extra="slack", command="/talaria {name}"),
+    "matrix": BuiltInPlatform((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), extra="matrix"),
+    "ntfy": BuiltInPlatform((("NTFY_TOPIC",),), ("NTFY_TOKEN",)),
+    "irc": BuiltInPlatform((("IRC_SERVER",),), ("IRC_PASSWORD", "IRC_SERVER_PASSWORD"), command="!{name}"),
+    "mattermost": BuiltInPlatform(
+        (("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}"
+    ),
+    "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),
+}
+
+
 class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Access to the agent in chats: only for people listed here or paired by the owner."""
 

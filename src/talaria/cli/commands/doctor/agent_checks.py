@@ -4,8 +4,10 @@ import shutil
 from collections.abc import Iterator
 
 from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
+from talaria.cli.commands.setup.chat_section import build_trial
 from talaria.cli.services import Services
 from talaria.contracts.provider import ChosenModel
+from talaria.contracts.setup import NetworkSetup
 from talaria.core.chromium import is_root, require_executable
 from talaria.core.errors import (
     BadKey,
@@ -16,6 +18,7 @@ from talaria.core.errors import (
     TalariaError,
     ToolFailed,
 )
+from talaria.settings.config_writer import ConfigWriter
 from talaria.settings.errors import SettingsInvalid, nearest
 from talaria.settings.load import load
 from talaria.settings.model import Settings
@@ -130,6 +133,44 @@ def _check_engines(services: Services, *, is_online: bool) -> Iterator[Finding]:
         with ThreadPoolExecutor(len(ready)) as threads:
             for result in threads.map(lambda one: probes.try_engine(one.name), ready):
                 yield (ok if result.right else warning)(result.sentence)
+
+
+def check_networks(services: Services) -> Iterator[Finding]:
+    """Test the stored answers of each configured chat network with it."""
+    yield from _check_networks(services, is_online=True)
+
+
+def check_networks_offline(services: Services) -> Iterator[Finding]:
+    """Report the configured chat networks, without network access."""
+    yield from _check_networks(services, is_online=False)
+
+
+def _check_networks(services: Services, *, is_online: bool) -> Iterator[Finding]:
+    try:
+        names = services.networks().names()
+    except SettingsInvalid:
+        yield warning(_SKIPPED, _REPAIR_FIRST)
+        return
+    if not names:
+        yield ok("No chat network is set up. `talaria setup chat` sets one up.")
+        return
+    probes, writer = services.setup_probes(), ConfigWriter(services.profile, services.environment)
+    networks = probes.networks()
+    for name in names:
+        network = networks.get(name, NetworkSetup(title=name))
+        trial = build_trial(name, network, writer)
+        checks = [one for one in network.questions if one.check and (one.name in trial.secrets or not one.is_secret)]
+        problems = network.doctor(trial) if network.doctor else ()
+        for problem in problems:
+            yield warning(f"{network.title}: {problem}")
+        if not is_online and not problems:
+            yield ok(f"{network.title} is set up (not contacted).")
+        for question in checks if is_online else ():
+            result = probes.try_answer(question, trial)
+            report = ok if result.right else fault if result.outcome == "refused" else warning
+            yield report(result.sentence)
+        if is_online and not checks and not problems:
+            yield ok(f"{network.title} is set up.")
 
 
 def check_sandbox(services: Services) -> Iterator[Finding]:

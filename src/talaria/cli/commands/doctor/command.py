@@ -10,6 +10,8 @@ from talaria.cli.commands.doctor.agent_checks import (
     check_browser,
     check_model,
     check_model_offline,
+    check_networks,
+    check_networks_offline,
     check_sandbox,
     check_search,
     check_search_offline,
@@ -44,6 +46,7 @@ CHECKS = (
     DoctorCheck("search", check_search),
     DoctorCheck("sandbox", check_sandbox),
     DoctorCheck("browser", check_browser),
+    DoctorCheck("networks", check_networks),
     DoctorCheck("access", check_access),
     DoctorCheck("store", check_store),
     DoctorCheck("disk", check_disk),
@@ -52,7 +55,7 @@ CHECKS = (
     DoctorCheck("terminal", check_terminal),
 )
 
-_OFFLINE = {"model": check_model_offline, "search": check_search_offline}
+_OFFLINE = {"model": check_model_offline, "search": check_search_offline, "networks": check_networks_offline}
 OFFLINE_CHECKS = tuple(DoctorCheck(check.name, _OFFLINE.get(check.name, check.probe)) for check in CHECKS)
 
 _COLORS = {"ok": "green", "warning": "yellow", "fault": "red"}
@@ -75,12 +78,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options for the report and for repairs."""
     parser.epilog = (
         "Exits with 1 if faults remain; warnings don't count. --fix only makes files\n"
-        "private, creates missing folders and recovers a damaged store. The model's provider\n"
-        "and each search engine get one request that costs next to nothing, unless you add\n"
-        "--offline."
+        "private, creates missing folders and recovers a damaged store. The model's provider,\n"
+        "each search engine and each chat network get one request that costs next to nothing,\n"
+        "unless you add --offline."
     )
     parser.add_argument("--fix", action="store_true", help="fix what can be fixed safely")
-    parser.add_argument("--offline", action="store_true", help="don't contact the model's provider and search engines")
+    parser.add_argument(
+        "--offline", action="store_true", help="don't contact the model's provider, search engines and chat networks"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -18,7 +18,8 @@ from talaria.core.extras import install_command, pip_command
 from talaria.core.installation import DISTRIBUTION, find_installation
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.load import load
-from talaria.settings.secrets import KNOWN_SECRETS, read_secrets
+from talaria.settings.secrets import read_secrets
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 from talaria.settings.sections.checks import mask_password
 
 FIRST_PYTHON, LAST_PYTHON = (3, 11), (3, 13)
@@ -129,9 +130,10 @@ def _list_needed_extras(services: Services) -> Iterator[tuple[str, str]]:
     if "browser" in settings.tools.toolsets:
         yield "browser", "The toolset `browser` is on"
     secrets = read_secrets(services.profile, services.environment)
-    for known in KNOWN_SECRETS:
-        if secrets.get(known.name):
-            yield known.name.partition("_")[0].lower(), f"{known.name} is set"
+    for network in BUILT_IN_PLATFORMS.values():
+        for name in network.secret_names if network.extra else ():
+            if secrets.get(name):
+                yield network.extra, f"{name} is set"
 
 
 def _list_missing(packages: Mapping[str, str]) -> str:

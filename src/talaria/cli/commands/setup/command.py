@@ -1,14 +1,14 @@
 """`talaria setup`: interactive setup, or setup by options for scripts."""
 
 import argparse
+from typing import Any
 
 from talaria.cli.commands.setup.wizard_state import SECTIONS
 from talaria.cli.parser import USAGE_ERROR, add_completion
 from talaria.cli.services import Services
+from talaria.contracts.setup import NetworkSetup
 from talaria.core.errors import Refused
 from talaria.settings.sections.checks import is_web_address
-
-NETWORKS = ("telegram", "discord", "slack", "matrix")
 
 _EPILOG = """\
 Without options, it asks section by section and saves each answer immediately, so
@@ -16,11 +16,14 @@ you can leave at any question and continue there later. Keys and tokens are
 checked before they are saved.
 
 SOURCE is the name of an environment variable, a file, or - for standard input.
+For --chat, an answer that isn't secret is given directly; --list-networks shows
+the names.
 With --non-interactive, everything is checked first; if a check fails, nothing is
 saved and the exit code is 1.
 
   talaria setup model
   talaria setup --non-interactive --provider openai --key-from OPENAI_API_KEY
+  talaria setup --non-interactive --chat TELEGRAM_BOT_TOKEN=token.txt
 """
 
 
@@ -37,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NETWORK=URL",
         help="check tokens at this address, for example your own Bot API server",
     )
+    parser.add_argument(
+        "--list-networks", action="store_true", help="list the chat networks and what each of them needs"
+    )
     script = parser.add_argument_group("with --non-interactive")
     script.add_argument("--provider", metavar="NAME", help="model provider; a new name needs --base-url")
     script.add_argument("--model", metavar="NAME", help="model, as the provider calls it")
@@ -44,15 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--base-url", metavar="URL", help="the provider's address, for example http://127.0.0.1:9000/v1"
     )
     add_completion(script.add_argument("--key-from", metavar="SOURCE", help="the provider's key"), "files")
-    for option, what in (
-        ("telegram", "the token of a Telegram bot"),
-        ("discord", "the token of a Discord bot"),
-        ("slack", "the bot token of a Slack app"),
-        ("slack-app", "the app-level token of a Slack app"),
-        ("matrix", "the access token of a Matrix account"),
-    ):
-        add_completion(script.add_argument(f"--{option}-token-from", metavar="SOURCE", help=what), "files")
-    script.add_argument("--matrix-homeserver", metavar="URL", help="address of the Matrix account's server")
+    script.add_argument(
+        "--chat",
+        action="append",
+        default=[],
+        metavar="NAME=SOURCE",
+        help="an answer of a chat network, for example TELEGRAM_BOT_TOKEN=token.txt",
+    )
     script.add_argument("--toolsets", metavar="NAMES", help="toolsets that are on, separated by commas")
     script.add_argument(
         "--search-engine", metavar="NAME", help="engine for web searches, or the address of a SearXNG server"
@@ -65,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Run the interactive setup, or apply the options."""
+    if arguments.list_networks:
+        return _list_networks(arguments, services)
     problem = _find_misuse(arguments, services)
     if problem:
         services.terminal.note(f"talaria setup: {problem}\nSee `talaria help setup`.")
@@ -79,8 +85,36 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     return run_wizard(services, arguments.section, checks=not arguments.no_check, network_urls=arguments.network_url)
 
 
+def _list_networks(arguments: argparse.Namespace, services: Services) -> int:
+    networks, ready = services.setup_probes().networks(), services.networks().names()
+    if arguments.json:
+        services.terminal.json([_as_data(name, one, is_ready=name in ready) for name, one in networks.items()])
+        return 0
+    for name, network in networks.items():
+        services.terminal.line(f"{name}: {network.title}{', set up' if name in ready else ''}")
+        for question in network.questions:
+            answer = question.name if question.is_secret else f"{name}.{question.name}"
+            note = "" if question.required else " (optional)"
+            services.terminal.line(f"  {answer}{note}: {question.hint}")
+    return 0
+
+
+def _as_data(name: str, network: NetworkSetup, *, is_ready: bool) -> dict[str, Any]:
+    questions = [
+        {
+            "name": one.name if one.is_secret else f"{name}.{one.name}",
+            "secret": one.is_secret and not one.public,
+            "required": one.required,
+            "default": one.default or None,
+            "hint": one.hint,
+        }
+        for one in network.questions
+    ]
+    return {"network": name, "title": network.title, "set_up": is_ready, "questions": questions}
+
+
 def _find_misuse(arguments: argparse.Namespace, services: Services) -> str:
-    script_options = [name for name in _SCRIPT_OPTIONS if getattr(arguments, name) not in {None, False}]
+    script_options = [name for name in _SCRIPT_OPTIONS if getattr(arguments, name) not in (None, False, [])]
     if arguments.non_interactive:
         return (
             ("sections are for interactive setup; leave SECTION out with --non-interactive.")
@@ -95,14 +129,13 @@ def _find_misuse(arguments: argparse.Namespace, services: Services) -> str:
 
 
 _SCRIPT_OPTIONS = (
-    *("provider", "model", "base_url", "key_from", "matrix_homeserver"),
-    *(f"{name}_token_from" for name in ("telegram", "discord", "slack", "slack_app", "matrix")),
+    *("provider", "model", "base_url", "key_from", "chat"),
     *("toolsets", "search_engine", "search_key_from", "sandbox", "approval", "json"),
 )
 
 
 def _network_url(text: str) -> tuple[str, str]:
     network, _, url = text.partition("=")
-    if network not in NETWORKS or not url or not is_web_address(url):
-        raise Refused(f"--network-url must be NETWORK=URL, with NETWORK one of {', '.join(NETWORKS)}.")
+    if not network or not url or not is_web_address(url):
+        raise Refused("--network-url must be NETWORK=URL, for example telegram=http://127.0.0.1:8081.")
     return network, url

@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from talaria.cli.commands.setup.chat_section import HOMESERVER, TOKENS
+from talaria.cli.commands.setup.chat_section import add_answer, build_trial
 from talaria.cli.commands.setup.wizard_state import WizardProgress, order_engines
 from talaria.cli.services import Services
-from talaria.contracts.setup import ProbeResult, ProviderOffer, SearchEngineOffer, TrialAccount
+from talaria.contracts.setup import ProbeResult, ProviderOffer, SearchEngineOffer, SetupQuestion, TrialAccount
 from talaria.core.errors import Refused
 from talaria.settings.config_writer import ConfigWriter, check_setting
 from talaria.settings.errors import nearest
 from talaria.settings.provider_setup import EMBEDDED, build_key_name, build_provider_key, is_provider_name
-from talaria.settings.sections.checks import is_web_address
 
 _STANDARD_INPUT = "-"
 
@@ -35,6 +34,7 @@ class SetupPlan(Struct):
 
     settings: dict[str, str | None] = {}
     secrets: dict[str, str] = {}
+    networks: list[str] = []
     sections: list[str] = []
     checks: list[SetupCheck] = []
 
@@ -65,6 +65,7 @@ class SetupPlanner:
         self._arguments = arguments
         self._probes = services.setup_probes()
         self._search = self._probes.search()
+        self._writer = writer
         self._settings = writer.settings()
         self._secrets = writer.secrets()
         self._sources = SecretSources(services.environment)
@@ -76,7 +77,8 @@ class SetupPlanner:
             self._plan_model(plan)
         elif self._arguments.key_from or self._arguments.base_url:
             raise Refused("--key-from and --base-url need a provider: add --provider NAME.")
-        self._plan_tokens(plan)
+        if self._arguments.chat:
+            self._plan_networks(plan)
         self._plan_tools(plan)
         if not plan.sections:
             raise Refused("Nothing to set up. `talaria help setup` lists the options.")
@@ -136,26 +138,39 @@ class SetupPlanner:
         close = nearest(wanted, result.models)
         return ProbeResult("odd", f"{title} has no model `{wanted}`{f'; the nearest is `{close}`' if close else ''}.")
 
-    def _plan_tokens(self, plan: SetupPlan) -> None:
-        if self._arguments.matrix_homeserver:
-            if not is_web_address(self._arguments.matrix_homeserver):
-                raise Refused("The value of --matrix-homeserver must start with http:// or https://.")
-            plan.secrets[HOMESERVER] = self._arguments.matrix_homeserver
-        elif self._arguments.matrix_token_from and not self._secrets.get(HOMESERVER):
-            raise Refused("A Matrix token belongs to a server: add --matrix-homeserver URL.")
-        for token in TOKENS:
-            source = getattr(self._arguments, f"{token.asked}_token_from")
-            if not source:
-                continue
-            value = self._sources.read(source, f"--{token.asked.replace('_', '-')}-token-from")
-            plan.secrets[token.secret] = value
-            if not self._arguments.no_check:
-                base = self._arguments.network_url.get(token.network, "")
-                if token.network == "matrix":
-                    base = base or plan.secrets.get(HOMESERVER) or self._secrets.get(HOMESERVER) or ""
-                self._add_check(plan, token.asked, self._probes.try_token(token.asked, value, base))
-        if any(token.secret in plan.secrets for token in TOKENS) or HOMESERVER in plan.secrets:
+    def _plan_networks(self, plan: SetupPlan) -> None:
+        networks = self._probes.networks()
+        given = dict(_split_answer(text) for text in self._arguments.chat)
+        for network, setup in networks.items():
+            trial = build_trial(network, setup, self._writer, self._arguments.network_url.get(network, ""))
+            asked = [(one, given.pop(_answer_name(network, one))) for one in setup.questions
+                     if _answer_name(network, one) in given]  # fmt: skip
+            for question, source in asked:
+                value = self._read_answer(network, question, source)
+                trial = add_answer(trial, question, value)
+                if question.is_secret:
+                    plan.secrets[question.name] = value
+                else:
+                    plan.settings[f"platforms.{network}.options.{question.name}"] = value
+            for question, _ in asked:
+                if question.check is not None and not self._arguments.no_check:
+                    self._add_check(plan, question.name, self._probes.try_answer(question, trial))
+            if asked:
+                plan.networks.append(network)
+        for name in given:
+            close = nearest(name, [_answer_name(network, one) for network in networks
+                                   for one in networks[network].questions])  # fmt: skip
+            raise Refused(f"`{name}` isn't an answer of a chat network{f'; the nearest is `{close}`' if close else ''}."
+                          " `talaria setup --list-networks` lists them.")  # fmt: skip
+        if plan.networks:
             plan.sections.append("chat")
+
+    def _read_answer(self, network: str, question: SetupQuestion, source: str) -> str:
+        is_hidden = question.is_secret and not question.public
+        value = self._sources.read(source, f"--chat {_answer_name(network, question)}") if is_hidden else source
+        if question.problem and (problem := question.problem(value)):
+            raise Refused(f"{_answer_name(network, question)}: {problem}")
+        return value
 
     def _plan_tools(self, plan: SetupPlan) -> None:
         given = {
@@ -199,6 +214,17 @@ def _list_names(offers: Sequence[SearchEngineOffer]) -> str:
     return ", ".join(offer.name for offer in offers)
 
 
+def _answer_name(network: str, question: SetupQuestion) -> str:
+    return question.name if question.is_secret else f"{network}.{question.name}"
+
+
+def _split_answer(text: str) -> tuple[str, str]:
+    name, separator, source = text.partition("=")
+    if not name or not separator or not source:
+        raise Refused("--chat must be NAME=SOURCE, for example TELEGRAM_BOT_TOKEN=token.txt.")
+    return name, source
+
+
 class SecretSources:
     """Sources of secrets: a variable, a file, or standard input, once."""
 
@@ -238,6 +264,8 @@ def _write(plan: SetupPlan, writer: ConfigWriter, progress: WizardProgress) -> N
             writer.reset_setting(key)
         else:
             writer.put(key, text)
+    for network in plan.networks:
+        writer.enable_platform(network)
     for section in plan.sections:
         progress.finish(section)
 

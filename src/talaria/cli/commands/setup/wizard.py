@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from talaria.cli.commands.setup.chat_section import NETWORKS, TOKENS, ChatSection
+from talaria.cli.commands.setup.chat_section import ChatSection
 from talaria.cli.commands.setup.model_section import ModelSection
 from talaria.cli.commands.setup.questions import MenuChoice, QuitWizard, SetupQuestions, run_steps
 from talaria.cli.commands.setup.wizard_state import (
@@ -13,6 +13,7 @@ from talaria.cli.commands.setup.wizard_state import (
     SetupContext,
     WizardProgress,
     ask_for_secret,
+    describe_secret,
     order_engines,
 )
 from talaria.cli.first_run import describe_discovery
@@ -120,7 +121,7 @@ class ToolsSection:
             answer = self._setup.questions.ask("Search engine id", default=known, explain=_GOOGLE_ID)
             self._setup.writer.put("web.google_engine_id", answer)
         check = partial(self._setup.search.try_engine, offer.name)
-        ask_for_secret(self._setup, offer.key_name, offer.title, check, kind="key")
+        ask_for_secret(self._setup, describe_secret(offer.key_name), offer.title, check, kind="key")
         self._use_engine()
         return True
 
@@ -258,15 +259,15 @@ def _report_stop(progress: WizardProgress, setup: SetupContext, *, interrupted: 
 
 
 def _print_summary(setup: SetupContext, progress: WizardProgress) -> None:
-    now, settings, secrets = setup.probes.discover(), setup.writer.settings(), setup.writer.secrets()
+    now, settings = setup.probes.discover(), setup.writer.settings()
     setup.say("")
     setup.say("Ready" if now.chosen else "Almost ready", "bold")
     if now.chosen:
         setup.say(f"  Model:    {now.chosen.provider}:{now.chosen.model}. {now.chosen.why}")
     else:
         setup.say(f"  Model:    none yet. {now.trouble}", "yellow")
-    ready = {token.network for token in TOKENS if secrets.get(token.secret)}
-    networks = ", ".join(title for name, title in NETWORKS.items() if name in ready)
+    known, ready = setup.probes.networks(), setup.services.networks().names()
+    networks = ", ".join(known[name].title for name in ready if name in known)
     setup.say(f"  Chats:    {f'{networks}, when the gateway runs' if networks else 'none'}.")
     setup.say(f"  Tools:    {', '.join(settings.tools.toolsets) or 'none'}.")
     setup.say(f"  Approval: {settings.approval.mode}, {MODES[settings.approval.mode]}.")

@@ -8,7 +8,7 @@ from msgspec import Struct
 from talaria.cli.commands.setup.questions import MenuChoice, SetupQuestions, SkipQuestion, wrap_lines
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
-from talaria.contracts.setup import Discovery, ProbeResult, SearchEngineOffer, SearchProbes, SetupProbes
+from talaria.contracts.setup import Discovery, ProbeResult, SearchEngineOffer, SearchProbes, SetupProbes, SetupQuestion
 from talaria.settings.atomic_files import lock_folder, read_file, write_file
 from talaria.settings.config_writer import ConfigWriter
 from talaria.settings.profiles import Profile
@@ -79,14 +79,28 @@ class SetupContext(Struct, frozen=True):
 
 
 def ask_for_secret(
-    setup: SetupContext, name: str, title: str, check: Callable[[str], ProbeResult], *, kind: str
+    setup: SetupContext, question: SetupQuestion, title: str, check: Callable[[str], ProbeResult], *, kind: str
 ) -> None:
     """Ask for a secret and save it once ``check`` accepts it; an empty answer keeps the stored one."""
-    typed = _ask_hidden(setup, name, kind)
-    while setup.checks:
-        known = typed or setup.writer.secrets().get(name) or ""
+    typed = ask_setup_question(setup, question, title, check, setup.writer.secrets().get(question.name) or "", kind)
+    if typed:
+        setup.writer.keep_secret(question.name, typed)
+        setup.say(f"Saved {question.name} {mask(typed)} in {setup.services.profile.secrets_file}.")
+
+
+def ask_setup_question(
+    setup: SetupContext,
+    question: SetupQuestion,
+    title: str,
+    check: Callable[[str], ProbeResult] | None,
+    known: str,
+    kind: str,
+) -> str:
+    """Ask until the service ``title`` accepts the answer, and return it; an empty text keeps ``known``."""
+    typed = _read_answer(setup, question, known, kind)
+    while setup.checks and check is not None and (typed or known):
         setup.say(f"Checking with {title} …", "dim")
-        result = check(known)
+        result = check(typed or known)
         setup.say(result.sentence, "green" if result.right else "yellow")
         if result.right:
             break
@@ -100,25 +114,39 @@ def ask_for_secret(
         explain = f"The {kind} hasn't been saved yet. `keep` saves it although it couldn't be checked."
         match setup.questions.choose("What next?", choices, default=default, explain=explain):
             case "another":
-                typed = _ask_hidden(setup, name, kind)
+                typed = _read_answer(setup, question, known, kind)
             case "keep":
                 break
             case "skip":
                 raise SkipQuestion
-    if typed:
-        setup.writer.keep_secret(name, typed)
-        setup.say(f"Saved {name} {mask(typed)} in {setup.services.profile.secrets_file}.")
+    return typed
 
 
-def _ask_hidden(setup: SetupContext, name: str, kind: str) -> str:
-    """Return a new secret, or an empty string to keep the current one."""
-    known = setup.writer.secrets().get(name) or ""
-    hint = next(secret.hint for secret in KNOWN_SECRETS if secret.name == name)
+def _read_answer(setup: SetupContext, question: SetupQuestion, known: str, kind: str) -> str:
+    """Return a new answer, or an empty text to keep the current one; an optional question may have none."""
     while True:
-        typed = setup.questions.ask_hidden(name, default=f"keep {mask(known)}" if known else "", explain=hint)
-        if typed or known:
+        prompt = question.prompt or question.name
+        if question.is_secret and not question.public:
+            default = f"keep {mask(known)}" if known else "" if question.required else "none"
+            typed = setup.questions.ask_hidden(prompt, default=default, explain=question.hint)
+        elif question.required or known or question.default:
+            typed = setup.questions.ask(prompt, default=known or question.default, explain=question.hint).rstrip("/")
+        else:
+            typed = setup.questions.ask(prompt, default="none", explain=question.hint)
+            typed = "" if typed == "none" else typed
+        problem = question.problem(typed) if typed and question.problem else ""
+        if problem:
+            setup.say(problem)
+        elif typed or known or not question.required:
             return typed
-        setup.say(f"Type or paste the {kind}, or `skip` to continue without one.")
+        else:
+            setup.say(f"Type or paste the {kind}, or `skip` to continue without one.")
+
+
+def describe_secret(name: str) -> SetupQuestion:
+    """Return the question for a known secret."""
+    hint = next((secret.hint for secret in KNOWN_SECRETS if secret.name == name), "")
+    return SetupQuestion(name=name, hint=hint)
 
 
 def order_engines(offers: Sequence[SearchEngineOffer], chosen: str) -> list[str]:

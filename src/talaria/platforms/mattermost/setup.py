@@ -1,0 +1,50 @@
+"""Setup of Mattermost: a server, and the token of a bot account."""
+
+from msgspec import Struct
+
+from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
+from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200, web_address_problem
+
+_URL = "MATTERMOST_URL"
+_TOKEN = "MATTERMOST_TOKEN"  # noqa: S105 (the name of a secret)
+
+
+class _BotAccount(Struct):
+    id: str
+    username: str
+
+
+def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+    return ProbeRequest("GET", f"{base}/api/v4/users/me", {"Authorization": f"Bearer {trial.secrets[_TOKEN]}"})
+
+
+def _owner(status: int, body: bytes) -> str:
+    expect_200(status)
+    return f"@{decode_answer(body, _BotAccount).username}"
+
+
+SETUP = NetworkSetup(
+    title="Mattermost",
+    questions=(
+        SetupQuestion(
+            name=_URL,
+            prompt="Mattermost server",
+            hint="Its address in the browser, without a team.",
+            public=True,
+            problem=web_address_problem,
+        ),
+        SetupQuestion(
+            name=_TOKEN,
+            hint="Shown once when you create the bot account.",
+            check=TokenCheck(
+                title="Mattermost",
+                secret=_TOKEN,
+                address=lambda trial: trial.secrets.get(_URL, ""),
+                request=_request,
+                owner=_owner,
+                remedy="Create a new token on the Bot Accounts page of the integrations.",
+            ),
+        ),
+    ),
+    next_step="Add the bot to your team and send it a direct message.",
+)
