@@ -18,7 +18,7 @@ from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatNetworkSetti
 if TYPE_CHECKING:  # imported lazily: importing importlib.metadata is slow
     from importlib.metadata import EntryPoints
 
-    from talaria.contracts.setup import NetworkSetup
+    from talaria.contracts.setup import NetworkSetup, NetworkTrial, ProbeResult, SetupQuestion
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +117,21 @@ class ProfileNetworks:
     def targets(self) -> list[str]:
         """Return everything that messages can be sent to: the configured networks, then the web app."""
         return reachable_platforms(self._settings, self._secrets)
+
+    def setups(self) -> "Mapping[str, NetworkSetup]":
+        """Load the setup of all networks."""
+        return load_network_setups()
+
+    def try_answer(self, question: "SetupQuestion", trial: "NetworkTrial") -> "ProbeResult":
+        """Test an answer of the setup with its network; a question without a check accepts every answer."""
+        import asyncio  # noqa: PLC0415 (loaded when an answer is tested)
+
+        from talaria.contracts.setup import ProbeResult  # noqa: PLC0415 (loaded when an answer is tested)
+
+        async def check() -> ProbeResult:
+            return await question.check(trial) if question.check else ProbeResult("right", "It isn't tested.")
+
+        return asyncio.run(check())
 
     def webhooks(self) -> WebhookInfo:
         """Return the webhook routes; raises `Refused` if an option is invalid."""

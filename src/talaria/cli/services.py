@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from talaria.contracts.login import LoginState, SignInSurface, SignInWay
     from talaria.contracts.mcp import ServerEntry, ServerState
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
-    from talaria.contracts.setup import SetupProbes
+    from talaria.contracts.setup import NetworkSetup, NetworkTrial, ProbeResult, SetupProbes, SetupQuestion
     from talaria.contracts.skills import SkillAdmin
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
@@ -119,6 +119,12 @@ class NetworkService(Protocol):
 
     def targets(self) -> list[str]:
         """Everything that messages can be sent to: the configured networks, then the web app."""
+
+    def setups(self) -> "Mapping[str, NetworkSetup]":
+        """Setup of all networks, built-in and from other packages, by their names."""
+
+    def try_answer(self, question: "SetupQuestion", trial: "NetworkTrial") -> "ProbeResult":
+        """Test an answer of the setup with its network; a question without a check accepts every answer."""
 
     def webhooks(self) -> "WebhookInfo":
         """Webhook routes; raises `Refused` for an invalid option."""

@@ -167,12 +167,6 @@ class SetupProbes(Protocol):
     def try_model(self, provider: str, model: str) -> ProbeResult:
         """Request a reply of a few tokens, with the stored settings and keys."""
 
-    def networks(self) -> "Mapping[str, NetworkSetup]":
-        """Setup of all chat networks, built-in and from other packages, by their names."""
-
-    def try_answer(self, question: SetupQuestion, trial: NetworkTrial) -> ProbeResult:
-        """Test an answer with its chat network; a question without a check accepts every answer."""
-
     def search(self) -> SearchProbes:
         """Probes of the web search engines."""
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from email.utils import formatdate
 from functools import partial
 from typing import Any, Generic, TypeVar
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import uvicorn
 from msgspec import Struct
@@ -60,7 +60,7 @@ class PushRequest:
         self.name = unquote(scope["raw_path"].decode("latin-1").rpartition("/")[2])
         self.remote: str = (scope.get("client") or ("",))[0]
         self._receive = receive
-        self._largest = largest
+        self.largest = largest
 
     async def read(self) -> bytes:
         """Return the body, decompressed; raises `BodyTooLarge` or `BodyBroken`."""
@@ -71,18 +71,19 @@ class PushRequest:
                 raise BodyBroken("the sender closed the connection")
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            if len(body) > self._largest:
+            if len(body) > self.largest:
                 raise BodyTooLarge
         try:
-            decoded = decode_content(bytes(body), self.headers.get("content-encoding", ""), self._largest)
+            decoded = decode_content(bytes(body), self.headers.get("content-encoding", ""), self.largest)
         except ValueError as error:
             raise BodyBroken(str(error)) from error
-        if len(decoded) > self._largest:
+        if len(decoded) > self.largest:
             raise BodyTooLarge
         return decoded
 
 
 PushHandler = Callable[[PushRequest], Awaitable[PushResponse]]
+GetHandler = Callable[[str, Mapping[str, str]], PushResponse]  # from the path below that of the posts, and the query
 
 
 class PushedItem(Struct, Generic[T], frozen=True):
@@ -114,12 +115,14 @@ class PushReceiver(Generic[T]):
         return self._queue.empty()
 
     @asynccontextmanager
-    async def serve(self, path: str, receive: PushHandler, *, largest: int) -> AsyncIterator[None]:
+    async def serve(
+        self, path: str, receive: PushHandler, *, largest: int, answer_get: GetHandler | None = None
+    ) -> AsyncIterator[None]:
         """Listen, and let ``receive`` answer posts to a path; raises `Unreachable` if that is impossible.
 
-        A path that ends in ``/{…}`` matches any name there.
+        A path that ends in ``/{…}`` matches any name there. ``answer_get`` answers GET there and below.
         """
-        application = partial(_answer, path=path, handler=receive, largest=largest)
+        application = partial(_answer, path=path, handler=receive, largest=largest, answer_get=answer_get)
         config = uvicorn.Config(
             application, interface="asgi3", ws="none", lifespan="off", log_config=None, access_log=False
         )
@@ -237,10 +240,21 @@ class _TimedProtocol(HttpToolsProtocol):
 
 
 async def _answer(
-    scope: MutableMapping[str, Any], receive: _Receive, send: _Send, *, path: str, handler: PushHandler, largest: int
+    scope: MutableMapping[str, Any],
+    receive: _Receive,
+    send: _Send,
+    *,
+    path: str,
+    handler: PushHandler,
+    largest: int,
+    answer_get: GetHandler | None,
 ) -> None:
     """Answer a request: the ASGI application."""
-    if not _matches(path, scope["raw_path"].decode("latin-1")):
+    given = scope["raw_path"].decode("latin-1")
+    if scope["method"] == "GET" and answer_get is not None and f"{given}/".startswith(f"{path.rstrip('/')}/"):
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        response = answer_get(given.removeprefix(path.rstrip("/")), query)
+    elif not _matches(path, given):
         response = PushResponse(404, b"404: Not Found")
     elif scope["method"] != "POST":
         response = PushResponse(405, b"405: Method Not Allowed", headers={"allow": "POST"})

@@ -6,13 +6,12 @@ collected: ``class TestPager(PlatformSuite, lacks={"edits", "threads"})``.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeVar, cast
+from typing import cast
 
 import pytest
-from msgspec import Struct
 
 from talaria.contracts.platform import (
     Button,
@@ -20,22 +19,30 @@ from talaria.contracts.platform import (
     Incoming,
     MarkingPlatform,
     MessageRef,
-    Platform,
     PlatformCapabilities,
 )
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
+from talaria.testing.far_side import FailureKind, FarSide, Feature, SelectedTests, VisibleMessage, needs
 from talaria.testing.wait import LIMIT
 
-FailureKind = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
-
-Feature = (
-    FailureKind
-    | Literal["groups", "threads", "edits", "buttons", "typing", "reactions", "files", "idempotent", "redelivery",
-            "backlog"]
-)
-_Test = TypeVar("_Test")
+__all__ = [
+    "ChatsSuite",
+    "FailureKind",
+    "FailuresSuite",
+    "FarSide",
+    "Feature",
+    "FilesSuite",
+    "PlatformSuite",
+    "ReactionsSuite",
+    "ReceivingSuite",
+    "SendingSuite",
+    "VisibleMessage",
+    "arrival",
+    "measure",
+    "next_incoming",
+]
 
 _PATIENCE = LIMIT
 _TRICKY_TEXTS = (
@@ -44,106 +51,6 @@ _TRICKY_TEXTS = (
     "word 👩‍👩‍👧 e\u0301 日本 \u202ertl", "word\r\nline\ttab", "word \ud83d half", "word \x00\x07 control", "~~word~",
     "![word]()", "<https://word.example", "\u200bword",
 )  # fmt: skip
-
-
-class VisibleMessage(Struct, frozen=True, kw_only=True):
-    """A message of ours as a person sees it."""
-
-    message_id: str
-    text: str
-    reply_to: str = ""
-    buttons: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-
-
-class FarSide(Protocol):
-    """The other end of a network.
-
-    ``platform`` is the adapter, not connected yet; it gives up on a silent network within a few seconds. ``private`` is
-    a chat with one person, ``group`` and ``thread`` are chats with several where the network has them, ``nowhere`` is a
-    chat that doesn't exist. ``secret`` is the account's credential.
-    """
-
-    platform: Platform
-    private: Address
-    group: Address | None
-    thread: Address | None
-    nowhere: Address
-    secret: str
-
-    async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
-        """Let a person write something, in a group to us or to others."""
-
-    async def sends_file(self, at: Address, name: str, data: bytes) -> None:
-        """Let a person send a document."""
-
-    async def presses(self, at: Address, message_id: str, label: str) -> None:
-        """Let a person press a button."""
-
-    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        """Let a person put a mark on a message of ours. Called only when ``abilities.reactions``."""
-
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        """Return the marks that we have put on a message. Called only when ``abilities.reactions``."""
-
-    async def redelivers(self) -> bool:
-        """Deliver the last message again before it is confirmed; return whether the network ever does that."""
-
-    async def seen(self, at: Address) -> list[VisibleMessage]:
-        """Return our messages in a place, oldest first."""
-
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        """Let something go wrong, and return whether that is possible here.
-
-        ``slow_down``: a send is refused with a pause. ``failing``: it fails on their side. ``silent``: it is accepted
-        and never answered. ``deaf``: the receiving connection stays open and nothing comes. ``cut``: all connections
-        are broken once. ``revoked``: the account is not known any more.
-        """
-
-    async def calm(self) -> None:
-        """End the disruption that `disrupt` started."""
-
-
-def needs(*features: Feature) -> Callable[[_Test], _Test]:
-    """Mark a test that a network without one of these features leaves out."""
-
-    def mark(test: _Test) -> _Test:
-        test.needs = frozenset(features)  # type: ignore[attr-defined] # a function takes any attribute
-        return test
-
-    return mark
-
-
-class SelectedTests:
-    """Base of the suites: a class collects the tests of the features that its network has."""
-
-    lacks: ClassVar[frozenset[Feature]] = frozenset()
-    tested: ClassVar[frozenset[Feature]] = frozenset()
-
-    def __init_subclass__(cls, lacks: Collection[Feature] = ()) -> None:
-        super().__init_subclass__()
-        cls.lacks |= frozenset(lacks)
-        for name in dir(cls):
-            needed: frozenset[Feature] = getattr(getattr(cls, name), "needs", frozenset())
-            cls.tested |= needed
-            if needed & cls.lacks:
-                setattr(cls, name, None)
-
-    async def test_the_features_that_are_left_out_are_those_that_are_missing(self, far_side: FarSide) -> None:
-        abilities = far_side.platform.abilities
-        present: Mapping[Feature, bool] = {
-            "groups": far_side.group is not None,
-            "threads": far_side.thread is not None,
-            "edits": abilities.edits,
-            "buttons": abilities.buttons,
-            "typing": abilities.typing,
-            "reactions": abilities.reactions,
-            "files": abilities.file_limit > 0,
-            "idempotent": abilities.idempotent,
-            "backlog": abilities.backlog,
-        }
-        missing = {feature for feature, is_present in present.items() if not is_present}
-        assert self.lacks & self.tested & present.keys() == missing & self.tested
 
 
 class ReceivingSuite(SelectedTests):

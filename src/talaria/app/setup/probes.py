@@ -18,12 +18,9 @@ from talaria.contracts.setup import (
     EmbeddedState,
     FoundKey,
     FoundServer,
-    NetworkSetup,
-    NetworkTrial,
     ProbeResult,
     ProviderOffer,
     SearchProbes,
-    SetupQuestion,
     TrialAccount,
 )
 from talaria.core.errors import (
@@ -119,16 +116,6 @@ class ProfileSetup:
     def try_model(self, provider: str, model: str) -> ProbeResult:
         """Request a reply of a few tokens from a model, with what is stored."""
         return asyncio.run(self._ask_model(provider, model))
-
-    def networks(self) -> Mapping[str, NetworkSetup]:
-        """Load the setup of all chat networks."""
-        from talaria.app.platforms import load_network_setups  # noqa: PLC0415 (loaded when networks are set up)
-
-        return load_network_setups()
-
-    def try_answer(self, question: SetupQuestion, trial: NetworkTrial) -> ProbeResult:
-        """Test an answer with its chat network."""
-        return asyncio.run(_check_answer(question, trial))
 
     def search(self) -> SearchProbes:
         """Return the probes of the web search engines."""
@@ -273,9 +260,3 @@ def _explain_failure(account: ModelAccount, error: ProviderError) -> ProbeResult
             return ProbeResult("odd", f"{preset.title} is too busy right now. Try again in a moment.")
         case _:
             return ProbeResult("odd", f"{preset.title} refused the request: {error.public}")
-
-
-async def _check_answer(question: SetupQuestion, trial: NetworkTrial) -> ProbeResult:
-    if question.check is None:
-        return ProbeResult("right", f"{question.name} isn't tested.")
-    return await question.check(trial)

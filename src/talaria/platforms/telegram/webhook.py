@@ -1,6 +1,5 @@
 """Receive updates by webhook; albums arrive part by part, each stored before the next is requested."""
 
-import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -14,20 +13,16 @@ from telegram import Update
 from talaria.contracts.store import Store
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import Unreachable
-from talaria.platforms.push_receiver import (
-    BodyBroken,
-    BodyTooLarge,
-    PushedItem,
-    PushReceiver,
-    PushRequest,
-    PushResponse,
-)
+from talaria.platforms.push_receiver import PushedItem, PushReceiver, PushRequest, PushResponse
+from talaria.platforms.signatures import BadSignature, check_signatures
 from talaria.platforms.telegram.client import ApiClient, decode_update
 from talaria.platforms.telegram.incoming import ALLOWED_UPDATES, album_key
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
+from talaria.platforms.webhook_endpoint import BodyReaders, PostRejected
 
 _HEADER = "x-telegram-bot-api-secret-token"
 _MAX_BODY_BYTES = 4 * 1024 * 1024
+_MOST_BODIES, _READING = 64, timedelta(seconds=10)
 _ACKNOWLEDGE_TIMEOUT = timedelta(seconds=25)
 ALBUM_PART = NamedValue("telegram_album_part", str)  # an update as JSON, by account and number
 _decode = msgspec.json.Decoder(dict[str, object]).decode
@@ -41,6 +36,7 @@ class WebhookServer:
         self._settings = settings
         self._secret = settings.secret or sha256(f"webhook:{bot.token}".encode()).hexdigest()
         self._check_interval = 2 * bot.poll
+        self._readers = BodyReaders(_MOST_BODIES, _READING)
         self._receiver: PushReceiver[Update] = PushReceiver(settings.host, settings.port, _ACKNOWLEDGE_TIMEOUT)
 
     @asynccontextmanager
@@ -82,13 +78,15 @@ class WebhookServer:
         )
 
     async def _receive(self, request: PushRequest) -> PushResponse:
-        if not hmac.compare_digest(request.headers.get(_HEADER, "").encode(errors="replace"), self._secret.encode()):
+        try:
+            check_signatures(self._secret, [request.headers.get(_HEADER, "")])
+        except BadSignature:
             return PushResponse(403)
         try:
-            raw = msgspec.json.decode(await request.read(), type=dict[str, Any])
-        except BodyTooLarge:
-            return PushResponse(413)
-        except (msgspec.DecodeError, BodyBroken):
+            raw = msgspec.json.decode(await self._readers.read(request), type=dict[str, Any])
+        except PostRejected as rejected:
+            return PushResponse(rejected.status)
+        except msgspec.DecodeError:
             return PushResponse(400)
         update = decode_update(raw)
         if update is None:

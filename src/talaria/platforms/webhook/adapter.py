@@ -1,7 +1,7 @@
 """The webhook adapter: programs post events and get replies."""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.sender import TEXT_LIMIT, ReplyPoster, encode_reply
 from talaria.platforms.webhook.settings import WebhookSettings, read_settings
 from talaria.platforms.webhook.signatures import make_signature_headers
+from talaria.platforms.webhook_endpoint import take_pushed
 
 PATH = "/webhooks/{route}"
 _ABILITIES = PlatformCapabilities(text_limit=TEXT_LIMIT, idempotent=True, exclusive=True)
@@ -53,7 +54,7 @@ class Webhooks:
         self._check_routes()
         async with (
             receiving.push_receiver.serve(PATH, receiving.receive, largest=self._settings.largest),
-            aclosing(_receive(receiving)) as updates,
+            aclosing(take_pushed(receiving.push_receiver)) as updates,
         ):
             log.info("webhooks: listening at http://%s:%d%s", self._settings.host, self._settings.port, PATH)
             yield updates
@@ -113,15 +114,6 @@ class Webhooks:
                 self._routes.find(name)
             except Refused as error:
                 log.error("can't serve webhook %s: %s", name, error)  # noqa: TRY400 - it says what to fix
-
-
-async def _receive(receiving: WebhookReceiver) -> AsyncGenerator[Incoming, None]:
-    while (pushed := await receiving.push_receiver.next_item()) is not None:
-        try:
-            yield pushed.item
-            pushed.acknowledge(accepted=True)
-        finally:
-            pushed.acknowledge(accepted=False)
 
 
 def open_platform(account: PlatformAccount) -> Platform:

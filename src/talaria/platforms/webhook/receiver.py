@@ -1,11 +1,8 @@
 """Receive posts: authorisation, size and rate limits; acknowledged when stored."""
 
-import asyncio
 import logging
 import secrets
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
 
@@ -14,49 +11,18 @@ import msgspec
 from talaria.contracts.clock import Clock
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Refused
-from talaria.platforms.push_receiver import BodyBroken, BodyTooLarge, PushReceiver, PushRequest, PushResponse
+from talaria.platforms.push_receiver import PushReceiver, PushRequest, PushResponse
+from talaria.platforms.signatures import BadSignature
 from talaria.platforms.webhook.incoming import UnreadableBody, read_event, translate
 from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.settings import WebhookSettings, is_loopback
-from talaria.platforms.webhook.signatures import BadSignature, has_signature, verify_signature
+from talaria.platforms.webhook.signatures import has_signature, verify_signature
 from talaria.platforms.webhook.templates import Event
+from talaria.platforms.webhook_endpoint import BodyReaders, PostRejected
 
 _PROXY_HEADERS = ("origin", "forwarded", "x-forwarded-for", "x-forwarded-host", "via")
 
 log = logging.getLogger(__name__)
-
-
-class BodyReaders:
-    """At most ``most`` bodies at once.
-
-    One more cancels the oldest body of the address with most of them, so that many slow bodies, which need no signature
-    yet, don't keep others from posting.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._addresses: dict[asyncio.Timeout, str] = {}  # oldest first
-
-    def __len__(self) -> int:
-        return len(self._addresses)
-
-    @asynccontextmanager
-    async def reading(self, address: str, seconds: float) -> AsyncIterator[None]:
-        """Receive a body within the block; raises `TimeoutError` in it after that time, or to make room."""
-        if len(self._addresses) >= self._most:
-            self._drop_oldest()
-        async with asyncio.timeout(seconds) as limit:
-            self._addresses[limit] = address
-            try:
-                yield
-            finally:
-                self._addresses.pop(limit, None)
-
-    def _drop_oldest(self) -> None:
-        (busiest, _), *_ = Counter(self._addresses.values()).most_common(1)
-        oldest = next(limit for limit, address in self._addresses.items() if address == busiest)
-        del self._addresses[oldest]
-        oldest.reschedule(asyncio.get_running_loop().time())
 
 
 class RateLimiter:
@@ -78,15 +44,6 @@ class RateLimiter:
         return int((self._used + 1 - per_minute) * 60 / per_minute) + 1
 
 
-class PostRejected(Exception):
-    """A rejected post, with a status and a sentence for its sender; ``retry_after`` is when to retry."""
-
-    def __init__(self, status: HTTPStatus, sentence: str, *, retry_after: int = 0) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.retry_after = retry_after
-
-
 class WebhookReceiver:
     """Receives posts for all routes; ``secret`` returns the value of a secret by name."""
 
@@ -101,7 +58,7 @@ class WebhookReceiver:
         self._secret = secret
         self._clock = clock
         self._in_flight = 0
-        self._readers = BodyReaders(settings.waiting)
+        self._readers = BodyReaders(settings.waiting, settings.reading)
         self._rate_limiters: dict[str, RateLimiter] = {}
 
     async def receive(self, request: PushRequest) -> PushResponse:
@@ -118,7 +75,7 @@ class WebhookReceiver:
         headers = {name: _replace_surrogates(value) for name, value in request.headers.items()}
         if not has_signature(route.parsed.scheme, headers, header=route.parsed.header):
             raise PostRejected(HTTPStatus.UNAUTHORIZED, "The signature is invalid: it is missing.")
-        raw = await self._read(request)
+        raw = await self._readers.read(request)
         self._authorize(route, headers, raw)
         try:
             event = read_event(headers, raw, route)
@@ -160,20 +117,6 @@ class WebhookReceiver:
                 name, f"unsigned requests are accepted only on loopback, not on {self._settings.host}"
             )
         return route
-
-    async def _read(self, request: PushRequest) -> bytes:
-        try:
-            async with self._readers.reading(request.remote, self._settings.reading.total_seconds()):
-                return await request.read()
-        except BodyTooLarge as error:
-            largest = self._settings.largest
-            raise PostRejected(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body may have at most {largest} bytes."
-            ) from error
-        except TimeoutError as error:
-            raise PostRejected(HTTPStatus.REQUEST_TIMEOUT, "The body didn't arrive in time.") from error
-        except BodyBroken as error:
-            raise PostRejected(HTTPStatus.BAD_REQUEST, "The body is incomplete, or its encoding is wrong.") from error
 
     def _authorize(self, route: Route, headers: dict[str, str], raw: bytes) -> None:
         """Raise `PostRejected` unless the sender is authorised and within its rate; others are not counted."""

@@ -154,8 +154,8 @@ def _check_networks(services: Services, *, is_online: bool) -> Iterator[Finding]
     if not names:
         yield ok("No chat network is set up. `talaria setup chat` sets one up.")
         return
-    probes, writer = services.setup_probes(), ConfigWriter(services.profile, services.environment)
-    networks = probes.networks()
+    service, writer = services.networks(), ConfigWriter(services.profile, services.environment)
+    networks = service.setups()
     for name in names:
         network = networks.get(name, NetworkSetup(title=name))
         trial = build_trial(name, network, writer)
@@ -166,7 +166,7 @@ def _check_networks(services: Services, *, is_online: bool) -> Iterator[Finding]
         if not is_online and not problems:
             yield ok(f"{network.title} is set up (not contacted).")
         for question in checks if is_online else ():
-            result = probes.try_answer(question, trial)
+            result = service.try_answer(question, trial)
             report = ok if result.right else fault if result.outcome == "refused" else warning
             yield report(result.sentence)
         if is_online and not checks and not problems:

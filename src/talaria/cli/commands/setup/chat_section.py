@@ -20,7 +20,7 @@ class ChatSection:
 
     def __init__(self, setup: SetupContext) -> None:
         self._setup = setup
-        self._networks = setup.probes.networks()
+        self._networks = setup.services.networks().setups()
         self._chosen: list[str] = []
 
     def steps(self) -> Sequence[Callable[[], bool]]:
@@ -54,7 +54,7 @@ class ChatSection:
 
     def _check(self, name: str, question: SetupQuestion, value: str) -> ProbeResult:
         trial = build_trial(name, self._networks[name], self._setup.writer, self._setup.network_urls.get(name, ""))
-        return self._setup.probes.try_answer(question, add_answer(trial, question, value))
+        return self._setup.services.networks().try_answer(question, add_answer(trial, question, value))
 
     def _finish_network(self, name: str) -> bool:
         """Make sure that the gateway serves a chosen network, and say what to do next."""

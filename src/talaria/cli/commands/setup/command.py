@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 
 
 def _list_networks(arguments: argparse.Namespace, services: Services) -> int:
-    networks, ready = services.setup_probes().networks(), services.networks().names()
+    networks, ready = services.networks().setups(), services.networks().names()
     if arguments.json:
         services.terminal.json([_as_data(name, one, is_ready=name in ready) for name, one in networks.items()])
         return 0

@@ -65,6 +65,7 @@ class SetupPlanner:
         self._arguments = arguments
         self._probes = services.setup_probes()
         self._search = self._probes.search()
+        self._networks = services.networks()
         self._writer = writer
         self._settings = writer.settings()
         self._secrets = writer.secrets()
@@ -139,7 +140,7 @@ class SetupPlanner:
         return ProbeResult("odd", f"{title} has no model `{wanted}`{f'; the nearest is `{close}`' if close else ''}.")
 
     def _plan_networks(self, plan: SetupPlan) -> None:
-        networks = self._probes.networks()
+        networks = self._networks.setups()
         given = dict(_split_answer(text) for text in self._arguments.chat)
         for network, setup in networks.items():
             trial = build_trial(network, setup, self._writer, self._arguments.network_url.get(network, ""))
@@ -154,7 +155,7 @@ class SetupPlanner:
                     plan.settings[f"platforms.{network}.options.{question.name}"] = value
             for question, _ in asked:
                 if question.check is not None and not self._arguments.no_check:
-                    self._add_check(plan, question.name, self._probes.try_answer(question, trial))
+                    self._add_check(plan, question.name, self._networks.try_answer(question, trial))
             if asked:
                 plan.networks.append(network)
         for name in given:

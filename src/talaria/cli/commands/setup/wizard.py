@@ -266,7 +266,7 @@ def _print_summary(setup: SetupContext, progress: WizardProgress) -> None:
         setup.say(f"  Model:    {now.chosen.provider}:{now.chosen.model}. {now.chosen.why}")
     else:
         setup.say(f"  Model:    none yet. {now.trouble}", "yellow")
-    known, ready = setup.probes.networks(), setup.services.networks().names()
+    known, ready = setup.services.networks().setups(), setup.services.networks().names()
     networks = ", ".join(known[name].title for name in ready if name in known)
     setup.say(f"  Chats:    {f'{networks}, when the gateway runs' if networks else 'none'}.")
     setup.say(f"  Tools:    {', '.join(settings.tools.toolsets) or 'none'}.")

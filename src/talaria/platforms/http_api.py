@@ -1,0 +1,107 @@
+"""HTTP calls of an adapter to its network: limits of size and time, and the errors of the platform contract."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from talaria.core.errors import PlatformError, ProviderError, Rejected, ReplyTooLong, SlowDown, Unreachable
+from talaria.core.messages import File, Image
+from talaria.http_client.client import HttpPool
+from talaria.http_client.timeouts import Timeouts
+
+_MAX_ANSWER = 1024 * 1024
+_MOST_REDIRECTS = 3
+_PAUSE = timedelta(seconds=60)  # of a network that doesn't say how long
+ERROR_TEXT = 200
+
+
+class ApiAnswer(Struct, frozen=True):
+    """The answer to a call."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class HttpApi:
+    """The calls of one account; ``to_error`` returns the error for an answer that is no success."""
+
+    def __init__(self, title: str, to_error: Callable[[ApiAnswer], PlatformError]) -> None:
+        self._title = title
+        self._to_error = to_error
+        self._pool = HttpPool()
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        patience: timedelta,
+        *,
+        body: bytes | None = None,
+        accept: Collection[int] = (),
+    ) -> ApiAnswer:
+        """Return the answer if it is a success or its status one of ``accept``."""
+        timeouts = Timeouts(patience, patience, patience)
+        async with self._translated(), self._pool.request(method, url, body, headers, timeouts) as answer:
+            given = ApiAnswer(answer.status, await answer.body(_MAX_ANSWER), answer.headers)
+        if not 200 <= given.status < 300 and given.status not in accept:
+            raise self._to_error(given)
+        return given
+
+    async def download(self, url: str, headers: Mapping[str, str], patience: timedelta, limit: int) -> bytes:
+        """Return a file of at most ``limit`` bytes; credentials are not sent to another host that it redirects to."""
+        timeouts = Timeouts(patience, patience, patience)
+        host = urlsplit(url).netloc
+        for _ in range(_MOST_REDIRECTS):
+            given = headers if urlsplit(url).netloc == host else {}
+            async with self._translated(), self._pool.get(url, given, timeouts) as answer:
+                if answer.status in {301, 302, 303, 307, 308} and (target := answer.headers.get("location", "")):
+                    url = target
+                    continue
+                if answer.status != 200:
+                    raise self._to_error(ApiAnswer(answer.status, await answer.body(_MAX_ANSWER), answer.headers))
+                try:
+                    return await answer.body(limit)
+                except ReplyTooLong as error:
+                    raise Rejected(f"the file has more than {limit} bytes") from error
+        raise Rejected("the file is behind too many redirects")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except ProviderError as error:  # of the HTTP client, which model providers share
+            raise Unreachable(f"{self._title} can't be reached: {error}") from error
+
+
+def pause_of(answer: ApiAnswer) -> SlowDown:
+    """Return the error for a rate limit, with the pause that the network asks for."""
+    seconds = answer.headers.get("retry-after", "")
+    pause = timedelta(seconds=int(seconds)) if seconds.isdigit() else _PAUSE
+    return SlowDown("the network asks for a pause", retry_after=pause)
+
+
+def describe_error(answer: ApiAnswer) -> str:
+    """Return status and start of an answer, for the log."""
+    return f"status {answer.status}: {answer.body[:ERROR_TEXT].decode(errors='replace').strip()}"
+
+
+def require_file(file: File | Image, limit: int) -> Path:
+    """Return the path of a file to send; raises `Rejected` if it can't be read or is too large."""
+    path = Path(file.source)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise Rejected(f"{file.source} can't be read: {error.strerror}") from error
+    if size > limit:
+        raise Rejected(f"{path.name} has {size} bytes, and the network takes {limit}")
+    return path
