@@ -45,9 +45,7 @@ BUILT_IN_PLATFORMS = {
     "matrix": BuiltInPlatform((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), extra="matrix"),
     "ntfy": BuiltInPlatform((("NTFY_TOPIC",),), ("NTFY_TOKEN",)),
     "irc": BuiltInPlatform((("IRC_SERVER",),), ("IRC_PASSWORD", "IRC_SERVER_PASSWORD"), command="!{name}"),
-    "mattermost": BuiltInPlatform(
-        (("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}"
-    ),
+    "mattermost": BuiltInPlatform((("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}"),
     "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),
 }
 

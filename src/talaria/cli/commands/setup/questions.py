@@ -100,7 +100,7 @@ class SetupQuestions:
             self._terminal.line(_explain_unknown(wrong[0], choices))
 
     def choose_from_many(self, text: str, names: Sequence[str], *, default: str, explain: str) -> str:
-        """Return one of many names; a part of a name lists those that have it, with the first as the default."""
+        """Return one of many names; a part of a name lists its matches, the first as the default."""
         shown = list(names[:_SHOWN_CHOICES])
         self.show([MenuChoice(name) for name in shown])
         if len(names) > len(shown):
