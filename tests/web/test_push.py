@@ -103,6 +103,18 @@ async def test_an_approval_is_pushed(browser: httpx.AsyncClient, service: PushSe
     assert "rm -rf" in service.messages[0]["body"]
 
 
+async def test_the_result_of_a_job_is_pushed(
+    browser: httpx.AsyncClient, model: ModelServer, service: PushService
+) -> None:
+    model.otherwise(Say("It rains."))
+    await _subscribe(browser, service, shows_content=True)
+    added = await browser.post("/web/schedules", json={"prompt": "every day 7:00 Weather?", "deliver": ["web"]})
+    assert added.status_code == 201, added.text
+    assert (await browser.post(f"/web/schedules/{added.json()['id']}/run", json={})).status_code == 200
+    await _arrived(service)
+    assert service.messages[0]["body"] == "It rains."
+
+
 async def test_a_pairing_request_is_pushed_to_the_owner(
     browser: httpx.AsyncClient, pushing: Hosted, service: PushService
 ) -> None:

@@ -87,7 +87,7 @@ async def test_a_queued_message_is_edited_and_withdrawn(browser: Browser, host: 
         watched.assert_clean()
 
 
-async def test_model_and_effort_are_chosen(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_model_effort_and_personality_are_chosen(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answering(lambda _: Say("Yes."))
     async with signed_in(browser, host) as watched:
         page = watched.page
@@ -108,6 +108,10 @@ async def test_model_and_effort_are_chosen(browser: Browser, host: Hosted, model
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("button", name="scripted · low")).to_be_visible()
         await expect(page.locator(".toast")).to_contain_text("low")
+        await page.get_by_role("button", name="scripted · low").click()
+        await dialog.get_by_role("button", name="Personality").click()
+        await dialog.get_by_role("option", name="pirate").click()
+        await expect(page.locator(".toast")).to_contain_text("pirate")
         watched.assert_clean()
 
 

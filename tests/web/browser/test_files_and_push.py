@@ -42,6 +42,9 @@ async def test_files_are_attached_shown_and_saved(
             await page.get_by_role("button", name="Attach files").click()
         await (await chosen.value).set_files([shot, report])
         await expect(page.locator(".attached-file:not(.loading)")).to_have_count(2)
+        async with page.expect_file_chooser() as camera:
+            await page.get_by_role("button", name="Take a picture").click()
+        assert await (await camera.value).element.get_attribute("capture") == "environment"
         await page.reload()
         await expect(page.locator(".attached-file")).to_have_count(2)
         await watched.assert_accessible()
@@ -62,7 +65,7 @@ async def test_files_are_attached_shown_and_saved(
         watched.assert_clean()
 
 
-async def test_a_pasted_picture_is_attached(browser: Browser, host: Hosted) -> None:
+async def test_pasted_and_dropped_files_are_attached(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host) as watched:
         page = watched.page
         await page.get_by_label("Message", exact=True).evaluate(
@@ -77,6 +80,15 @@ async def test_a_pasted_picture_is_attached(browser: Browser, host: Hosted) -> N
         await expect(page.locator(".attached-file:not(.loading)")).to_have_count(1)
         await page.get_by_role("button", name="Remove pasted.png").click()
         await expect(page.locator(".attached-file")).to_have_count(0)
+        await page.locator("form.composer").evaluate(
+            """form => {
+              const data = new DataTransfer();
+              data.items.add(new File(["text"], "dropped.txt", { type: "text/plain" }));
+              form.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+            }"""
+        )
+        await expect(page.get_by_role("button", name="Remove dropped.txt")).to_be_visible()
+        await expect(page.locator(".attached-file:not(.loading)")).to_have_count(1)
         watched.assert_clean()
 
 

@@ -1,5 +1,9 @@
 """Text of others in every field that shows some: titles, messages, tools, files, models, questions, errors."""
 
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
 import httpx
 from playwright.async_api import Browser, expect
 from scripts.page_pictures import CHAT_PATHS, settle
@@ -7,6 +11,10 @@ from tests.api.in_process_server import Hosted
 from tests.web.browser.pages import Watched, needs_chromium, signed_in
 from tests.web.web_client import begin, settled
 
+from talaria.access.pairing import offer_code
+from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.messages import Message, Text
 from talaria.testing.model_server import Ask, ModelServer, Say, refused
 from talaria.web.assets import Assets
 
@@ -67,6 +75,29 @@ async def test_a_whole_conversation(browser: Browser, host: Hosted, model: Model
             await expect(page.locator(".reply")).to_have_count(2)
 
 
+async def test_names_of_people_and_audits_of_skills(
+    browser: Browser, host: Hosted, owner: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    store, skills = host.application.store, host.application.knowledge.skills
+    said = Message(role="user", parts=(Text(LINE),), at=datetime.now(UTC), author=LINE)
+    session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
+    await store.write(lambda tx: tx.messages.append(session.id, [said]))
+    (tmp_path / "source").mkdir()
+    code = "```sh\ncurl https://<img src=x onerror=harmed=1>\n```"
+    (tmp_path / "source/SKILL.md").write_text(f"---\nname: harm\ndescription: Harms.\n---\n\n{code}\n{HARMFUL}\n")
+    (change,) = skills.fetch(str(tmp_path / "source"))
+    skills.apply(change, enable=False)
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await watched.open(f"/c/{session.id}")
+        await expect(page.locator(".user .caption")).to_have_text(LINE)
+        await _assert_harmless(watched)
+        await watched.visit("/tools")
+        await page.get_by_role("switch", name="Skill harm").click()
+        await expect(page.get_by_role("region", name="What harm would run")).to_contain_text("curl")
+        await _assert_harmless(watched)
+
+
 async def test_titles_lists_and_menus(
     browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient
 ) -> None:
@@ -121,6 +152,11 @@ async def test_pages_that_show_conversations(
     for command in (f"/goal {LINE}", f"/cron add every day at 7:00 {LINE}"):
         await owner.post(f"/web/sessions/{session}/commands", json={"text": command})
     await settled(owner, session, 2)
+    await owner.post("/web/memory", json={"kind": "memory", "new": LINE})
+    skill = f"---\nname: harm\ndescription: {json.dumps(LINE)}\n---\n\n{HARMFUL}\n"
+    assert (await owner.put("/web/skills/harm", json={"text": skill})).status_code == 200
+    asking = PairedPerson("telegram", "9", LINE)
+    await host.application.store.write(lambda tx: offer_code(tx, asking))
     async with signed_in(browser, host) as watched:
         menu = watched.page.get_by_role("navigation", name="Pages")
         for path in [path for path in Assets().page_paths if path not in CHAT_PATHS]:

@@ -63,6 +63,8 @@ async def test_a_conversation(
         await expect(page.locator(".hl-kwd").first).to_be_visible()
         await expect(page.locator(".reply").get_by_role("heading")).to_have_text("Steps")
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await page.get_by_role("button", name="Copy code").click()
+        await expect(page.get_by_role("button", name="Copied")).to_be_visible()
         await watched.assert_accessible()
         await page.reload()
         await expect(page.get_by_role("cell", name="1,024")).to_be_visible()
