@@ -217,6 +217,9 @@ async def test_a_trace_is_a_picture_with_details(browser: Browser, host: Hosted,
         await page.get_by_role("button", name="list_files").first.click()
         await expect(page.get_by_role("heading", name="list_files")).to_be_visible()
         await watched.assert_accessible()
+        session = page.url.rpartition("/")[2]
+        await page.get_by_role("link", name="Log of this conversation").click()
+        await expect(page.get_by_label("Conversation", exact=True)).to_have_value(session)
         watched.assert_clean()
 
 

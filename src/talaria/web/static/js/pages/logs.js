@@ -5,7 +5,7 @@
 import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { describe, get } from "../server.js";
 import { button, div, input, label, ol, p, span, time } from "../elements.js";
-import { pageChange, pageTopics } from "../state.js";
+import { pageChange, pageTopics, path } from "../state.js";
 import { failureNotice, PageFrame } from "./frame.js";
 import { conversationLink, Segments } from "./parts.js";
 
@@ -22,7 +22,7 @@ const LEVELS = /** @type {const} */ ([["", "All"], ["info", "Info"], ["warning",
 export function Page() {
   const level = useSignal(/** @type {Level} */ (""));
   const text = useSignal("");
-  const session = useSignal(new URLSearchParams(location.search).get("session") ?? "");
+  const session = useSignal(path.value.split("/")[2] ?? "");
   const following = useSignal(true);
   const query = new URLSearchParams({ level: level.value, text: text.value, session: session.value }).toString();
   const log = useLog(query, following);

@@ -22,7 +22,7 @@ import {
   tr,
   ul,
 } from "../elements.js";
-import { navigate, path, sessions } from "../state.js";
+import { me, navigate, path, sessions } from "../state.js";
 import { formatCost, formatDuration, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
 import { placeSpans, timeTicks } from "./lanes.js";
@@ -90,6 +90,7 @@ function content(view, chosen) {
       span({ class: "trace-title" }, conversationLink(view.session_id, view.title)),
       stateChip(turn.state === "answered" ? "done" : turn.state, turn.state.replaceAll("_", " ")),
       turnChooser(view, turn, chosen),
+      me.value?.owner ? link(`/logs/${view.session_id}`, "Log of this conversation") : null,
     ),
     statistics(turn),
     turn.error ? p({ key: "error", class: "notice error" }, turn.error) : null,
