@@ -7,8 +7,8 @@ import warnings
 
 import pytest
 
-from talaria.core.aio import SupervisedTaskGroup
-from talaria.core.errors import Refused
+from talaria.core.aio import SupervisedTaskGroup, shield_until_done
+from talaria.core.errors import Refused, StoreError
 from talaria.testing.wait import LIMIT
 
 
@@ -47,3 +47,23 @@ async def test_what_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> 
             jobs.create_task(never()).cancel()
         gc.collect()
     assert complaints == []
+
+
+async def test_cancelled_claim_ends_its_task_even_if_it_cannot_be_undone(caplog: pytest.LogCaptureFixture) -> None:
+    finished = asyncio.Event()
+
+    async def claim() -> str:
+        await finished.wait()
+        return "claimed"
+
+    async def release(_: str) -> None:
+        raise StoreError("The store is closed.")
+
+    claiming = asyncio.ensure_future(shield_until_done(claim(), undo=release))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    await asyncio.sleep(0)
+    finished.set()
+    with caplog.at_level(logging.WARNING), pytest.raises(asyncio.CancelledError):
+        await claiming
+    assert "not undone: The store is closed." in caplog.text

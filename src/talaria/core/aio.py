@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from talaria.core.errors import StoreBusy, StoreError, StoreFull, StoreGone, TalariaError
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -120,7 +121,7 @@ async def sleep_while_running(seconds: float) -> None:
 
 async def shield_until_done(work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]] | None = None) -> T:
     """Return the result of ``work``; if cancelled, wait for it, run ``undo`` on the result, then raise the
-    cancellation.
+    cancellation, also if ``undo`` fails: a caller that handles the failure would run on.
     """
     working = asyncio.ensure_future(work)
     try:
@@ -128,12 +129,14 @@ async def shield_until_done(work: Coroutine[Any, Any, T], undo: Callable[[T], Aw
     except asyncio.CancelledError:
         await asyncio.wait([working])
         if working.exception() is None and undo is not None:
-            await undo(working.result())
+            try:
+                await undo(working.result())
+            except TalariaError as error:
+                log.warning("cancelled, but not undone: %s", error)
         raise
 
 
 _PATIENCE = 10.0
-log = logging.getLogger(__name__)
 
 
 class SupervisedTaskGroup(asyncio.TaskGroup):
