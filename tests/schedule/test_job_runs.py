@@ -19,12 +19,12 @@ from talaria.schedule.due_runs import start_named_job
 from talaria.schedule.job_store import change_job
 from talaria.sessions.chat_directory import HomeChat, record_channel, write_home
 from talaria.testing.clock import SettableClock
-from talaria.testing.model_server import Ask, ModelServer, Received, Say, overloaded
+from talaria.testing.model_server import Ask, ModelServer, Received, Say, refused
 
 
 @pytest.fixture
 async def office(tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock) -> AsyncIterator[Office]:
-    async with open_office(tmp_path, place, server, clock, settings="[agent]\nmax_turn_seconds = 5\n") as office:
+    async with open_office(tmp_path, place, server, clock) as office:
         await office.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
         yield office
 
@@ -141,7 +141,7 @@ async def test_a_script_without_a_prompt_asks_no_model(
 
 async def test_a_failure_is_reported_and_the_next_time_comes(office: Office, server: ModelServer) -> None:
     job = await office.add("every 1h", name="Weather")
-    server.script(*[overloaded()] * 30)
+    server.script(refused())
     await office.pass_time(hours=1)
     assert [run.state for run in await office.runs(job)] == ["failed"]
     ((_, text),) = await office.posted()
