@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.install.installed_program import InstalledProgram
 from tests.install.package_index import (
+    add_bytecode,
     build_own_wheel,
     derive_version,
     pack,
@@ -42,6 +43,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def fill_index(folder: Path) -> None:
     """Put the three versions and all packages that they may need into a folder."""
     wheel = build_own_wheel(folder)
+    add_bytecode(wheel)
     derive_version(wheel, GOOD)
     changes = {
         "talaria/gateway/status_server.py": lambda text: text.replace(
@@ -64,6 +66,12 @@ def fill_index(folder: Path) -> None:
     write_pages(folder)
 
 
+@pytest.fixture(scope="session")
+def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wheels that uv has unpacked: installations have links to their files."""
+    return tmp_path_factory.mktemp("cache-uv")
+
+
 @pytest.fixture
-def program(tmp_path: Path, index: str) -> InstalledProgram:
-    return InstalledProgram(tmp_path, index)
+def program(tmp_path: Path, index: str, uv_cache: Path) -> InstalledProgram:
+    return InstalledProgram(tmp_path, index, uv_cache=uv_cache)

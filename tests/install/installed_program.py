@@ -25,11 +25,12 @@ def find_tool(name: str) -> str | None:
 
 @dataclass
 class InstalledProgram:
-    """A home with an installation of Talaria in it; ``index`` is where packages come from."""
+    """A home with an installation of Talaria in it; ``index`` is where packages come from, by way of ``uv_cache``."""
 
     home: Path
     index: str
     python: str = sys.executable
+    uv_cache: Path | None = None
     command: Path = field(default=Path("talaria"))
 
     @property
@@ -52,7 +53,7 @@ class InstalledProgram:
             "PIP_NO_COMPILE": "1",
             "PIP_PROGRESS_BAR": "off",
             "UV_DEFAULT_INDEX": self.index,
-            "UV_CACHE_DIR": str(self.home / "cache-uv"),
+            "UV_CACHE_DIR": str(self.uv_cache or self.home / "cache-uv"),
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_NO_CONFIG": "1",
             "PIPX_HOME": str(self.home / "pipx"),

@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import cache_from_source
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _LEFT_OUT = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
+_UNCHECKED = (0b01).to_bytes(4, "little")  # flags of bytecode that is never compared with its source (PEP 552)
 _NAME = re.compile(r"^[\w.-]+")
 
 
@@ -76,6 +78,7 @@ def derive_version(wheel: Path, version: str, changes: Mapping[str, Callable[[st
         **changes,
     }
     for name, edit in edits.items():
+        files.pop(cache_from_source(name), None)
         before = files.get(name, b"").decode()
         assert edit(before) != before, f"{name} is unchanged"
         files[name] = edit(before).encode()
@@ -114,10 +117,30 @@ def pack(found: Distribution, folder: Path) -> Path:
         path = Path(str(found.locate_file(file)))
         if ".." not in file.parts and "__pycache__" not in file.parts and file.name not in _LEFT_OUT and path.is_file():
             files[file.as_posix()] = path.read_bytes()
+            if path.suffix == ".py":
+                files |= _read_bytecode(file.as_posix(), path)
     info = next(name.partition("/")[0] for name in files if ".dist-info/" in name)
     wheel = folder / f"{stem}-{tag}.whl"
     _write_wheel(wheel, files, info)
     return wheel
+
+
+def add_bytecode(wheel: Path) -> None:
+    """Add the bytecode of this checkout to its wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
+    for name in [one for one in files if one.endswith(".py")]:
+        files |= _read_bytecode(name, ROOT / "src" / name)
+    _write_wheel(wheel, files, next(name.partition("/")[0] for name in files if ".dist-info/" in name))
+
+
+def _read_bytecode(name: str, path: Path) -> dict[str, bytes]:
+    """Return the cached bytecode of a module, valid for any copy of it: each installation would compile it again."""
+    cached = Path(cache_from_source(str(path)))
+    if not cached.exists() or cached.stat().st_mtime < path.stat().st_mtime:
+        return {}
+    data = cached.read_bytes()
+    return {cache_from_source(name): data[:4] + _UNCHECKED + bytes(8) + data[16:]}
 
 
 def normalize(name: str) -> str:
