@@ -88,6 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[BAN] = ProcessBan()
         settings.load_profile("quick")
     _put_temporary_files_into_memory()
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type] # grammars that jsonschema would compile
     if not hasattr(config, "workerinput"):
         config.stash[SERVERS] = SharedServers()
 
