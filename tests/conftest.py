@@ -29,9 +29,10 @@ NEEDED_MEMORY = 2 << 30
 OpenDatabase = Callable[[str], Database]
 
 # How long an example takes says how busy the machine is; figures are the business of bench/.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("untimed"), max_examples=20)
-settings.load_profile("untimed")
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=400)
+settings.register_profile("same", settings.get_profile("untimed"), max_examples=60, derandomize=True)
+settings.register_profile("quick", settings.get_profile("same"), max_examples=20)
+settings.load_profile("same")  # the same examples in each run; --long finds others
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
         config.stash[BAN] = ProcessBan()
         settings.load_profile("quick")
+    elif config.getoption("long"):
+        settings.load_profile("untimed")
     _put_temporary_files_into_memory()
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type] # grammars that jsonschema would compile
     if not hasattr(config, "workerinput"):

@@ -295,7 +295,7 @@ ANYTHING = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(text=ANYTHING)
 @example("\udcff")
 @example("tea \ud800")

@@ -183,7 +183,6 @@ SCHEDULES = st.one_of(
 )
 
 
-@settings(max_examples=150)
 @given(SCHEDULES, MOMENTS)
 def test_what_is_next_is_ahead_and_nothing_lies_between(schedule: Schedule, moment: datetime) -> None:
     following = next_after(schedule, moment)

@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from talaria.contracts.platform import Button, Content, PlatformCapabilities, Unit
@@ -50,7 +50,6 @@ def bare(text: str) -> str:
 
 @pytest.mark.slow
 @given(WORDS, st.integers(20, 200), st.sampled_from(["characters", "utf16", "bytes"]))
-@settings(max_examples=400)
 def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
     pieces = split(text, limit, unit)
     assert [piece for piece in pieces if measure(piece, unit) > limit] == []
@@ -59,13 +58,11 @@ def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
 
 @pytest.mark.slow
 @given(WORDS.filter(lambda text: "``" not in text and "~~~" not in text), st.integers(20, 200))
-@settings(max_examples=400)
 def test_pieces_together_say_the_same(text: str, limit: int) -> None:
     assert "".join("".join(split(text, limit)).split()) == "".join(text.split())
 
 
 @given(st.lists(st.text("abc xyz", min_size=1, max_size=60), max_size=30), st.integers(40, 200))
-@settings(max_examples=200)
 def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[str], limit: int) -> None:
     text = "\n".join(["before", "```python", *lines, "```", "behind"])
     pieces = split(text, limit)
@@ -79,7 +76,6 @@ def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[s
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from([FOX, "🇸🇪", "e\u0301", "❤️", "1️⃣", "각", "🏴󠁧󠁢󠁳󠁣󠁴󠁿"]), max_size=40), st.integers(30, 60))
-@settings(max_examples=200)
 def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
     whole = set(emoji)
     for piece in split("".join(emoji), limit, "bytes"):
@@ -92,7 +88,6 @@ def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.text("ab ", min_size=1, max_size=25), min_size=1, max_size=20), st.integers(60, 120))
-@settings(max_examples=200)
 def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
     link = "[the long name of a page](https://example.org/page)"
     pieces = split(link.join(["", *between, ""]), limit)
@@ -101,7 +96,6 @@ def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
 
 @pytest.mark.slow
 @given(WORDS, st.integers(20, 60), st.sampled_from(["characters", "utf16", "bytes"]), st.data())
-@settings(max_examples=200)
 def test_growing_text_has_the_pieces_of_the_whole(text: str, limit: int, unit: Unit, data: st.DataObject) -> None:
     text *= data.draw(st.integers(1, 12))
     growing, end = GrowingText(limit, unit), 0

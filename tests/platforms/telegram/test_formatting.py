@@ -1,7 +1,7 @@
 """Markdown becomes text with marks that Telegram cannot refuse."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from talaria.core.errors import Rejected
@@ -44,7 +44,6 @@ def crosses(one: Entity, other: Entity) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
 @given(MARKDOWN)
 def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str) -> None:
     try:
@@ -59,7 +58,6 @@ def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str)
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
 @example("*word[a](https://a.example/x)*[a](https://a.example/x)")
 @given(MARKDOWN)
 def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
@@ -78,7 +76,6 @@ def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(MARKDOWN, st.integers(1, 80))
 def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> None:
     try:
@@ -88,7 +85,6 @@ def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> No
     assert utf16_length(formatted.text) <= limit
 
 
-@settings(max_examples=200)
 @given(st.text(min_size=1, max_size=TEXT_LIMIT // 2))
 def test_nothing_that_fits_is_refused_but_emptiness(source: str) -> None:
     try:
@@ -97,7 +93,6 @@ def test_nothing_that_fits_is_refused_but_emptiness(source: str) -> None:
         assert not sanitize_text(source).strip()
 
 
-@settings(max_examples=200)
 @given(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=50))
 def test_words_without_signs_are_sent_as_they_are(words: str) -> None:
     assert format_text(words) == Formatted(words)

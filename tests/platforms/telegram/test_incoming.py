@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from telegram import MessageEntity
 from tests.platforms.telegram.far_side import settings_for
@@ -262,7 +262,6 @@ async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(
@@ -282,7 +281,6 @@ def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(
     st.text(max_size=40),
     st.lists(
