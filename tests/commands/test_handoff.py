@@ -83,10 +83,11 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         await server.arrived()
         assert await desk.use("/handoff") == (
             "Where to? Use `/handoff <platform>` with one of "
-            "telegram, discord, matrix, slack, ntfy, irc, mattermost, web."
+            "telegram, discord, matrix, slack, ntfy, irc, mattermost, signal, web."
         )
         assert await desk.use("/handoff pigeon") == (
-            "There is no platform `pigeon`. Available: telegram, discord, matrix, slack, ntfy, irc, mattermost, web."
+            "There is no platform `pigeon`. Available: "
+            "telegram, discord, matrix, slack, ntfy, irc, mattermost, signal, web."
         )
         assert "`talaria setup chat`" in await desk.use("/handoff discord")
         assert "`/sethome`" in await desk.use("/handoff Telegram")

@@ -65,6 +65,7 @@ NAMED_VALUES = {
     "requested_restart": "datetime",
     "restart_request": "_RestartRequest",
     "schedule_changes": "bool",
+    "signal_received": "Envelope",
     "slack_position": "str",
     "slack_thread": "bool",
     "skill_usage": "SkillUsage",

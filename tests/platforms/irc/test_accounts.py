@@ -10,11 +10,13 @@ import pytest
 from tests.platforms.irc.far_side import PASSWORD, IrcFarSide, Person
 
 from talaria.contracts.platform import Content
+from talaria.contracts.setup import NetworkTrial
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, Unreachable
 from talaria.core.ids import new_id
 from talaria.platforms.irc.adapter import Irc
+from talaria.platforms.irc.setup import SETUP
 from talaria.testing.irc_servers import IrcServer, make_certificate
 from talaria.testing.platform_suite import FailuresSuite, next_incoming
 
@@ -112,3 +114,16 @@ async def test_untrusted_certificate_of_the_server_is_refused(services_side: Irc
     settings = msgspec.structs.replace(services_side.settings, port=services_side.server.tls_port, tls=True)
     with pytest.raises(Unreachable, match="not trusted"):
         await Irc(settings, store).send(services_side.private, Content(text="hello"), "key")
+
+
+async def test_setup_logs_in_with_the_answers(services_side: IrcFarSide) -> None:
+    check = next(one.check for one in SETUP.questions if one.name == "IRC_PASSWORD")
+    assert check
+    server = f"irc://127.0.0.1:{services_side.server.port}"
+    options = {"nick": f"try{services_side.owner.nick}", "account": services_side.owner.nick}
+    right = await check(NetworkTrial({"IRC_SERVER": server, "IRC_PASSWORD": PASSWORD}, options))
+    wrong = await check(NetworkTrial({"IRC_SERVER": server, "IRC_PASSWORD": "wrong-horse"}, options))
+    nowhere = await check(NetworkTrial({"IRC_SERVER": "irc://127.0.0.1:9"}, options))
+    assert right.sentence == f"The IRC server accepted the account {services_side.owner.nick}."
+    assert (right.outcome, wrong.outcome, nowhere.outcome) == ("right", "refused", "unreachable")
+    assert "wrong-horse" not in wrong.sentence

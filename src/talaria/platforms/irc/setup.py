@@ -1,8 +1,16 @@
 """Setup of IRC: a server, an account and channels."""
 
-from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.core.errors import Refused
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from talaria.contracts.setup import NetworkSetup, NetworkTrial, ProbeResult, SetupQuestion
+from talaria.core.errors import BadCredentials, PlatformError, Refused
+from talaria.platforms.irc.connection import IrcConnection
 from talaria.platforms.irc.settings import read_settings
+from talaria.platforms.irc.wire import ReceivedLine
+from talaria.platforms.token_check import CHECK_SECONDS
 
 _SERVER, _PASSWORD = "IRC_SERVER", "IRC_PASSWORD"
 
@@ -28,6 +36,32 @@ def _channels_problem(channels: str) -> str:
     return next(iter(_find_problems(NetworkTrial({_SERVER: "localhost"}, {"channels": channels}))), "")
 
 
+async def _check_login(trial: NetworkTrial) -> ProbeResult:
+    """Connect with the answers so far, and disconnect."""
+    password, server_password = trial.secrets.get(_PASSWORD, ""), trial.secrets.get("IRC_SERVER_PASSWORD", "")
+    server = trial.secrets.get(_SERVER, "")
+    try:
+        settings = read_settings("irc", trial.options, server, password=password, server_password=server_password)
+    except Refused as error:
+        return ProbeResult("refused", str(error))
+    patient = msgspec.structs.replace(settings, patience=timedelta(seconds=CHECK_SECONDS))
+    connection = IrcConnection(patient, _ignore)
+    try:
+        await connection.open()
+    except BadCredentials as error:
+        return ProbeResult("refused", f"Can't log in to IRC: {error}.")
+    except PlatformError as error:
+        return ProbeResult("unreachable", f"Can't connect to IRC: {error}.")
+    finally:
+        await connection.close()
+    login = f"the account {settings.account}" if settings.mechanism else f"the nick {connection.nick}"
+    return ProbeResult("right", f"The IRC server accepted {login}.")
+
+
+async def _ignore(lines: Sequence[ReceivedLine]) -> None:
+    """Ignore what people write during the check."""
+
+
 SETUP = NetworkSetup(
     title="IRC",
     questions=(
@@ -44,6 +78,7 @@ SETUP = NetworkSetup(
             hint="Name of the bot on the server.",
             default="talaria",
             problem=_nick_problem,
+            check=_check_login,
         ),
         SetupQuestion(
             name="channels",
@@ -52,7 +87,7 @@ SETUP = NetworkSetup(
             required=False,
             problem=_channels_problem,
         ),
-        SetupQuestion(name=_PASSWORD, hint="The one you registered with NickServ.", required=False),
+        SetupQuestion(name=_PASSWORD, hint="The one you registered with NickServ.", required=False, check=_check_login),
         SetupQuestion(name="IRC_SERVER_PASSWORD", hint="For a private server; most need none.", required=False),
     ),
     next_step="Start the gateway, send the bot a private message, and approve the pairing code that it sends you.",

@@ -1,0 +1,1 @@
+"""Signal: direct and group chats of a phone number, over signal-cli's JSON-RPC daemon."""
