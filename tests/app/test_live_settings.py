@@ -40,6 +40,7 @@ CANDIDATES: tuple[Any, ...] = (
         "light",
         "new",
         "idle",
+        "shared",
     ),
     *("cat", "alloy", "never", "owner", "loopback:1", "always", "https://collector.test", "anthropic"),
     *(["127.0.0.1"], "git", "deny", "/srv/notes"),
@@ -56,6 +57,8 @@ SHOWN_ELSEWHERE = {
     # A tool, command or server reads them with each use: their tests are those of the tool.
     *(key for key in LIVE if key.startswith(("browser.", "checkpoints.", "images.", "mcp.", "rules.", "api.proxy_"))),
     "gateway.diff_lines",
+    # Each message is admitted by the rules of that moment: tests/gateway/test_rooms.py, tests/system/test_routes.py.
+    *(key for key in LIVE if key.startswith(("personas.", "routes.", "platforms.scripted.rooms."))),
 }
 
 

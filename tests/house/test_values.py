@@ -52,6 +52,7 @@ NAMED_VALUES = {
     "job_run": "PendingRun",
     "known_chat": "KnownChannel",
     "room_message": "RoomMessage",
+    "routed_persona": "str",
     "last_heartbeat": "_LastBeat",
     "mattermost_position": "ReadPosition",
     "matrix_invitations": "str",

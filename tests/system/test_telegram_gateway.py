@@ -89,3 +89,30 @@ async def test_start_greets_owners_and_guests_and_offers_strangers_a_code(
     assert "/sethome" not in greeted["Ben"]
     assert "talaria pairing approve telegram" in greeted["Eve"]
     assert not server.received
+
+
+async def test_two_bots_of_one_gateway_answer_each_in_their_own_chats(
+    tmp_path: Path, server: ModelServer, telegram: TelegramServer
+) -> None:
+    async with TelegramServer(token="7000000002:AAH-loopback-token-for-tests-only-000001") as other:
+        ann, same_ann = telegram.user("Ann"), other.user("Ann")
+        program = scripted_program(
+            tmp_path,
+            server,
+            f'[access]\nowners = ["telegram:{ann.id}", "work:{same_ann.id}"]\n'
+            '[personas.clerk]\ninstructions = "You are the clerk."\n'
+            '[routes.work]\nnetwork = "work"\npersona = "clerk"\n'
+            f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
+            f'base_file_url = "{telegram.base_file_url}"\n'
+            '[platforms.work]\nnetwork = "telegram"\n'
+            f'[platforms.work.options]\nbase_url = "{other.base_url}"\nbase_file_url = "{other.base_file_url}"\n',
+            f"TELEGRAM_BOT_TOKEN={telegram.token}\nWORK_TELEGRAM_BOT_TOKEN={other.token}\n",
+        )
+        server.answering(lambda received: Say("Clerk." if b"You are the clerk." in received.body else "Talaria."))
+        at_home, at_work = telegram.private(ann), other.private(same_ann)
+        async with running(program):
+            await at_home.says(ann, "who is there?")
+            await at_work.says(same_ann, "who is there?")
+            async with asyncio.timeout(LIMIT):
+                await at_home.wait_for(lambda message: message.text == "Talaria.")
+                await at_work.wait_for(lambda message: message.text == "Clerk.")

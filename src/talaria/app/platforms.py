@@ -1,6 +1,7 @@
 """Chat networks and their adapters: built-in ones by name, others by entry points."""
 
 import logging
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
@@ -30,14 +31,32 @@ class _OpenPlatform(Protocol):
     def __call__(self, account: PlatformAccount) -> Platform: ...
 
 
+def find_network(settings: Settings, name: str) -> str:
+    """Return the network of an account: by the settings, else the account is named after it."""
+    account = settings.platforms.get(name)
+    return account.network or name if account is not None else name
+
+
+def account_secret(settings: Settings, name: str, secret: str) -> str:
+    """Return the name of an account's secret: an account with a name of its own puts that before it."""
+    return secret if find_network(settings, name) == name else f"{re.sub('[^A-Z0-9]', '_', name.upper())}_{secret}"
+
+
+def _is_account_set_up(settings: Settings, secrets: Secrets, name: str) -> bool:
+    """Return whether an account that the settings name can be opened."""
+    known = BUILT_IN_PLATFORMS.get(find_network(settings, name))
+    if known is None:
+        return find_network(settings, name) in _list_plugins()
+    if name in BUILT_IN_PLATFORMS:
+        return not known.secrets
+    groups = ([account_secret(settings, name, one) for one in group] for group in known.secrets)
+    return all(any(map(secrets.get, group)) for group in groups)
+
+
 def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
-    """Return the networks to serve: built-in ones with their secrets, others that the settings name."""
+    """Return the accounts to serve: built-in networks with their secrets, others that the settings name."""
     built_in = [name for name, known in BUILT_IN_PLATFORMS.items() if known.secrets and _has_secrets(name, secrets)]
-    named = [
-        name
-        for name in settings.platforms
-        if (not BUILT_IN_PLATFORMS[name].secrets if name in BUILT_IN_PLATFORMS else name in _list_plugins())
-    ]
+    named = [name for name in settings.platforms if _is_account_set_up(settings, secrets, name)]
     off = {name for name, network in settings.platforms.items() if not network.enabled}
     return [name for name in (*built_in, *named) if name not in off]
 
@@ -51,16 +70,19 @@ def known_platforms(settings: Settings, secrets: Secrets) -> KnownPlatforms:
     """Return the networks and the web app, and whether each is configured."""
     built_in = {name: _has_secrets(name, secrets) for name, known in BUILT_IN_PLATFORMS.items() if known.secrets}
     configured = built_in | dict.fromkeys(enabled_platforms(settings, secrets), True) | {WEB: settings.api.web}
-    return KnownPlatforms(configured, {name: known.command for name, known in BUILT_IN_PLATFORMS.items()})
+    forms = {name: known.command for name, known in BUILT_IN_PLATFORMS.items()}
+    forms |= {name: forms[one.network] for name, one in settings.platforms.items() if one.network in forms}
+    return KnownPlatforms(configured, forms)
 
 
 def open_platform(account: PlatformAccount) -> Platform:
     """Open a network; raises `Refused` if its library is missing, `NotFound` if it has no adapter."""
-    known = BUILT_IN_PLATFORMS.get(account.name)
+    network = account.network or account.name
+    known = BUILT_IN_PLATFORMS.get(network)
     if known is None:
-        return _load_plugin(account.name)(account)
+        return _load_plugin(network)(account)
     try:
-        opening = load_module(f"talaria.platforms.{account.name}.adapter")
+        opening = load_module(f"talaria.platforms.{network}.adapter")
     except ModuleNotFoundError as error:
         from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when a library is missing)
 

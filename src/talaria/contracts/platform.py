@@ -91,7 +91,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     ``reaction`` an emoji put on the message ``message_id``. ``edited`` means that this is the new text of an earlier
     message. ``formerly`` is the previous id of a migrated chat: its sessions move along, and the update has no other
     content. ``vouched`` means that the sender proved to have a secret which the owner gave out for this: they may speak
-    unless blocked.
+    unless blocked. ``server`` is the id of the chat's server, on networks that have servers.
     """
 
     external_id: str
@@ -109,6 +109,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     edited: bool = False
     formerly: str = ""
     vouched: bool = False
+    server: str = ""
 
 
 class Button(Struct, frozen=True):
@@ -201,8 +202,10 @@ class PlatformAccount(Struct, frozen=True, kw_only=True):
     Resources that the adapter opens are registered with ``closing``, which ends with the gateway. ``may_join`` returns
     whether a person may speak in a chat under the current settings, for networks where we have to accept invitations.
 
-    An adapter is found by its name among the entry points ``talaria.platforms``: a function that takes an account and
-    returns a `Platform`.
+    ``network`` is the network of an account that has a name of its own; ``secret`` finds the secrets of this account.
+
+    An adapter is found by the name of its network among the entry points ``talaria.platforms``: a function that takes
+    an account and returns a `Platform`.
     """
 
     name: str
@@ -213,6 +216,7 @@ class PlatformAccount(Struct, frozen=True, kw_only=True):
     closing: AsyncExitStack
     commands: Sequence[tuple[str, str]] = ()
     may_join: Callable[[Address, Sender], Awaitable[bool]] | None = None
+    network: str = ""
 
 
 class KnownPlatforms(dict[str, bool]):

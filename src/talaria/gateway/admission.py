@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from talaria.access.pairing import offer_code, render_pairing_text
 from talaria.access.policy import Access, AccessAllowed, AccessDenied, NeedsPairing, is_paired
+from talaria.access.routes import BY_HANDOFF, ROUTED_PERSONA, RoutedMessage, Routes
 from talaria.commands.command import is_command
 from talaria.contracts.platform import Content, Incoming, Sender
 from talaria.contracts.store import Transaction
@@ -29,7 +30,7 @@ from talaria.runtime.turns import InboxMessage, make_inbox_arrival
 from talaria.runtime.workers import ForwardedUpdate, assign_worker, forward_update
 from talaria.sessions.chat_directory import record_channel
 from talaria.sessions.keys import identify_session, is_shared, list_user_ids
-from talaria.sessions.preferences import PREFERENCES
+from talaria.sessions.preferences import PREFERENCES, Preferences
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings, RoomSettings, find_room
 
@@ -48,10 +49,14 @@ class AdmissionRules(Struct, frozen=True, kw_only=True):
     reset: ResetPolicy
     zone: tzinfo | None
     busy: str
+    routes: Routes | None = None
 
 
 class Participant(Struct, frozen=True):
-    """Authorized sender: the key of their session, its owner and audience, all ids of the sender, and the room."""
+    """Authorized sender: the key of their session, its owner and audience, all ids of the sender, and the room.
+
+    ``persona`` is the one that answers, empty for the agent itself; ``None`` if the settings have no personas.
+    """
 
     key: str
     owner: str
@@ -59,6 +64,7 @@ class Participant(Struct, frozen=True):
     is_owner: bool
     ids: tuple[str, ...]
     room: RoomSettings | None = None
+    persona: str | None = None
 
     @property
     def is_session_shared(self) -> bool:
@@ -121,6 +127,7 @@ def make_admission_rules(settings: Settings, platform: str, worker: WorkerId) ->
         reset=build_reset_policy(network),
         zone=find_zone(settings.cli.time_zone),
         busy=settings.gateway.busy,
+        routes=Routes(settings) if settings.personas else None,
     )
 
 
@@ -218,7 +225,16 @@ def _make_participant(
         group_sessions_per_user=rules.network.group_sessions_per_user and room is None,
         thread_sessions_per_user=rules.network.thread_sessions_per_user and room is None,
     )
-    return Participant(key, ownership.owner, ownership.audience, is_owner, ids, room)
+    participant = Participant(key, ownership.owner, ownership.audience, is_owner, ids, room)
+    return participant if rules.routes is None else _route(participant, update, rules, rules.routes)
+
+
+def _route(participant: Participant, update: Incoming, rules: AdmissionRules, routes: Routes) -> Participant:
+    """Return the participant with the persona that answers them."""
+    shared = participant.is_session_shared
+    people = () if shared else rules.access.people.names(rules.platform, participant.ids)
+    choice = routes.choose(RoutedMessage(update.address, update.server, people))
+    return structs.replace(participant, persona=choice.persona)
 
 
 def _find_or_start_session(
@@ -245,7 +261,7 @@ def _find_session(
     """
     binding = tx.bindings.get(participant.key)
     session = tx.sessions.get(binding.session_id) if binding else None
-    if binding is None or session is None:
+    if binding is None or session is None or not _keeps_persona(tx, participant):
         return None
     if session.owner != participant.owner:
         session = _claim_session(tx, session, participant, update, rules)
@@ -253,6 +269,16 @@ def _find_session(
             return None
     reason = find_due_reset(tx, session, binding, rules.reset, update.at, rules.zone)
     return _DueReset(session.id, format_reset_notice(reason, rules.reset)) if reason else session
+
+
+def _keeps_persona(tx: Transaction, participant: Participant) -> bool:
+    """Return whether the chat is still routed to the same persona, or bound to its session by a handoff."""
+    if participant.persona is None:
+        return True
+    routed = ROUTED_PERSONA.get(tx, participant.key) or ""
+    if routed == BY_HANDOFF:
+        ROUTED_PERSONA.write(tx, participant.key, participant.persona)
+    return routed in (BY_HANDOFF, participant.persona)
 
 
 def _claim_session(
@@ -280,6 +306,10 @@ def _start_session(
         NewSession(source=update.address.platform, owner=participant.owner, audience=participant.audience)
     )
     tx.bindings.bind(participant.key, session.id, update.address)
+    if participant.persona is not None:
+        ROUTED_PERSONA.write(tx, participant.key, participant.persona)
+        if participant.persona:
+            PREFERENCES.write(tx, session.id, Preferences(persona=participant.persona))
     copy_mirrored_messages(tx, session.id, update.address)
     if reset is None:
         return _ResolvedSession(session, is_new=True)

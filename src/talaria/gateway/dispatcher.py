@@ -181,7 +181,10 @@ class Dispatcher:
 
     def _run_command(self, chat: Chat, update: Incoming, participant: Participant) -> None:
         chat.active_session.request = structs.replace(
-            chat.active_session.request, owner=participant.owner, audience=participant.audience
+            chat.active_session.request,
+            owner=participant.owner,
+            audience=participant.audience,
+            persona=participant.persona or "",
         )
         sender = update.sender
         author = Author(sender.name or sender.id, participant.is_owner, sender.id)

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from talaria.access.policy import find_owner_id
+from talaria.access.routes import BY_HANDOFF, ROUTED_PERSONA
 from talaria.contracts.platform import Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address, ReplyRoute
@@ -111,6 +112,8 @@ class GatewayHandoffTarget:
     def assign(self, tx: Transaction, destination: HandoffDestination) -> None:
         """Make this worker the one that serves the destination."""
         claim_chat(tx, destination.key, self._chats.worker)
+        if self._settings().personas:
+            ROUTED_PERSONA.write(tx, destination.key, BY_HANDOFF)
 
     async def start(self, session_id: SessionId, destination: HandoffDestination, turn_id: TurnId | None) -> None:
         """Continue the session there; a moved turn is shown there while another process runs it."""

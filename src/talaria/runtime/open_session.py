@@ -93,7 +93,8 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
 
     ``identity`` replaces the instructions of the profile, ``tools`` replace the configured ones. ``owner`` and
     ``audience`` are those of a new session. ``caps`` are budgets in addition to those of every session;
-    ``delegated_scope`` is set if it works for another one. With ``plan``, a new session starts in plan mode.
+    ``delegated_scope`` is set if it works for another one. With ``plan``, a new session starts in plan mode; it
+    belongs to ``persona``, as a stored one belongs to its own.
     """
 
     surface: SurfaceInfo
@@ -108,6 +109,7 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     caps: tuple[Cap, ...] = ()
     delegated_scope: DelegatedScope | None = None
     plan: bool = False
+    persona: str = ""
 
 
 def _do_nothing() -> None:

@@ -11,7 +11,7 @@ from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import PriceUnknown
 from talaria.core.events import ToolProgressed, TurnBegan, TurnEnd, TurnEvent
 from talaria.sessions.branches import session_account
-from talaria.settings.model import BudgetSettings
+from talaria.settings.model import BudgetSettings, Settings
 
 _HOLD_LIFETIME = timedelta(minutes=30)
 _MICRODOLLARS = 1_000_000
@@ -63,6 +63,14 @@ def monthly_caps(budget: BudgetSettings, person: str) -> tuple[Cap, Cap]:
         Cap(f"all:{month}", round(budget.total * _MICRODOLLARS)),
         Cap(f"person:{person}:{month}", round(budget.person * _MICRODOLLARS)),
     )
+
+
+def persona_caps(settings: Settings, name: str) -> tuple[Cap, ...]:
+    """Return the cap of a persona for this month, if it has one."""
+    persona = settings.personas.get(name)
+    if persona is None or not persona.budget:
+        return ()
+    return (Cap(f"persona:{name}:{datetime.now(UTC):%Y-%m}", round(persona.budget * _MICRODOLLARS)),)
 
 
 class TurnEvents:

@@ -16,6 +16,7 @@ from talaria.schedule.job import PENDING_RUN, UNFINISHED, PendingRun, ScheduledJ
 from talaria.schedule.job_store import find_job, note_change
 from talaria.schedule.recurrence import Every, Once, Schedule, format_moment, last_until, next_after, write_schedule
 from talaria.schedule.report_delivery import JobReport, Networks, send_report
+from talaria.sessions.preferences import Preferences, read_preferences, write_preferences
 
 _BATCH_SIZE = 32
 _TOLERANCE = timedelta(minutes=2)
@@ -173,6 +174,8 @@ def _store_run(tx: Transaction, scheduled: ScheduledJob, started: JobRun, remark
     title = f"{job.name}, {format_moment(started.due_at, plan.zone)}"
     new = NewSession(source=CRON, title=title, owner=job.owner, audience=plan.audience)
     session_id = SessionId("") if plan.plain else tx.sessions.create(new).id
+    if session_id and plan.session_id and (persona := read_preferences(tx, plan.session_id).persona):
+        write_preferences(tx, session_id, Preferences(persona=persona))
     run = PendingRun(
         job_id=job.id,
         name=job.name,

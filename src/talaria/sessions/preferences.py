@@ -16,13 +16,14 @@ TERMINAL = "cli"  # the surface of a person who approves what runs
 class Preferences(Struct, frozen=True, omit_defaults=True):
     """Preferences; ``model`` is written as PROVIDER:MODEL, ``sandbox`` is a kind or off.
 
-    Empty values follow the settings.
+    ``persona`` is the one that the session was started with. Empty values follow the settings.
     """
 
     model: str = ""
     effort: str = ""
     personality: str = ""
     sandbox: str = ""
+    persona: str = ""
 
 
 PREFERENCES = SessionValue("preferences", Preferences)

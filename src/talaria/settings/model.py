@@ -10,7 +10,14 @@ from msgspec import Meta, Struct
 
 from talaria.settings.sections.api import ApiSettings
 from talaria.settings.sections.background import DelegationSettings, HeartbeatSettings, ScheduleSettings
-from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings, GatewaySettings, PersonSettings
+from talaria.settings.sections.chats import (
+    AccessSettings,
+    ChatNetworkSettings,
+    GatewaySettings,
+    PersonaSettings,
+    PersonSettings,
+    RouteSettings,
+)
 from talaria.settings.sections.checks import (
     is_identifier,
     is_store_url,
@@ -102,14 +109,13 @@ class CliSettings(Section, frozen=True):
         Meta(description="Colours of the chat; auto uses TERM and COLORFGBG, mono has none."),
     ] = "auto"
     plain: Annotated[
-        bool,
-        Meta(description="Whether the chat uses plain lines of text, for screen readers and simple terminals."),
+        bool, Meta(description="Whether the chat uses plain lines of text, for screen readers and simple terminals.")
     ] = False
     busy: Annotated[
         Literal["queue", "steer", "interrupt"],
         Meta(
             description="What happens to a message typed while a turn is running: it waits, joins the "
-            "turn, or stops it.",
+            "turn, or stops it."
         ),
     ] = "queue"
     plan: Annotated[
@@ -221,11 +227,7 @@ class ToolSettings(Section, frozen=True):
     """Tools of the agent."""
 
     toolsets: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Toolsets that are on; `talaria tools` lists them.",
-            extra=_SOME_TOOLSETS,
-        ),
+        tuple[str, ...], Meta(description="Toolsets that are on; `talaria tools` lists them.", extra=_SOME_TOOLSETS)
     ] = TOOLSETS
     disabled: Annotated[tuple[str, ...], Meta(description="Tools that are off.")] = ()
     disabled_skills: Annotated[tuple[str, ...], Meta(description="Skills that the agent doesn't see.")] = ()
@@ -248,6 +250,7 @@ class MemorySettings(Section, frozen=True):
         str, Meta(description="Where entries are stored: files, or the name of an installed provider.")
     ] = "files"
     options: Annotated[dict[str, str], Meta(description="Options of an installed provider.")] = {}
+    space: Annotated[str, Meta(description="Name of a memory apart from the usual one; personas have theirs.")] = ""
 
 
 class SurfaceSettings(Section, frozen=True):
@@ -255,10 +258,7 @@ class SurfaceSettings(Section, frozen=True):
 
     toolsets: Annotated[
         tuple[str, ...],
-        Meta(
-            description="Toolsets that are on there; empty means those in tools.toolsets.",
-            extra=_SOME_TOOLSETS,
-        ),
+        Meta(description="Toolsets that are on there; empty means those in tools.toolsets.", extra=_SOME_TOOLSETS),
     ] = ()
     sandbox: Annotated[
         Literal["", "off", "bubblewrap", "podman", "docker", "ssh"],
@@ -311,8 +311,7 @@ class McpServerSettings(Section, frozen=True):
         float, Meta(gt=0, le=3600, description="Maximum time for one tool call.", extra=_LIVE)
     ] = 120.0
     client_id: Annotated[
-        str,
-        Meta(description="OAuth client for `talaria mcp login`; empty means that one is registered.", extra=_LIVE),
+        str, Meta(description="OAuth client for `talaria mcp login`; empty means that one is registered.", extra=_LIVE)
     ] = ""
     client_secret: Annotated[
         str,
@@ -406,8 +405,7 @@ class CheckpointSettings(Section, frozen=True):
     """Checkpoints of files before the agent changes them."""
 
     enabled: Annotated[
-        bool,
-        Meta(description="Whether a checkpoint is taken before the first change of a turn to files.", extra=_LIVE),
+        bool, Meta(description="Whether a checkpoint is taken before the first change of a turn to files.", extra=_LIVE)
     ] = True
     max_files: Annotated[
         int, Meta(ge=1, description="Workspaces with more files than this get no checkpoints.", extra=_LIVE)
@@ -492,3 +490,5 @@ class Settings(Section, frozen=True):
     access: AccessSettings = AccessSettings()
     platforms: dict[str, ChatNetworkSettings] = {}
     people: dict[str, PersonSettings] = {}
+    personas: dict[str, PersonaSettings] = {}
+    routes: dict[str, RouteSettings] = {}

@@ -83,6 +83,7 @@ SUBCOMMANDS = (
     Subcommand("Setup", "api-keys", "Create, list and revoke keys for the HTTP API", "talaria.cli.commands.api_keys"),
     Subcommand("Setup", "approvals", "List, revoke and export approvals", "talaria.cli.commands.approvals"),
     Subcommand("Setup", "trust", "Trust the commands and skills of a project folder", "talaria.cli.commands.trust"),
+    Subcommand("Setup", "routes", "List, add and test which persona answers where", "talaria.cli.commands.routes"),
     Subcommand("Setup", "webhook", "List and test webhook routes", "talaria.cli.commands.webhook"),
     Subcommand("Setup", "completion", "Print a shell completion script", "talaria.cli.commands.completion.command"),
     Subcommand(

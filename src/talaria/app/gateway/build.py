@@ -17,7 +17,7 @@ from msgspec import structs
 from talaria.access.policy import may_speak
 from talaria.app.application import TalariaApplication
 from talaria.app.gateway.media import open_media
-from talaria.app.platforms import enabled_platforms, open_platform
+from talaria.app.platforms import account_secret, enabled_platforms, find_network, open_platform
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
 from talaria.commands.command import Command, select_usable_commands
@@ -287,6 +287,7 @@ class _Builder:
         self._jobs = jobs
         self._closing = closing
         self.missing: list[NetworkStatus] = []
+        self._used: set[tuple[str, ...]] = set()
         self._network_contexts: dict[str, NetworkContext] = {}
         self._platforms: dict[str, Platform] = {}
         self._media = open_media(application, self._platforms, closing)
@@ -329,11 +330,20 @@ class _Builder:
     def _lock_account(self, name: str) -> None:
         """Lock the account of a network for this gateway on this machine."""
         application = self._application
-        groups = BUILT_IN_PLATFORMS[name].secrets if name in BUILT_IN_PLATFORMS else ()
-        secrets = [next(filter(None, map(application.secrets.get, group)), "") for group in groups]
+        network, find = find_network(application.settings, name), self._secret_finder(name)
+        groups = BUILT_IN_PLATFORMS[network].secrets if network in BUILT_IN_PLATFORMS else ()
+        secrets = [next(filter(None, map(find, group)), "") for group in groups]
         if secrets:
             store = application.settings.store.url or str(application.profile.folder)
-            lock_account(application.profile.folder.parent.parent / "locks", name, secrets, store, self._closing)
+            lock_account(application.profile.folder.parent.parent / "locks", network, secrets, store, self._closing)
+            if (network, *secrets) in self._used:
+                raise Refused(f"{name} has the same token as another account of this gateway; give it its own")
+            self._used.add((network, *secrets))
+
+    def _secret_finder(self, name: str) -> Callable[[str], str | None]:
+        """Return a function that finds the secrets of an account."""
+        application = self._application
+        return lambda secret: application.secrets.get(account_secret(application.settings, name, secret))
 
     def line(self, platform: Platform) -> NetworkPipeline:
         """Return the pipeline of a network in both directions."""
@@ -413,8 +423,9 @@ class _Builder:
         commands = select_usable_commands(REGISTRY, terminal=False)
         return PlatformAccount(
             name=name,
+            network=find_network(self._application.settings, name),
             options=network.options if network else {},
-            secret=self._application.secrets.get,
+            secret=self._secret_finder(name),
             store=self._application.store,
             folder=self._application.profile.folder / "platforms" / name,
             closing=self._closing,

@@ -15,7 +15,7 @@ from talaria.agent.loop import AgentLoop, AgentRenewal
 from talaria.agent.toolbox import Toolbox
 from talaria.app.session.delegation_proxy import LazyDelegator
 from talaria.app.session.memory import FILES
-from talaria.app.session.personalities import read_personality
+from talaria.app.session.personalities import apply_persona, read_personality
 from talaria.app.session.toolsets import ToolContext, make_tools, may_use, needs_mcp_servers
 from talaria.app.session.workspaces import OpenWorkspace
 from talaria.contracts.provider import ChosenModel, Effort
@@ -145,14 +145,19 @@ _FILES = FileCache(_or_notice, most=_FILE_LIMIT + 1)
 async def agent_spec(application: "TalariaApplication", request: OpenRequest) -> AgentSpec:
     """Return the spec of the agent that a session would get if it were opened now."""
     session, kept = await application.store.read(lambda tx: find_session(tx, request))
-    settings = apply_preferences(application.settings, kept, request)
+    settings, request = apply_preferences(application.settings, kept, request)
     chosen = await application.models.chosen(settings.model)
     owner = session.owner if session else request.owner
     return AgentSpec(make_signature(application, settings, chosen, kept, request, owner), settings.model.effort)
 
 
-def apply_preferences(settings: Settings, kept: Preferences, request: OpenRequest) -> Settings:
-    """Return the settings with the preferences of a session; the model of the request is for this opening only."""
+def apply_preferences(settings: Settings, kept: Preferences, request: OpenRequest) -> tuple[Settings, OpenRequest]:
+    """Return settings and request with the preferences and the persona of a session.
+
+    The model of the request is for this opening only.
+    """
+    if kept.persona or request.persona:
+        settings, request = apply_persona(settings, request, kept.persona)
     wanted, surface = request.model, request.surface.source
     provider, colon, name = settings.model.aliases.get(wanted, wanted or kept.model).partition(":")
     if not colon:
@@ -163,7 +168,7 @@ def apply_preferences(settings: Settings, kept: Preferences, request: OpenReques
     if kept.sandbox:
         own = structs.replace(surfaces.get(surface) or SurfaceSettings(), sandbox=kept.sandbox)
         surfaces = {**surfaces, surface: own}
-    return structs.replace(settings, model=model, surfaces=surfaces)
+    return structs.replace(settings, model=model, surfaces=surfaces), request
 
 
 def make_signature(

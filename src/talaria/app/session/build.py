@@ -52,8 +52,9 @@ from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps
+from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps, persona_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
+from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, find_home
@@ -77,7 +78,7 @@ async def open_session(
     read = partial(read_stored_session, request=request)
     unsaved = request.session if isinstance(request.session, UnsavedSession) else None
     found = StoredSession(unsaved.session) if unsaved is not None else await store.read(read)
-    settings = apply_preferences(application.settings, found.preferences, request)
+    settings, request = apply_preferences(application.settings, found.preferences, request)
     models = await _choose_models(application, settings)
     session = found.session or await _create_session(store, request, models.chosen.model)
     signature = make_signature(application, settings, models.chosen, found.preferences, request, session.owner)
@@ -173,6 +174,8 @@ async def _create_session(store: Store, request: OpenRequest, model: str) -> Ses
 
     def create(tx: Transaction) -> Session:
         session = tx.sessions.create(new)
+        if request.persona:
+            write_preferences(tx, session.id, Preferences(persona=request.persona))
         if request.plan:
             from talaria.sessions.plan_mode import start_planning  # noqa: PLC0415 (loaded for plan mode)
 
@@ -383,7 +386,8 @@ def _build_budget(live: LiveSettings, store: Store, session: Session, request: O
 
     def caps(tx: Transaction) -> tuple[Cap, ...]:
         goals = [cap for one in sessions for cap in goal_caps(tx, one)]
-        return *build_caps(live.current.budget, session), *goals, *request.caps
+        own = persona_caps(live.current, request.persona) if request.persona else ()
+        return *build_caps(live.current.budget, session), *goals, *request.caps, *own
 
     return StoredBudget(store, caps)
 

@@ -29,7 +29,13 @@ def open_memories(settings: Settings, profile: Profile) -> Memories:
     """Return the memory that the settings name; raises `NotFound` if its provider isn't installed."""
     memory = settings.memory
     options = tuple(memory.options.items())
-    return open_memory(profile.memory_folder, memory.provider, memory.notes_limit, memory.person_limit, options)
+    folder = space_folder(profile, memory.space) if memory.space else profile.memory_folder
+    return open_memory(folder, memory.provider, memory.notes_limit, memory.person_limit, options)
+
+
+def space_folder(profile: Profile, name: str) -> Path:
+    """Return the folder of a memory apart from the usual one."""
+    return profile.folder / "personas" / name / "memory"
 
 
 @lru_cache(maxsize=_OPEN_MEMORIES)

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from talaria.agent.toolbox import LazyTool, describe_tool
 from talaria.app.session.browsers import BROWSER_TOOLS, ProfileBrowsers, has_browser
-from talaria.app.session.memory import open_memory
+from talaria.app.session.memory import open_memory, space_folder
 from talaria.app.session.workspaces import is_owners_turn
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
@@ -148,7 +148,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         memory = self.settings.memory
         options = tuple(memory.options.items())
         limits = memory.notes_limit, memory.person_limit
-        return open_memory(self.profile.memory_folder, memory.provider, *limits, options)
+        folder = space_folder(self.profile, memory.space) if memory.space else self.profile.memory_folder
+        return open_memory(folder, memory.provider, *limits, options)
 
 
 def skill_folders(profile: Profile, project: Path, others: Sequence[str] = ()) -> tuple[Path, ...]:
@@ -463,6 +464,8 @@ TOOLSETS: Mapping[str, Toolset] = {
 
 def needs_mcp_servers(tool_context: ToolContext) -> bool:
     """Return whether tools of MCP servers could be used in a session."""
+    if not tool_context.settings.mcp:
+        return False
     own_tools = {*TOOLSETS, *(kind.name for toolset in TOOLSETS.values() for kind in toolset.kinds)} - {MCP_TOOLSET}
     if tool_context.delegated_scope is not None and own_tools.issuperset(tool_context.delegated_scope.tools):
         return False

@@ -68,6 +68,7 @@ def read_message(
         chat_name=_chat_name(channel, message.author),
         addressed=addressed,
         edited=edited,
+        server=channel.guild_id,
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings of chats: gateway, access, people, and when sessions are reset.
+"""Settings of chats: gateway, access, people, rooms, personas and routes, and when sessions are reset.
 
 A person is written as ``platform:id``, for example ``telegram:12345``, or by a name from ``people``.
 """
@@ -184,6 +184,10 @@ class ChatNetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "tokens (`talaria setup`)."
         ),
     ] = True
+    network: Annotated[
+        str,
+        Meta(description="Network of this account, if the section isn't named after it; see `talaria routes --help`."),
+    ] = ""
     options: Annotated[
         dict[str, str], Meta(description="Further options of the adapter; see the network's documentation.")
     ] = {}
@@ -251,6 +255,53 @@ class PersonSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Person with several ids, who has the same memory and sessions under each of them."""
 
     ids: Annotated[tuple[str, ...], Meta(description="All ids of this person.", extra=_CHATS)] = ()
+
+
+class PersonaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Persona: an agent with its own instructions, model, tools, memory and budget; a route says where it answers."""
+
+    instructions: Annotated[
+        str, Meta(description="Who it is and how it answers, in place of `SOUL.md`; empty means the same.", extra=_LIVE)
+    ] = ""
+    model: Annotated[
+        str, Meta(description="Its model, as PROVIDER:MODEL or an alias; empty means the configured one.", extra=_LIVE)
+    ] = ""
+    toolsets: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Toolsets that it has; empty means those in tools.toolsets.",
+            extra={"live": True, "check": are_tool_names, "expected": "a list of toolsets"},
+        ),
+    ] = ()
+    mcp: Annotated[bool, Meta(description="Whether it uses the MCP servers.", extra=_LIVE)] = True
+    memory: Annotated[
+        Literal["own", "shared"],
+        Meta(description="Whether it has its own memory, or shares that of the profile.", extra=_LIVE),
+    ] = "own"
+    budget: Annotated[
+        float, Meta(ge=0, description="Most dollars that it may spend per calendar month; 0: no limit.", extra=_LIVE)
+    ] = 0.0
+
+
+class RouteSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Route: which persona answers where; the most specific route counts."""
+
+    persona: Annotated[str, Meta(description="Name of the persona; empty means the agent itself.", extra=_LIVE)] = ""
+    network: Annotated[
+        str, Meta(description="Network or account, for example telegram; empty means all.", extra=_LIVE)
+    ] = ""
+    server: Annotated[
+        str, Meta(description="Server on networks that have servers, by its id; empty means all.", extra=_LIVE)
+    ] = ""
+    chat: Annotated[str, Meta(description="Chat or channel, by its id; empty means all.", extra=_LIVE)] = ""
+    thread: Annotated[str, Meta(description="Thread or topic, by its id; empty means all.", extra=_LIVE)] = ""
+    person: Annotated[
+        str,
+        Meta(
+            description="Person, as PLATFORM:ID or a name from people, in conversations of their own; empty means all.",
+            extra=_LIVE,
+        ),
+    ] = ""
 
 
 ALL_ROOMS = "*"

@@ -1,0 +1,126 @@
+"""`talaria routes`: list, add and test the routes that say which persona answers where."""
+
+import argparse
+
+from msgspec import structs
+
+from talaria.access.policy import People
+from talaria.access.routes import RoutedMessage, Routes
+from talaria.cli.services import Services
+from talaria.core.addresses import Address, ChatType
+from talaria.core.errors import NotFound, Refused
+from talaria.settings.config_file import read_source
+from talaria.settings.model import Settings
+from talaria.settings.schema import format_key
+from talaria.settings.sections.chats import ChatNetworkSettings, RouteSettings, find_room
+
+_EPILOG = """\
+A route binds a person, chat, thread, server or network to a persona of the
+settings (`personas.NAME`). The most specific route counts: thread, chat,
+person, server, network, in this order.
+
+Several accounts of one network are sections of their own, for example
+`platforms.work` with `network = "telegram"` and the secret
+WORK_TELEGRAM_BOT_TOKEN. Routes call such an account by its name.
+"""
+_PLACES = (
+    ("network", "a network or account, for example telegram"),
+    ("server", "the id of a server"),
+    ("chat", "the id of a chat or channel"),
+    ("thread", "the id of a thread or topic"),
+    ("person", "a person as PLATFORM:ID or by name"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list", json=False)
+    listing = actions.add_parser("list", help="list the routes, the most specific first")
+    adding = actions.add_parser("add", help="add a route, or replace the one of that name")
+    adding.add_argument("name", metavar="NAME", help="a name for the route")
+    adding.add_argument("--persona", metavar="NAME", default="", help="the persona; without it, the agent itself")
+    testing = actions.add_parser("test", help="show which persona answers a message, and why")
+    testing.add_argument("--kind", choices=("private", "group"), default="private", help="kind of chat")
+    for action in (adding, testing):
+        for name, text in _PLACES:
+            action.add_argument(f"--{name}", metavar=name.upper(), default="", help=text)
+    for action in (listing, testing):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    match arguments.action:
+        case "add":
+            return _add(arguments, services)
+        case "test":
+            return _test(arguments, services)
+    return _list(arguments, services)
+
+
+def _list(arguments: argparse.Namespace, services: Services) -> int:
+    settings = services.settings()
+    routes = Routes(settings)
+    if arguments.json:
+        services.terminal.json({name: structs.asdict(route) for name, route in settings.routes.items()})
+        return 0
+    fields = ("persona", *(name for name, _ in _PLACES))
+    rows = [(name, *(getattr(settings.routes[name], field) for field in fields)) for name in routes.names]
+    services.terminal.table(("ROUTE", *(field.upper() for field in fields)), rows)
+    for problem in routes.problems():
+        services.terminal.note(problem)
+    if not rows and services.terminal.interactive:
+        services.terminal.note("There are no routes. `talaria routes add --help` shows how to add one.")
+    return 0
+
+
+def _add(arguments: argparse.Namespace, services: Services) -> int:
+    from talaria.settings.edit import edit_values, file_version  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+
+    settings, persona = services.settings(), arguments.persona
+    if persona and persona not in settings.personas:
+        raise NotFound(f"There is no persona `{persona}`. Describe it first: [personas.{persona}] in config.toml.")
+    route = RouteSettings(persona=persona, **{name: getattr(arguments, name) for name, _ in _PLACES})
+    if route == RouteSettings(persona=persona):
+        raise Refused("A route needs at least one of --network, --server, --chat, --thread and --person.")
+    version = file_version(read_source(services.profile.config_file).text)
+    key = ("routes", arguments.name)
+    values: dict[str, str | None] = {format_key(key): None} if arguments.name in settings.routes else {}
+    values |= {format_key((*key, field)): value for field, value in structs.asdict(route).items() if value}
+    edit_values(services.profile, values, version)
+    services.terminal.note(f"Added the route `{arguments.name}`. A running gateway uses it from the next message on.")
+    return 0
+
+
+def _test(arguments: argparse.Namespace, services: Services) -> int:
+    settings = services.settings()
+    network, user_id = arguments.network, arguments.person
+    kind: ChatType = "thread" if arguments.thread and arguments.kind != "private" else arguments.kind
+    address = Address(network, arguments.chat, kind, arguments.thread)
+    people = _names_of(settings, user_id) if not _is_shared(settings, address) else ()
+    choice = Routes(settings).choose(RoutedMessage(address, arguments.server, people))
+    if arguments.json:
+        services.terminal.json(choice)
+        return 0
+    services.terminal.line(f"{choice.persona or 'the agent itself'}: {choice.why}")
+    return 0
+
+
+def _names_of(settings: Settings, person: str) -> frozenset[str]:
+    """Return all names of a person, given by one of them."""
+    if person in settings.people:
+        return frozenset((person, *settings.people[person].ids))
+    platform, _, user_id = person.partition(":")
+    return People(settings.people).names(platform, {user_id}) if user_id else frozenset({person} - {""})
+
+
+def _is_shared(settings: Settings, address: Address) -> bool:
+    """Return whether several people share the session of a chat."""
+    network = settings.platforms.get(address.platform, ChatNetworkSettings())
+    if address.chat_type == "private":
+        return False
+    if find_room(network.rooms, address) is not None:
+        return True
+    return not (network.thread_sessions_per_user if address.thread_id else network.group_sessions_per_user)
