@@ -1,0 +1,77 @@
+"""Setup of LINE: the access token and the secret of a channel, and the address that LINE calls."""
+
+from msgspec import Struct
+
+from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
+from talaria.core.errors import Refused
+from talaria.platforms.line.settings import API_URL, PORT, read_settings
+from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200
+
+_TOKEN = "LINE_CHANNEL_TOKEN"  # noqa: S105 (the name of a secret)
+_SECRET = "LINE_CHANNEL_SECRET"  # noqa: S105 (the name of a secret)
+
+
+class _BotInfo(Struct, rename="camel"):
+    basic_id: str
+    display_name: str
+
+
+def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+    return ProbeRequest("GET", f"{base}/v2/bot/info", {"Authorization": f"Bearer {trial.secrets[_TOKEN]}"})
+
+
+def _owner(status: int, body: bytes) -> str:
+    expect_200(status)
+    info = decode_answer(body, _BotInfo)
+    return f"{info.display_name} ({info.basic_id})"
+
+
+def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
+    try:
+        read_settings("line", trial.options, trial.secrets.get(_TOKEN, ""), trial.secrets.get(_SECRET, ""))
+    except Refused as error:
+        return (str(error),)
+    return ()
+
+
+def _url_problem(url: str) -> str:
+    return next(iter(_find_problems(NetworkTrial({}, {"public_url": url}))), "")
+
+
+def _port_problem(port: str) -> str:
+    return next(iter(_find_problems(NetworkTrial({}, {"public_url": "https://localhost", "port": port}))), "")
+
+
+SETUP = NetworkSetup(
+    title="LINE",
+    questions=(
+        SetupQuestion(
+            name=_TOKEN,
+            hint="The long-lived channel access token on the Messaging API page of your channel.",
+            check=TokenCheck(
+                title="LINE",
+                secret=_TOKEN,
+                address=lambda trial: trial.options.get("api_url", API_URL),
+                request=_request,
+                owner=_owner,
+                remedy="Issue a new channel access token on the Messaging API page of your channel.",
+            ),
+        ),
+        SetupQuestion(name=_SECRET, hint="The channel secret on the Basic settings page; it signs what LINE sends."),
+        SetupQuestion(
+            name="public_url",
+            prompt="Public address",
+            hint="Address under which LINE reaches this machine, for example https://bot.example.org/line.",
+            problem=_url_problem,
+        ),
+        SetupQuestion(
+            name="port",
+            prompt="Port",
+            hint="Port on this machine to which your proxy or tunnel forwards the public address.",
+            default=str(PORT),
+            problem=_port_problem,
+        ),
+    ),
+    next_step="In the LINE Developers console, turn on `Use webhook` and `Webhook redelivery`, then start the gateway.",
+    doctor=_find_problems,
+)

@@ -1,0 +1,91 @@
+"""A network that calls: posts signed bodies to an adapter, one after the other, until each is accepted."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+_PAUSE = 0.02
+_TIMEOUT = ClientTimeout(total=30)
+
+Post = tuple[bytes, Mapping[str, str]]  # body and headers
+
+
+class WebhookSender:
+    """Posts in order; ``make`` returns body and headers for an item, and whether it was tried before.
+
+    ``address`` returns where to post; an empty one means that nobody has registered yet.
+    """
+
+    def __init__(self, make: Callable[[object, bool], Post], address: Callable[[], str]) -> None:
+        self._make = make
+        self._address = address
+        self._items: deque[object] = deque()
+        self._more = asyncio.Event()
+        self._last: object = None
+        self.accepted = 0
+        self.hangs_up = False
+
+    def add(self, item: object) -> None:
+        """Post an item after the others."""
+        self._items.append(item)
+        self._last = item
+        self._more.set()
+
+    def repeat(self) -> None:
+        """Post the last item once more, as a network does that missed the answer."""
+        self._items.append(self._last)
+        self._more.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Post in the background within the block."""
+        posting = asyncio.ensure_future(self._run())
+        try:
+            yield
+        finally:
+            posting.cancel()
+            with suppress(asyncio.CancelledError):
+                await posting
+
+    async def _run(self) -> None:
+        async with ClientSession(timeout=_TIMEOUT) as session:
+            while True:
+                while not self._items:
+                    self._more.clear()
+                    await self._more.wait()
+                is_again = False
+                while not await self._post(session, self._items[0], is_again=is_again):
+                    is_again = True
+                    await asyncio.sleep(_PAUSE)  # real time: a network tries again later
+                self._items.popleft()
+                self.accepted += 1
+
+    async def _post(self, session: ClientSession, item: object, *, is_again: bool) -> bool:
+        url = self._address()
+        if not url:
+            return False
+        body, headers = self._make(item, is_again)
+        if self.hangs_up:
+            self.hangs_up = False
+            await self._break_off(url, body, headers)
+            return False
+        try:
+            async with session.post(url, data=body, headers=dict(headers)) as response:
+                await response.read()
+                return response.status == 200
+        except (ClientError, TimeoutError):
+            return False
+
+    async def _break_off(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Post, and be gone before the answer."""
+        there = urlsplit(url)
+        _, writer = await asyncio.open_connection(there.hostname, there.port)
+        head = {"host": there.netloc, "content-length": str(len(body)), **headers}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+        writer.write(f"POST {there.path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
+        await writer.drain()
+        writer.transport.abort()
