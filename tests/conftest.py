@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.leftover_processes import LeftoverProcesses
 from tests.shared_servers import SharedServers, server_address
 from tests.storage.engines import Place, one_by_one
 from tests.storage.schema_pool import SchemaPool
@@ -21,6 +22,7 @@ from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import ModelServer
 from talaria.testing.postgres import MISSING, find_postgres
 
+LEFTOVERS = pytest.StashKey[LeftoverProcesses]()
 SERVERS = pytest.StashKey[SharedServers]()
 BAN = pytest.StashKey[ProcessBan]()
 BROWSER_TESTS = Path(__file__).parent / "web" / "browser"
@@ -96,6 +98,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SERVERS] = SharedServers()
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        folder: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # noqa: SLF001 (theirs)
+        session.config.stash[LEFTOVERS] = LeftoverProcesses(folder)
+
+
 def pytest_runtest_setup() -> None:
     """Start every test with the usual mode mask, whatever a test before it has set in this process."""
     os.umask(0o022)
@@ -140,6 +148,9 @@ def _put_temporary_files_into_memory() -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if SERVERS in config.stash:
         config.stash[SERVERS].close()
+    if LEFTOVERS in config.stash:
+        for command in config.stash[LEFTOVERS].close():
+            sys.stderr.write(f"left running by a test, and ended: {command[:300]}\n")
 
 
 @pytest.fixture(scope="session")

@@ -273,6 +273,18 @@ def test_prune_removes_expired_checkpoints_and_their_space(workspace: Workspace)
     assert workspace.checkpoints.workspaces() == []
 
 
+def test_an_unchanged_tree_is_saved_whole_after_its_content_was_pruned(workspace: Workspace) -> None:
+    workspace.turn(a="1")
+    workspace.history.prune(everything=True)
+    for damage in ("", "nonsense"):
+        for remembered in workspace.options.folder.rglob("last-tree"):
+            remembered.write_text(damage or remembered.read_text())
+        workspace.turn("again", b=damage)
+        restore(workspace, "1")
+        assert workspace.tree() == {"a": "1", **({"b": ""} if damage else {})}
+        workspace.write("b", "")
+
+
 @pytest.mark.parametrize("inside", ["", "parent"])
 def test_the_home_folder_has_no_checkpoints(workspace: Workspace, inside: str) -> None:
     folder = workspace.home.parent if inside else workspace.home

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from tests.leftover_processes import RUN_VARIABLE
 from tests.tools.tool_calls import call_from
 
 from talaria.contracts.sandbox import Sandbox, SandboxPolicy
 from talaria.contracts.tool import Call, ToolOutput
 from talaria.core.ids import SessionId
+from talaria.settings.environment import process_environment
 from talaria.testing.wait import LIMIT
 from talaria.tools.code.tool import ExecuteCode, ExecuteCodeArguments
 from talaria.tools.output import FullOutputs
@@ -67,7 +69,8 @@ async def no_background(session_id: SessionId) -> bool:
 @contextmanager
 def new_folder() -> Iterator[Path]:
     """Yield a folder that isn't in /tmp, because a sandbox has one of its own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as root:
+    prefix = process_environment()[RUN_VARIABLE]
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}-", dir="/var/tmp", ignore_cleanup_errors=True) as root:
         yield Path(root)
 
 

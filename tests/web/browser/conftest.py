@@ -4,6 +4,8 @@ The driver belongs to an event loop, so these tests share one, and their fixture
 """
 
 import asyncio
+import os
+import signal
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -49,7 +51,7 @@ async def _running(program: str | None, folder: Path) -> AsyncIterator[Browser]:
         pytest.skip("Chromium is not installed; scripts/system-packages.sh installs it.")
     port_file = folder / "DevToolsActivePort"
     command = [program, *_OPTIONS, f"--user-data-dir={folder}", "about:blank"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
     try:
         port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
         async with async_playwright() as playwright:
@@ -59,7 +61,7 @@ async def _running(program: str | None, folder: Path) -> AsyncIterator[Browser]:
             finally:
                 await browser.close()
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)  # the program may be a script around Chromium
         await process.wait()
 
 

@@ -1,0 +1,79 @@
+"""Ends the processes that tests leave running, also if the whole run is killed.
+
+As a program, it reads marks from its input, one in each line, and ends what has one of them when its input ends. It
+imports nothing of ours: ``python -I leftover_processes.py``.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import uuid4
+
+RUN_VARIABLE = "TALARIA_TEST_RUN"
+_PATIENCE = 5.0  # seconds for what is about to end by itself
+
+
+class LeftoverProcesses:
+    """The processes of this run: all whose command, environment or folder has the run's name or temporary folder."""
+
+    def __init__(self, temporary: Path) -> None:
+        self._marks = [f"talaria-{uuid4().hex[:12]}", f"{temporary}/"]
+        self._watcher = subprocess.Popen(
+            [sys.executable, "-I", __file__], stdin=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.write("\n".join(self._marks))
+        self._watcher.stdin.flush()
+        os.environ[RUN_VARIABLE] = self._marks[0]  # noqa: TID251 (workers of this run inherit it, not the watcher)
+
+    def close(self) -> list[str]:
+        """End what is left, and return the commands."""
+        found = _find(self._marks)
+        deadline = time.monotonic() + _PATIENCE
+        while found and time.monotonic() < deadline:
+            time.sleep(0.1)  # real time: other programs are about to end
+            found = _find(self._marks)
+        _kill(found)
+        self._watcher.communicate()
+        return list(found.values())
+
+
+def _find(marks: list[str]) -> dict[int, str]:
+    """Return the processes with a mark, except this one and its ancestors, by their numbers; none without /proc."""
+    if not Path("/proc/self/stat").exists():
+        return {}
+    spared, pid = set[int](), os.getpid()
+    while pid > 1:
+        spared.add(pid)
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) not in spared:
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes()
+                facts = command + (entry / "environ").read_bytes() + os.fsencode((entry / "cwd").readlink()) + b"/"
+                if any(os.fsencode(mark) in facts for mark in marks):
+                    found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def _kill(found: dict[int, str]) -> None:
+    for pid in found:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    """Wait for the end of the run."""
+    marks = sys.stdin.read().splitlines()
+    while marks and (found := _find(marks)):
+        _kill(found)
+        time.sleep(0.1)  # real time: a process may have started another one
+
+
+if __name__ == "__main__":
+    main()
