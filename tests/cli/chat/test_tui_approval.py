@@ -57,6 +57,26 @@ async def test_approval_shows_the_command_and_takes_y_and_enter(
     assert exists(done)
 
 
+async def test_a_plan_is_rejected_with_a_reason_then_approved(program: Program, server: ModelServer) -> None:
+    write = Say(calls=[Ask("write_file", {"path": "result", "content": "done"})])
+    server.script(write, write, Say("With tests, then."), write, Say("It is written."))
+    result = program.home / "work" / "result"
+    async with opened(program, "chat", "--plan") as screen:
+        await ask(screen)  # the first call only gets the instructions of plan mode
+        await screen.wait_for("Carry out the plan?")
+        await say(screen, "n, first add tests")
+        await screen.wait_for("With tests, then.")
+        await screen.wait_for(READY)
+        assert not exists(result)
+        await say(screen, "yes, with tests")
+        await screen.wait_for(OPEN)
+        await say(screen, "y")
+        await screen.wait_for("It is written.")
+    assert result.read_text() == "done"
+    refusals = [message["content"] for message in server.received[-1].json["messages"] if message["role"] == "tool"]
+    assert "first add tests" in refusals[1]
+
+
 @pytest.mark.parametrize(("answer", "record"), [("s", "✓ approved for this conversation"), ("a", "✓ approved always")])
 async def test_a_wider_approval_holds_for_the_next_call(
     program: Program, server: ModelServer, answer: str, record: str
