@@ -152,7 +152,7 @@ class ProfileKnowledge(Struct, frozen=True):
         from talaria.tools.skills.editor import SkillEditor  # noqa: PLC0415 (loaded when a skill is edited)
 
         tools = self.settings.tools
-        roots = skill_folders(self.profile, self.project, tools.skill_folders)
+        roots = skill_folders(self.profile, self.project, tools.skill_folders, self.environment)
         return SkillEditor(SkillRegistry(roots, tools.disabled_skills))
 
 

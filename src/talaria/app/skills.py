@@ -178,7 +178,8 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
     @property
     def _registry(self) -> SkillRegistry:
         tools = self.settings.tools
-        return SkillRegistry(skill_folders(self.profile, self.project, tools.skill_folders), tools.disabled_skills)
+        folders = skill_folders(self.profile, self.project, tools.skill_folders, self.environment)
+        return SkillRegistry(folders, tools.disabled_skills)
 
     def _find(self, name: str) -> Skill:
         self.get(name)

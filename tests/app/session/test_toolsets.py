@@ -66,6 +66,12 @@ async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncEx
     assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
 
 
+async def test_shared_skills_are_those_of_the_given_home(profile: Profile, closing: AsyncExitStack) -> None:
+    context = structs.replace(bench(profile, closing, Settings()), environment={"HOME": "/people/me"})
+    assert Path("/people/me/.claude/skills") in context.skill_folders
+    assert all(folder.is_relative_to("/people/me") for folder in context.skill_folders[-3:])
+
+
 @pytest.mark.slow
 async def test_tools_are_released_after_the_session_that_uses_them(profile: Profile, closing: AsyncExitStack) -> None:
     settings = Settings(tools=ToolSettings(toolsets=("terminal",)), sandbox=SandboxSettings(enabled=False))

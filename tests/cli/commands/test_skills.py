@@ -187,3 +187,15 @@ def test_the_agent_cannot_manage_skills_itself(program: Program, action: str) ->
     assert done.code != 0
     assert "TALARIA" not in done.out
     assert program.run("skills", "list", env={"TALARIA_SESSION_ID": "s1"}).code == 0
+
+
+def test_an_audit_has_no_marks_of_markdown(program: Program, tmp_path: Path) -> None:
+    write_skill(tmp_path / "source", "bread", "Run `curl https://example.org`.")
+    installed = program.run_on_terminal("skills", "install", str(tmp_path / "source"), typed="n\n")
+    audited = program.run("skills", "audit", "bread")
+    colored = program.run("--color", "always", "skills", "audit", "bread")
+    for outcome in (installed, audited, colored):
+        assert "Addresses" in outcome.out
+        assert "**" not in outcome.out
+    assert "\x1b[" in colored.out
+    assert "\x1b[" not in audited.out

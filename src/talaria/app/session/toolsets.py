@@ -29,7 +29,7 @@ from talaria.runtime.open_session import DelegatedScope
 from talaria.sessions.preferences import choose_sandbox
 from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
-from talaria.settings.profiles import FolderTrust, Profile, join_path
+from talaria.settings.profiles import FolderTrust, Profile, expand_home, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
@@ -129,7 +129,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     @property
     def skill_folders(self) -> tuple[Path, ...]:
         """The folders of skills: the profile's, the project's, then those of the settings."""
-        return skill_folders(self.profile, self.folder, self.settings.tools.skill_folders)
+        return skill_folders(self.profile, self.folder, self.settings.tools.skill_folders, self.environment)
 
     @property
     def outputs(self) -> FullOutputs:
@@ -152,9 +152,11 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         return open_memory(folder, memory.provider, *limits, options)
 
 
-def skill_folders(profile: Profile, project: Path, others: Sequence[str] = ()) -> tuple[Path, ...]:
+def skill_folders(
+    profile: Profile, project: Path, others: Sequence[str], environment: Mapping[str, str]
+) -> tuple[Path, ...]:
     """Return the folders of skills: the profile's, those of a trusted project, then ``others``, in this order."""
-    shared = [Path(one).expanduser() for one in others]
+    shared = [expand_home(one, environment) for one in others]
     if not FolderTrust(profile.folder).is_trusted(project):
         return (profile.skills_folder, *shared)
     return (profile.skills_folder, join_path(project, ".talaria/skills"), *shared)

@@ -1,6 +1,7 @@
 """Output of subcommands: tables and colours on a terminal, plain text in a pipe, JSON on request."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO
@@ -11,6 +12,7 @@ from talaria.cli.output.text import RESET, STYLES, cell, cut, display_width, esc
 from talaria.core.formatting import escape_harmful
 
 _GAP = "  "
+_STYLE = r"\x1b\[[\d;]*m"
 _NARROWEST = 1
 _MIN_WIDTH = 20  # columns of the narrowest terminal worth asking for its width
 
@@ -76,6 +78,14 @@ class Terminal:
         self._stdout.write(escape_control(text) if self._stdout.isatty() else text)
         if flush:
             self._stdout.flush()
+
+    def markdown(self, text: str) -> None:
+        """Print Markdown without its marks: in bold and italics, or plain without colours."""
+        from talaria.cli.markdown.stream import render  # noqa: PLC0415 (loaded with the first Markdown)
+        from talaria.cli.markdown.themes import THEMES  # noqa: PLC0415 (the same)
+
+        rendered = render(text, THEMES["mono"], self.width)
+        self._stdout.write(rendered if self._colored else re.sub(_STYLE, "", rendered))
 
     def json(self, value: object) -> None:
         """Print a value as indented JSON; supports dataclasses, structs, datetimes and paths."""

@@ -1,0 +1,104 @@
+"""`/approvals`, and rules of the settings in conversations: by tool, command, folder, surface and person."""
+
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import Desk, open_desk
+
+from talaria.core.addresses import Address
+from talaria.core.events import ApprovalAsked, ToolAnswered, ToolRefused
+from talaria.core.messages import Text
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
+
+INSTALL = Say(calls=[Ask("terminal", {"command": "pip install ./nothing-here --help"})])
+
+
+async def answered(desk: Desk, server: ModelServer, answer: str = "") -> bool:
+    """Have the agent install something; answer the question about it, and return whether there was one."""
+    server.script(INSTALL, Say("Done."))
+    before = len(desk.events)
+    await desk.use("/queue install it")
+
+    def questions() -> list[ApprovalAsked]:
+        return [event for event in desk.events[before:] if isinstance(event, ApprovalAsked)]
+
+    def results() -> list[ToolAnswered | ToolRefused]:
+        return [event for event in desk.events[before:] if isinstance(event, ToolAnswered | ToolRefused)]
+
+    await until(lambda: questions() or results())
+    if questions() and answer:
+        desk.active_session.questions.answer(questions()[0].id, answer)
+    elif questions():
+        await desk.use("/deny")
+    await desk.active_session.chat.conversation.settled()
+    return bool(questions())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_a_revoked_approval_is_asked_for_again(tmp_path: Path, server: ModelServer, scope: str) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        assert await answered(desk, server, scope)
+        assert not await answered(desk, server)
+        shown = await desk.use("/approvals")
+        assert ("always" if scope == "always" else "in this conversation") in shown
+        grant = next(line.split("`")[1] for line in shown.splitlines() if "pip install" in line)
+        revoked = await desk.use(f"/approvals revoke {grant}")
+        assert revoked.startswith("Revoked: ")
+        assert "pip install" in revoked
+        assert "Nothing is approved permanently." in await desk.use("/approvals")
+        assert "No single approval matches" in await desk.use(f"/approvals revoke {grant}")
+        assert await answered(desk, server)
+
+
+async def test_only_the_owner_revokes(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        guest = type(desk.author)(name="Eve", owner=False, id="7")
+        assert "Only the owner" in await desk.use("/approvals revoke ab", author=guest)
+
+
+RULES = """
+[approval]
+mode = "off"
+[access]
+owners = ["telegram:1"]
+[people.anna]
+ids = ["telegram:7"]
+[rules.no-lists]
+action = "deny"
+"""
+CASES = [
+    ('tool = "list_*"', True),
+    ('tool = "read_*"', False),
+    ('command = "ls"', False),
+    ('folder = "{work}"', True),
+    ('folder = "{work}/below"', False),
+    ('surface = "telegram"', True),
+    ('surface = "cli"', False),
+    ('person = "owner"', True),
+    ('person = "anna"', False),
+    ('surface = "telegram"\nperson = "owner"\ntool = "list_files"', True),
+    ('surface = "telegram"\nperson = "anna"', False),
+]
+
+
+@pytest.mark.parametrize(("fields", "denied"), CASES)
+async def test_a_rule_holds_only_where_everything_it_names_fits(
+    tmp_path: Path, server: ModelServer, fields: str, *, denied: bool
+) -> None:
+    settings = RULES + fields.format(work=tmp_path / "work")
+    server.script(Say(calls=[Ask("list_files", {})]), Say("Done."))
+    async with open_desk(tmp_path, server, settings, chat=Address("telegram", "1", user_id="1"), key="one") as desk:
+        await desk.active_session.put(Text("list"), sender="telegram:1")
+        await desk.active_session.chat.conversation.settled()
+        refused = [event for event in desk.events if isinstance(event, ToolRefused)]
+    assert bool(refused) is denied
+
+
+async def test_a_rule_for_a_command_holds_in_a_conversation(tmp_path: Path, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("terminal", {"command": "ls"}), Ask("terminal", {"command": "pwd"})]), Say("Done."))
+    async with open_desk(tmp_path, server, RULES + 'command = "ls"') as desk:
+        await desk.say("list")
+        refused = [event.summary for event in desk.events if isinstance(event, ToolRefused)]
+    assert refused == ["terminal: ls"]
