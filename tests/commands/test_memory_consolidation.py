@@ -137,6 +137,24 @@ async def test_an_empty_memory_and_wrong_options_are_explained(desk: Desk) -> No
     assert "Use `/memory consolidate [memory|user]`" in await desk.use("/memory consolidate --force")
 
 
+async def test_a_guest_consolidates_their_own_memory_and_no_other(tmp_path: Path, server: ModelServer) -> None:
+    eve, guest = Author("eve", owner=False, id="7"), Viewer("telegram:7")
+    private = Address("telegram", "7", user_id="7")
+    async with open_desk(tmp_path, server, chat=private, key="telegram:7", owner="telegram:7") as desk:
+        fill(desk)
+        fill(desk, guest)
+        memory_of(desk).add(OWNER, "memory", "The safe opens with 1234.", HERE)
+        assert "1234" not in await desk.use("/memory", author=eve)
+        server.script(Say(json.dumps(SHORT)))
+        desk.place.answers.append(0)
+        assert "Consolidated" in await desk.use("/memory consolidate", author=eve)
+        assert (notes(desk, guest), len(notes(desk))) == (SHORT, len(NOTES) + 1)
+        await desk.use("/memory undo", author=eve)
+        assert notes(desk, guest) == NOTES
+        assert "No memory entry fits" in await desk.use("/memory find safe", author=eve)
+        assert "There is no consolidation to undo." in await desk.use("/memory undo", author=eve)
+
+
 async def test_a_guest_cannot_and_a_group_is_apart(tmp_path: Path, server: ModelServer) -> None:
     group = Address("telegram", "-100", "group")
     async with open_desk(tmp_path, server, chat=group, key="telegram:-100") as desk:

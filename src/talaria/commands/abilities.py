@@ -29,11 +29,24 @@ _SANDBOX_CHOICES = {
 
 
 async def run_memory(context: CommandContext) -> None:
-    """Show or search the memory that applies in this chat, or change an entry of it."""
-    action, _, part = context.arguments.partition(" ")
+    """Show or search the memory that applies in this chat, or change an entry of it.
+
+    The memory of a group is the owner's; guests have one of their own in their private chats.
+    """
     viewer = (await context.active_session.store.read(lambda tx: get_session_scope(tx, context))).viewer
-    if viewer is None:
-        raise Refused("You can't see what is remembered here: it belongs to the owner.")
+    if viewer is None or (viewer.audience and not context.author.owner):
+        context.surface.show("Only the owner can see and change what is remembered here.")
+        return
+    try:
+        await _use_memory(context, viewer)
+    except Refused as error:
+        if context.author.owner:
+            raise
+        context.surface.show(str(error))  # it is about their own memory
+
+
+async def _use_memory(context: CommandContext, viewer: Viewer) -> None:
+    action, _, part = context.arguments.partition(" ")
     if action in (CONSOLIDATE, UNDO):
         await _rewrite_memory(context, viewer, action, part.split())
     elif not action:
@@ -103,7 +116,6 @@ MEMORY = Command(
     category="Abilities",
     help="Show or search what the agent remembers, change, forget or consolidate it.",
     hint="[find text|edit id text|forget text|consolidate|undo]",
-    who="owner",
     run=run_memory,
     offers=offer_memory_choices,
 )
