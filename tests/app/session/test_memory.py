@@ -1,8 +1,12 @@
 """Memory that another package provides: found by its entry point, read when a session starts."""
 
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+from tests.app.program import Program
 from tests.app.serving_process import process, said
 
 from talaria.contracts.stores.sessions import Viewer
@@ -43,3 +47,29 @@ async def test_a_session_uses_the_provider_of_another_package(tmp_path: Path) ->
         here.server.script(Say("Tea?"))
         await said(await here.open(), "Hello")
         assert "Likes tea." in str(here.server.received[-1].json["messages"][0])
+
+
+def build_wheel(folder: Path) -> Path:
+    """Return a wheel of the package with the provider."""
+    wheel, details = folder / "some_notes-1.0-py3-none-any.whl", "some_notes-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("some_notes.py", PACKAGE)
+        archive.writestr(f"{details}/METADATA", "Metadata-Version: 2.1\nName: some-notes\nVersion: 1.0\n")
+        archive.writestr(f"{details}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{details}/entry_points.txt", "[talaria.memory]\nsome-notes = some_notes:open_notes\n")
+        archive.writestr(f"{details}/RECORD", "")
+    return wheel
+
+
+@pytest.mark.slow
+def test_an_installed_distribution_provides_the_memory(tmp_path: Path) -> None:
+    program, packages = Program(tmp_path / "home"), tmp_path / "packages"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", packages]
+    subprocess.run([*install, build_wheel(tmp_path)], check=True, timeout=60, capture_output=True)
+    chosen = {"TALARIA__MEMORY__PROVIDER": "some-notes", "TALARIA__MEMORY__OPTIONS": '{"place": "elsewhere"}'}
+    assert "some-notes" in program.run("memory", "list", env=chosen).err  # which isn't found without the package
+    chosen["PYTHONPATH"] = str(packages)
+    added = program.run("memory", "add", "Likes tea.", "--kind", "user", env=chosen)
+    assert added.code == 0, added.err
+    assert "Likes tea." in program.run("memory", "list", env=chosen).out
+    assert "Likes tea." in (program.home / "profiles" / "default" / "elsewhere" / "USER.md").read_text()

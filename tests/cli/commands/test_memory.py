@@ -9,6 +9,7 @@ import pytest
 from tests.app.program import Outcome, Program
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.tools.recall.tool import Meaning
 
 
 @pytest.fixture
@@ -79,3 +80,13 @@ async def test_a_memory_is_consolidated_after_a_question_and_undone(program: Pro
     assert (done["kind"], len(done["before"]), done["after"]) == ("user", 2, ["Likes green tea."])
     again = await run("memory", "undo")
     assert (again.code, "There is no consolidation to undo" in again.err) == (1, True), "the owner's is another"
+
+
+@pytest.mark.slow
+def test_entries_are_found_by_meaning(program: Program) -> None:
+    if not Meaning.is_installed():
+        pytest.skip("the extra `meaning` isn't installed: make test")
+    for text in ("Anna's birthday is on 3 May.", "The server Hilda runs Debian.", "Deploys go through staging."):
+        assert program.run("memory", "add", text).code == 0
+    found = program.run("memory", "list", "when was she born", "--json")
+    assert [one["text"] for one in json.loads(found.out)] == ["Anna's birthday is on 3 May."]
