@@ -175,7 +175,7 @@ def _replace(change: SkillChange, services: Services, *, yes: bool) -> int:
 
 
 def _print_change(change: SkillChange, services: Services) -> None:
-    services.terminal.markdown(f"{describe_change(change)}\n\n")
+    services.terminal.markdown(describe_change(change))
     if change.diff:
         services.terminal.document(f"{change.diff}\n\n")
 
@@ -196,14 +196,14 @@ def _audit(arguments: argparse.Namespace, services: Services) -> None:
         services.terminal.json(audits)
         return
     for name, audit in audits.items():
-        services.terminal.markdown(f"**{name}**: {format_audit(audit)}\n\n")
+        services.terminal.markdown(f"**{name}**: {format_audit(audit)}")
 
 
 def _enable(arguments: argparse.Namespace, services: Services) -> int:
     skills = services.tools().skills()
     for name in arguments.names:
         if skills.get(name).origin is not None and not arguments.yes:
-            services.terminal.markdown(f"**{name}**: {format_audit(skills.audit(name))}\n\n")
+            services.terminal.markdown(f"**{name}**: {format_audit(skills.audit(name))}")
             if not services.terminal.confirm(f"Enable {name}?"):
                 services.terminal.note(f"{name} stays off. Add --yes to enable it without a question.")
                 return 1

@@ -80,11 +80,11 @@ class Terminal:
             self._stdout.flush()
 
     def markdown(self, text: str) -> None:
-        """Print Markdown without its marks: in bold and italics, or plain without colours."""
+        """Print Markdown without its marks, in bold and italics or plain, and a blank line after it."""
         from talaria.cli.markdown.stream import render  # noqa: PLC0415 (loaded with the first Markdown)
         from talaria.cli.markdown.themes import THEMES  # noqa: PLC0415 (the same)
 
-        rendered = render(text, THEMES["mono"], self.width)
+        rendered = f"{render(text, THEMES['mono'], self.width).rstrip()}\n\n"
         self._stdout.write(rendered if self._colored else re.sub(_STYLE, "", rendered))
 
     def json(self, value: object) -> None:
