@@ -64,8 +64,8 @@ def build_wheel(folder: Path) -> Path:
 @pytest.mark.slow
 def test_an_installed_distribution_provides_the_memory(tmp_path: Path) -> None:
     program, packages = Program(tmp_path / "home"), tmp_path / "packages"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", packages]
-    subprocess.run([*install, build_wheel(tmp_path)], check=True, timeout=60, capture_output=True)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(packages)]
+    subprocess.run([*install, str(build_wheel(tmp_path))], check=True, timeout=60, capture_output=True)
     chosen = {"TALARIA__MEMORY__PROVIDER": "some-notes", "TALARIA__MEMORY__OPTIONS": '{"place": "elsewhere"}'}
     assert "some-notes" in program.run("memory", "list", env=chosen).err  # which isn't found without the package
     chosen["PYTHONPATH"] = str(packages)
