@@ -2,7 +2,7 @@
 
 import hashlib
 import ssl
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -15,8 +15,10 @@ from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, Unreachable
 from talaria.core.ids import new_id
-from talaria.platforms.irc.adapter import Irc
+from talaria.platforms.irc.adapter import IRC_RECEIVED, Irc
 from talaria.platforms.irc.setup import SETUP
+from talaria.platforms.irc.wire import ReceivedLine
+from talaria.platforms.received_queue import ReceivedQueue
 from talaria.testing.irc_servers import IrcServer, make_certificate
 from talaria.testing.platform_suite import FailuresSuite, next_incoming
 
@@ -71,6 +73,17 @@ async def test_reply_for_an_account_is_not_sent_to_another_owner_of_its_nick(ser
     with pytest.raises(Rejected, match="not logged in"):
         await services_side.platform.send(Address("irc", name), Content(text="secret"), "secret")
     assert not [line for line in await stranger.catch_up() if "secret" in line]
+
+
+async def test_account_is_looked_up_if_the_server_does_not_send_it(services_side: IrcFarSide, store: Store) -> None:
+    """A line that was stored without its account, as by a server without account-tag."""
+    person, settings = services_side.person, services_side.settings
+    line = ReceivedLine(f"{person.nick}!{person.nick[:9]}@127.0.0.1", settings.nick, "hello", datetime.now(UTC))
+    forged = ReceivedLine(f"{person.nick}!other@127.0.0.1", services_side.channel, "hello", datetime.now(UTC))
+    await ReceivedQueue(store, IRC_RECEIVED, "irc").add([line, forged])
+    async with services_side.platform.connect() as arrivals:
+        received = [await next_incoming(arrivals) for _ in range(2)]
+    assert [one.sender.id for one in received] == [person.nick, f"unverified:{forged.source}"]
 
 
 async def test_wrong_password_is_reported_without_the_password(services_side: IrcFarSide) -> None:

@@ -11,12 +11,13 @@ from tests.platforms.irc.far_side import IrcFarSide, Person
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
-from talaria.core.errors import Refused, Rejected, SlowDown
+from talaria.core.errors import Refused, Rejected, SlowDown, Unreachable
 from talaria.platforms.irc.adapter import Irc
 from talaria.platforms.irc.connection import LineBucket
 from talaria.platforms.irc.settings import read_settings
 from talaria.platforms.irc.wire import cut_line, parse_line, read_privmsg, sasl_lines, split_message
 from talaria.testing.platform_suite import next_incoming
+from talaria.testing.wait import until
 
 pytestmark = pytest.mark.one_engine
 
@@ -72,6 +73,22 @@ async def test_exclamation_mark_starts_a_command(plain_side: IrcFarSide) -> None
         await plain_side.says(plain_side.private, "!important")
         texts = [(await next_incoming(arrivals)).text for _ in range(3)]
     assert texts == ["/new topic", "/help", "!important"]
+
+
+async def test_server_that_is_no_irc_is_given_up(plain_side: IrcFarSide, store: Store) -> None:
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b":x CAP * LS\r\n")  # without the list
+        await reader.read()
+        writer.transport.abort()
+        ended.set()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        settings = msgspec.structs.replace(plain_side.settings, port=server.sockets[0].getsockname()[1])
+        with pytest.raises(Unreachable, match="no IRC"):
+            await Irc(settings, store).send(plain_side.private, Content(text="hello"), "key")
+        await until(ended.is_set)
 
 
 async def test_flood_limit_asks_the_gateway_to_wait(plain_side: IrcFarSide, store: Store) -> None:

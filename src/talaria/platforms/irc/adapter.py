@@ -32,7 +32,7 @@ IRC_RECEIVED = NamedValue("irc_received", ReceivedLine)  # by account and time
 IRC_NICK = NamedValue("irc_nick", str)  # by account and account of a person: the last nick
 _CHANNEL_SIGNS = "#&!+"
 _TRUST = timedelta(seconds=60)  # how long a nick counts as the account's after the server said so
-_MOST_NOTICES = 1000
+_MOST_CACHED = 1000
 _LOG_IN_FIRST = "I only talk to people who are logged in to services here, for example with NickServ."
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class Irc:
         self._connection: IrcConnection | None = None
         self._opening = asyncio.Lock()
         self._notified: set[str] = set()
+        self._accounts: dict[str, tuple[str, float]] = {}  # by nick!user@host, with the time of the answer
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
@@ -149,12 +150,24 @@ class Irc:
             return fold(line.nick)
         account = line.account
         if account is None:
-            found = await connection.account_of(line.nick)
-            # The nick may have changed hands since the line was received.
-            account = found[0] if found and found[1] == line.source.partition("!")[2] else ""
+            account = await self._look_up(connection, line)
         if account:
             await self._people.learn(fold(account), line.nick)
         return fold(account)
+
+    async def _look_up(self, connection: IrcConnection, line: ReceivedLine) -> str:
+        """Ask the server for the account of a sender, once a minute."""
+        now = asyncio.get_running_loop().time()
+        account, at = self._accounts.get(line.source, ("", -_TRUST.total_seconds()))
+        if now - at < _TRUST.total_seconds():
+            return account
+        found = await connection.account_of(line.nick)
+        # The nick may have changed hands since the line was received.
+        account = found[0] if found and found[1] == line.source.partition("!")[2] else ""
+        if len(self._accounts) >= _MOST_CACHED:
+            self._accounts.clear()
+        self._accounts[line.source] = (account, now)
+        return account
 
     async def _find_nick(self, connection: IrcConnection, chat_id: str) -> str:
         """Return the nick of a person, who must be logged in as the account that the chat is with."""
@@ -170,7 +183,7 @@ class Irc:
         return nick
 
     async def _ask_to_log_in(self, connection: IrcConnection, line: ReceivedLine) -> None:
-        if line.source in self._notified or len(self._notified) >= _MOST_NOTICES:
+        if line.source in self._notified or len(self._notified) >= _MOST_CACHED:
             return
         self._notified.add(line.source)
         try:

@@ -98,6 +98,7 @@ class IrcConnection:
                     settings.host, settings.port, ssl=self._tls(), limit=_LONGEST_LINE
                 )
                 self._reading = asyncio.ensure_future(self._read())
+                self._reading.add_done_callback(self._end_reading)
                 if settings.server_password:
                     self._write(f"PASS {settings.server_password}")
                 for line in ("CAP LS 302", f"NICK {self.nick}", f"USER {settings.nick[:9]} 0 * :{settings.real_name}"):
@@ -236,6 +237,12 @@ class IrcConnection:
             self._fail(error)
         except OSError as error:
             self._fail(Unreachable(f"the connection broke: {error}"))
+
+    def _end_reading(self, reading: asyncio.Future[None]) -> None:
+        """Give up a connection that sent lines which we can't process."""
+        if not reading.cancelled() and (error := reading.exception()):
+            log.error("irc: a line can't be processed", exc_info=error)
+            self._fail(Unreachable(f"the server sent something that is no IRC: {error!r}"))
 
     def _keep_alive(self) -> None:
         """Ask for a sign of life, and for a nick and channels that we have lost."""

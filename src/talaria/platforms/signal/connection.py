@@ -1,6 +1,7 @@
 """A connection to signal-cli's daemon: JSON-RPC requests and notifications, one per line."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -13,6 +14,8 @@ from msgspec import Struct
 from talaria.core.errors import PlatformError, Unreachable
 from talaria.platforms.signal.settings import SignalSettings
 from talaria.platforms.signal.wire import Envelope, to_error
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
 _CLOSE_PATIENCE = timedelta(seconds=1)
@@ -73,6 +76,7 @@ class SignalConnection:
             place = settings.socket or f"{settings.host}:{settings.port}"
             raise Unreachable(f"the daemon of signal-cli can't be reached at {place}: {error}") from error
         self._reading = asyncio.ensure_future(self._read())
+        self._reading.add_done_callback(self._end_reading)
 
     async def close(self) -> None:
         """Disconnect; before that, end the subscription, because the daemon counts as delivered what it has sent."""
@@ -150,6 +154,12 @@ class SignalConnection:
             self._fail(error)
         except OSError as error:
             self._fail(Unreachable(f"the connection to signal-cli broke: {error}"))
+
+    def _end_reading(self, reading: asyncio.Future[None]) -> None:
+        """Give up a connection that sent lines which we can't process."""
+        if not reading.cancelled() and (error := reading.exception()):
+            log.error("signal: a line can't be processed", exc_info=error)
+            self._fail(Unreachable(f"the daemon sent something that can't be processed: {error!r}"))
 
     async def _process(self, lines: Sequence[bytes]) -> None:
         """Store what was received, then hand out answers."""
