@@ -55,7 +55,11 @@ SHOWN_ELSEWHERE = {
     *(f"logins.scripted.{name}" for name in ("client_id", "exchange_url", "issuer", "scope")),
     "update.check",
     # A tool, command or server reads them with each use: their tests are those of the tool.
-    *(key for key in LIVE if key.startswith(("browser.", "checkpoints.", "images.", "mcp.", "rules.", "api.proxy_"))),
+    *(
+        key
+        for key in LIVE
+        if key.startswith(("browser.", "checkpoints.", "images.", "mcp.", "rules.", "api.proxy_", "api.voice_"))
+    ),
     "gateway.diff_lines",
     # Each message is admitted by the rules of that moment: tests/gateway/test_rooms.py, tests/system/test_routes.py.
     *(key for key in LIVE if key.startswith(("personas.", "routes.", "platforms.scripted.rooms."))),

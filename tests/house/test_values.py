@@ -53,6 +53,7 @@ NAMED_VALUES = {
     "known_chat": "KnownChannel",
     "room_message": "RoomMessage",
     "routed_persona": "str",
+    "late_answer": "str",
     "last_heartbeat": "_LastBeat",
     "mattermost_position": "ReadPosition",
     "matrix_invitations": "str",

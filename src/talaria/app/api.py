@@ -23,6 +23,7 @@ from talaria.api.runs.run_store import RunKind
 from talaria.api.runs.runner import RunSessionPool, RunWorker
 from talaria.api.sessions.routes import SessionRoutes
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
+from talaria.api.voice import VoiceRoutes
 from talaria.app.application import TalariaApplication
 from talaria.app.session.files import StoredSessionFiles
 from talaria.app.session.workspaces import make_served_folder
@@ -268,6 +269,7 @@ class _ApiBuilder:
             *ModelRoutes(names).routes(),
             *ResponseRoutes(self._session_pool, self._run_followers, names, pictures).routes(),
             *RunRoutes(self._run_followers, names, pictures).routes(),
+            *VoiceRoutes(self._session_pool, self._application.settings_admin).routes(),
             *SentFileRoutes(self._application.store, self._application.profile.media_folder).routes(),
             *sessions,
             *McpRoutes(make_agent_tools(sessions), self._application.identity.version).routes(),

@@ -34,6 +34,15 @@ class ApiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "answers it."
         ),
     ] = False
+    voice_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=300,
+            description="How long voice assistants wait for an answer; a later one is sent to the home chat.",
+            extra={"live": True},
+        ),
+    ] = 7.0
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 means any free port.")] = 8642
     hosts: Annotated[
