@@ -117,7 +117,7 @@ async def test_a_conversation_that_others_work_on_is_left_to_them(host: Hosted) 
 async def test_nobody_can_be_woken_or_asked_back_over_request_and_response(
     tmp_path: Path, model: ModelServer, host: Hosted
 ) -> None:
-    call = Ask("terminal", {"command": "sleep 60", "background": True, "notify_on_complete": True}, id="c1")
+    call = Ask("terminal", {"command": "sleep 0.1", "background": True, "notify_on_complete": True}, id="c1")
     danger = Ask("terminal", {"command": "rm -rf ."}, id="c2")
     model.script(Say(calls=[call]), Say(calls=[danger]), Say("Done."))
     answer = await host.http.post(CHAT, json=HI)
