@@ -7,7 +7,7 @@ from tests.tools.browser.website import Website
 from talaria.core.errors import ToolFailed
 from talaria.core.image_types import image_type
 from talaria.testing.wait import until
-from talaria.tools.browser.snapshot import PART_LENGTH
+from talaria.tools.browser.snapshot import estimate_tokens
 
 pytestmark = needs_chromium
 
@@ -144,7 +144,7 @@ async def test_dialogs_are_dismissed_unless_accepted(agent: AgentBrowser, site: 
 async def test_page_with_10_000_nodes_is_paged_and_searched(agent: AgentBrowser, site: Website) -> None:
     rows = "".join(f"<tr><td>Row {number}<td><button>Edit {number}</button>" for number in range(2_500))
     shown = await agent.open(site.page("/large", f"<table>{rows}</table>"))
-    assert len(shown) < PART_LENGTH + 400
+    assert 1_500 < estimate_tokens(shown) < 2_000
     assert "continue with part=2" in shown
     second = await agent.read("snapshot", part=2)
     assert "Row 0" not in second
@@ -152,6 +152,13 @@ async def test_page_with_10_000_nodes_is_paged_and_searched(agent: AgentBrowser,
     found = await agent.read("snapshot", text="Edit 2400")
     assert len(found) < 500
     assert await agent.act("click", find_ref(found, 'button "Edit 2400"'))
+
+
+async def test_page_in_a_script_with_many_tokens_has_shorter_parts(agent: AgentBrowser, site: Website) -> None:
+    shown = await agent.open(site.page("/chinese", "<p>今天天气很好,我们去公园吧。</p>" * 500))
+    assert "continue with part=2" in shown
+    assert 1_500 < estimate_tokens(shown) < 2_000
+    assert len(shown) < 3_500
 
 
 async def test_page_that_never_finishes_is_shown_as_far_as_it_is_there(agent: AgentBrowser, site: Website) -> None:
