@@ -39,6 +39,16 @@ class Wire:
         self._alive = asyncio.Event()
         self._alive.set()
 
+    def cut(self) -> None:
+        """Break all connections once."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"

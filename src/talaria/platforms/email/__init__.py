@@ -1,0 +1,1 @@
+"""E-mail: receives over IMAP, answers over SMTP; a mail thread is a conversation."""

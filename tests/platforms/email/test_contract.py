@@ -1,0 +1,11 @@
+"""The contract suite on e-mail, with a real mail server."""
+
+import pytest
+
+from talaria.testing.platform_suite import PlatformSuite
+
+pytestmark = pytest.mark.one_engine
+
+
+class TestEmail(PlatformSuite):
+    pass
