@@ -20,6 +20,8 @@ command -v espeak-ng >/dev/null 2>&1 || missing="$missing espeak-ng" # speech is
 [ -x /usr/sbin/ngircd ] || missing="$missing ngircd"
 [ -x /usr/sbin/inspircd ] || missing="$missing inspircd atheme-services"
 command -v Xvfb >/dev/null 2>&1 || missing="$missing xvfb" # the browser's window
+[ -x /usr/sbin/exim4 ] || missing="$missing exim4-daemon-light"
+[ -x /usr/sbin/dovecot ] || missing="$missing dovecot-imapd dovecot-lmtpd"
 [ -n "$missing" ] || exit 0
 if [ -z "${TALARIA_NO_APT:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "== system packages: installing$missing with apt-get, as root (TALARIA_NO_APT=1 skips this, and their tests)"

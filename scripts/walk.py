@@ -388,6 +388,7 @@ class QuietSurface:
 
     name = "cli"
     address = None
+    home_address = None
     display = Display()
     theme = ""
     keys = ""

@@ -40,6 +40,10 @@ class RecordingPlace:
     answers: list[int | None] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def home_address(self) -> Address | None:
+        return self.address
+
     def change_display(self, display: Display) -> None:
         self.display = display
 

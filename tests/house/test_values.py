@@ -47,6 +47,8 @@ NAMED_VALUES = {
     "gateway_worker": "WorkerStatus",
     "home_chat": "HomeChat",
     "imported": "ImportRecord",
+    "email_position": "str",
+    "email_threads": "MailThread",
     "irc_nick": "str",
     "irc_received": "ReceivedLine",
     "job_run": "PendingRun",

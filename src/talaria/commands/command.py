@@ -55,6 +55,10 @@ class Surface(Protocol):
         """Address, if messages can be sent there."""
 
     @property
+    def home_address(self) -> Address | None:
+        """Address for messages that start a conversation, if messages can be sent there."""
+
+    @property
     def display(self) -> Display:
         """Current display options."""
 

@@ -93,7 +93,7 @@ RESTART = Command(
 
 async def run_sethome(context: CommandContext) -> None:
     """Store the address of this chat as the home chat of its network."""
-    address = context.surface.address
+    address = context.surface.home_address
     if address is None:
         raise Refused("I can't reach you here: this isn't a chat.")
     # In a group each person may have their own session: deliver to that of the person who set the home chat.

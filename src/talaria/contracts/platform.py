@@ -39,8 +39,9 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
     same key twice posts one message. ``exclusive`` means that only one connection at a time may receive for an account.
     ``backlog`` means that what was written while we weren't connected arrives later. ``replies`` means that a message
     shows which one it answers, ``reactions`` that messages can be marked, ``lists_chats`` that the network lists the
-    chats we are in. ``edit_pace`` is the shortest time between edits of a
-    message. ``rates`` are the documented limits for posting and editing.
+    chats we are in. ``threaded`` means that every message is in a thread, and one that is sent to the chat itself
+    starts another. ``progress`` means that messages about a running turn are welcome. ``edit_pace`` is the shortest
+    time between edits of a message. ``rates`` are the documented limits for posting and editing.
     """
 
     text_limit: int
@@ -52,6 +53,8 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
     typing: bool = False
     buttons: bool = False
     threads: bool = False
+    threaded: bool = False
+    progress: bool = True
     reactions: bool = False
     lists_chats: bool = False
     idempotent: bool = False

@@ -6,6 +6,7 @@ mailbox; mail for others is refused. What people send while logged in is reporte
 
 import email.policy
 import imaplib
+import re
 import shutil
 import signal
 import smtplib
@@ -46,6 +47,7 @@ disable_plaintext_auth = no
 auth_mechanisms = plain login xoauth2
 auth_failure_delay = 0
 imap_idle_notify_interval = 10 s
+mailbox_idle_check_interval = 1 s
 mail_location = maildir:{folder}/mail/%u
 mail_fsync = never
 first_valid_uid = 1
@@ -256,27 +258,29 @@ class MailServer:
 
     def read(self, address: str, folder: str = "INBOX") -> list[EmailMessage]:
         """Return the mails of a mailbox, oldest first."""
-        with self._log_in(address) as mailbox:
-            mailbox.select(folder, readonly=True)
-            _, (numbers,) = mailbox.search(None, "ALL")
-            parser = BytesParser(policy=email.policy.default)
-            found = [mailbox.fetch(number.decode(), "(BODY.PEEK[])")[1][0] for number in (numbers or b"").split()]
-        return [parser.parsebytes(one[1]) for one in found if isinstance(one, tuple)]
+        parser = BytesParser(policy=email.policy.default)
+        return [parser.parsebytes(path.read_bytes()) for path in self._list_mails(address, folder)]
 
     def flags(self, address: str) -> Mapping[str, bool]:
         """Return the subjects of a mailbox, and whether each mail was read."""
-        with self._log_in(address) as mailbox:
-            mailbox.select("INBOX", readonly=True)
-            _, seen = mailbox.search(None, "SEEN")
-            subjects = self.read(address)
-        numbers = {int(number) for number in (seen[0] or b"").split()}
-        return {str(mail["Subject"]): position + 1 in numbers for position, mail in enumerate(subjects)}
+        parser = BytesParser(policy=email.policy.default)
+        return {
+            str(parser.parsebytes(path.read_bytes())["Subject"]): "S" in path.name.rpartition(",")[2]
+            for path in self._list_mails(address, "INBOX")
+        }
+
+    def _list_mails(self, address: str, folder: str) -> list[Path]:
+        """Return the files of a mailbox in the order of arrival, which their names start with."""
+        place = self.folder / "mail" / address / ("" if folder == "INBOX" else f".{folder}")
+        found = [path for name in ("cur", "new") for path in (place / name).glob("*")]
+        return sorted(found, key=lambda path: [int(one) for one in re.findall(r"\d+", path.name)[:2]])
 
     def renumber(self, address: str) -> None:
         """Let the mailbox have new UIDs, as after a repair."""
         for name in ("dovecot-uidlist", "dovecot.index", "dovecot.index.log", "dovecot.index.cache"):
             (self.folder / "mail" / address / name).unlink(missing_ok=True)
-        self.read(address)
+        with self._log_in(address) as mailbox:
+            mailbox.select()
 
     @contextmanager
     def _log_in(self, address: str) -> Iterator[imaplib.IMAP4]:

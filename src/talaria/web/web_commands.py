@@ -106,6 +106,11 @@ class WebSurface:
         person = self._session.caller.person
         return Address(SOURCE, person, user_id=person) if person else None
 
+    @property
+    def home_address(self) -> Address | None:
+        """The same: conversations of the web app start at their person's address."""
+        return self.address
+
     def change_display(self, display: Display) -> None:
         """Change how the rest of this command is shown."""
         self.display = display

@@ -94,6 +94,7 @@ class PlainScreen:
 
     name = SOURCE
     address: Address | None = None
+    home_address: Address | None = None
     theme = "mono"
     keys = PLAIN_KEYS
 

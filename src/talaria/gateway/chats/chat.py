@@ -118,7 +118,12 @@ class Chat:
         self.release: Callable[[], object] = lambda: None
         self._network = network
         self._jobs = jobs
-        self.prompts = ChoicePrompts(self._post, buttons=network.abilities.buttons, closed=self._close_question)
+        self.prompts = ChoicePrompts(
+            self._post,
+            buttons=network.abilities.buttons,
+            closed=self._close_question,
+            patience=lambda: network.settings.current.approval.timeout_seconds,
+        )
         view_options = TurnViewOptions(
             address=address,
             preview=network.preview,
@@ -285,6 +290,11 @@ class Chat:
 
     def _close_question(self, key: str, content: Content, decision: str) -> None:
         self._jobs.create_task(show_decision(self._network.preview, self.address, key, content, decision))
+
+    @property
+    def home_address(self) -> Address:
+        """The chat without its thread, where every message is in one."""
+        return structs.replace(self.address, thread_id="") if self._network.abilities.threaded else self.address
 
     def change_display(self, display: Display) -> None:
         """Change what is shown in this chat from now on, and store the choice."""

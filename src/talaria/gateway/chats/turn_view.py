@@ -21,7 +21,6 @@ from talaria.gateway.outbound.preview import Preview, PreviewOptions
 from talaria.gateway.outbound.text_parts import measure, split_content
 from talaria.runtime.questions import AnswerReceiver, answer
 
-_PATIENCE = 300.0
 _VARIATION_SELECTOR = "\N{VARIATION SELECTOR-16}"  # appended to some emoji by some networks
 _APPROVING, _DENYING = ("👍", "✅"), ("👎", "❌")
 
@@ -35,9 +34,9 @@ class _OpenPrompt(Struct, frozen=True):
 class ChoicePrompts:
     """Open questions of one chat.
 
-    ``post`` queues a message under a key. ``closed`` is called with key, content and decision when a question with
-    buttons ends. Each question may be answered by its addressee and by the owner; without an addressee only by the
-    owner.
+    ``post`` queues a message under a key. ``patience`` returns how many seconds to wait for an answer. ``closed`` is
+    called with key, content and decision when a question with buttons ends. Each question may be answered by its
+    addressee and by the owner; without an addressee only by the owner.
     """
 
     def __init__(
@@ -45,8 +44,8 @@ class ChoicePrompts:
         post: Callable[[Content, str], Awaitable[None]],
         *,
         buttons: bool,
+        patience: Callable[[], float],
         closed: Callable[[str, Content, str], None] = lambda _key, _content, _format_decision: None,
-        patience: float = _PATIENCE,
     ) -> None:
         self._post = post
         self._on_closed = closed
@@ -126,7 +125,7 @@ class ChoicePrompts:
         self.asked.set()
         try:
             await self._post(content, number)
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._patience()):
                 return await found.answer
         except TimeoutError:
             return None

@@ -227,7 +227,7 @@ class Preview:
         self._shown_version = self._text.version
         self._text.passages.clear()
         lines = self._text.new_lines()
-        if lines:
+        if lines and self._platform.abilities.progress:
             self._posted_calls += 1
             key = f"{self._turn_id}:calls:{self._posted_calls}"
             await call_with_timeout(

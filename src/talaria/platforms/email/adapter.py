@@ -59,7 +59,12 @@ class Email:
     def __init__(self, settings: EmailSettings, store: Store, folder: Path) -> None:
         self.name = settings.name
         self.abilities = PlatformCapabilities(
-            text_limit=TEXT_LIMIT, threads=True, exclusive=True, file_limit=settings.file_limit
+            text_limit=TEXT_LIMIT,
+            threads=True,
+            threaded=True,
+            progress=False,
+            exclusive=True,
+            file_limit=settings.file_limit,
         )
         self._settings = settings
         self._store = store
@@ -93,11 +98,7 @@ class Email:
         mail = await asyncio.to_thread(
             make_mail, to, content, files, thread, self._settings, message_id=message_id, at=datetime.now(UTC)
         )
-        await self._submission.deliver(to.chat_id, mail)
-        try:
-            await self._sent.add(message_id, mail)
-        except PlatformError as error:  # the mail is sent: failing now would send it again
-            log.warning("%s: couldn't store a sent mail: %s", self.name, error)
+        await self._submission.deliver(to.chat_id, mail, lambda: self._store_sent(mail))
         return MessageRef(to, message_id)
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
@@ -146,6 +147,12 @@ class Email:
         await self._sent.close()
         if self._tokens is not None:
             await self._tokens.close()
+
+    async def _store_sent(self, mail: bytes) -> None:
+        try:
+            await self._sent.add(mail)
+        except PlatformError as error:  # the mail is sent: failing now would send it again
+            log.warning("%s: couldn't store a sent mail: %s", self.name, error)
 
     async def _receive(
         self, connection: ImapConnection, position: MailPosition, since: datetime | None

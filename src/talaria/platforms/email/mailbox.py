@@ -96,6 +96,7 @@ class SentFolder:
         self._settings = settings
         self._lock = asyncio.Lock()
         self._name = settings.sent_folder
+        self._is_missing = False
         self._closing: AsyncExitStack | None = None
         self._connection: ImapConnection | None = None
 
@@ -103,9 +104,10 @@ class SentFolder:
         """Return whether a mail with this id was sent."""
         return await self._use(lambda connection: self._search(connection, message_id))
 
-    async def add(self, message_id: str, mail: bytes) -> None:
-        """Store a sent mail, unless the server has done so by itself."""
-        await self._use(lambda connection: self._append(connection, message_id, mail))
+    async def add(self, mail: bytes) -> None:
+        """Store a sent mail, unless the server does so by itself."""
+        if not self._settings.saves_sent:
+            await self._use(lambda connection: self._append(connection, mail))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -136,15 +138,13 @@ class SentFolder:
         try:
             await connection.select(self._name, read_only=True)
         except Rejected:  # not made yet
+            self._is_missing = True
             return False
         return bool(await connection.search_message(message_id))
 
-    async def _append(self, connection: ImapConnection, message_id: str, mail: bytes) -> None:
-        try:
-            await connection.select(self._name, read_only=True)
-        except Rejected:
+    async def _append(self, connection: ImapConnection, mail: bytes) -> None:
+        """Add a mail with one command: a mail that is sent and not stored yet is sent again after a crash."""
+        if self._is_missing:
             await connection.create(self._name)
-        else:
-            if await connection.search_message(message_id):
-                return
+            self._is_missing = False
         await connection.append(self._name, mail, self._settings.mail_patience)

@@ -27,10 +27,15 @@ class MailProvider(Struct, frozen=True, kw_only=True):
     smtp_port: int = 465
     smtp_security: Security = "tls"
     token_url: str = ""
+    saves_sent: bool = False
 
 
 _GOOGLE = MailProvider(
-    imap_host="imap.gmail.com", smtp_host="smtp.gmail.com", authserv_id="mx.google.com", token_url=_GOOGLE_TOKENS
+    imap_host="imap.gmail.com",
+    smtp_host="smtp.gmail.com",
+    authserv_id="mx.google.com",
+    token_url=_GOOGLE_TOKENS,
+    saves_sent=True,
 )
 _MICROSOFT = MailProvider(
     imap_host="outlook.office365.com",
@@ -39,6 +44,7 @@ _MICROSOFT = MailProvider(
     smtp_port=587,
     smtp_security="starttls",
     token_url=_MICROSOFT_TOKENS,
+    saves_sent=True,
 )
 _ICLOUD = MailProvider(
     imap_host="imap.mail.me.com",
@@ -68,7 +74,7 @@ class EmailSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ``user`` is the login name if it isn't the address. ``authserv_id`` are the names, separated by commas, under which
     the receiving server reports its checks of the sender (RFC 8601); ``*.`` at the start stands for any host there.
     ``received_above`` is the most ``Received`` lines above that report, for servers that don't remove forged ones.
-    ``password`` or ``refresh_token`` logs in. ``provider`` fills in the servers of a provider for another domain.
+    ``saves_sent`` means that the server stores sent mail by itself. ``password`` or ``refresh_token`` logs in. ``provider`` fills in the servers of a provider for another domain.
 
     A command takes ``patience`` at most, a mail ``mail_patience``. IDLE is renewed after ``idle``; a server without it
     is asked every ``poll``. Larger mails than ``mail_limit`` bytes are not read; ``file_limit`` is that of our files.
@@ -95,6 +101,7 @@ class EmailSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     token_url: str = ""
     inbox: str = "INBOX"
     sent_folder: str = ""
+    saves_sent: bool = False
     mail_limit: Annotated[int, Meta(ge=1024)] = 40 * 1024 * 1024
     file_limit: Annotated[int, Meta(ge=0)] = 15 * 1024 * 1024
     patience: timedelta = timedelta(seconds=20)

@@ -2,7 +2,7 @@
 
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
@@ -27,12 +27,13 @@ class MailSubmission:
         self._context = context
         self._tokens = tokens
 
-    async def deliver(self, recipient: str, mail: bytes) -> None:
-        """Hand over a mail; returns when the server has taken it on."""
+    async def deliver(self, recipient: str, mail: bytes, accepted: Callable[[], Awaitable[None]]) -> None:
+        """Hand over a mail; ``accepted`` is called as soon as the server has taken it on."""
         async with self._open() as server:
             await server.mail(self._settings.address, options=self._mail_options(server, mail))
             await server.rcpt(recipient)
             await server.data(mail, timeout=self._settings.mail_patience.total_seconds())
+            await accepted()
 
     async def accepts(self, recipient: str) -> bool:
         """Return whether the server takes mail for an address; nothing is sent."""

@@ -29,6 +29,7 @@ class TuiScreen:
     name = SOURCE
     keys = KEYS
     address: Address | None = None
+    home_address: Address | None = None
 
     def __init__(
         self,
