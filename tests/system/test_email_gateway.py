@@ -5,6 +5,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,11 +75,19 @@ def ann(mail_server: MailServer) -> Correspondent:
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer, mail_server: MailServer, ann: Correspondent) -> Program:
-    settings = (
-        f'[gateway]\nlease_seconds = 1.0\n[access]\nowners = ["email:{ann.address}"]\n[platforms.email.options]\n'
-        f'address = "{ann.bot}"\nimap_host = "127.0.0.1"\nimap_port = "{mail_server.imap}"\nimap_security = "none"\n'
-        f'smtp_host = "127.0.0.1"\nsmtp_port = "{mail_server.smtp}"\nsmtp_security = "none"\nauthserv_id = "mx.{DOMAIN}"\n'
-    )
+    options = {
+        "address": ann.bot,
+        "imap_host": "127.0.0.1",
+        "imap_port": mail_server.imap,
+        "imap_security": "none",
+        "smtp_host": "127.0.0.1",
+        "smtp_port": mail_server.smtp,
+        "smtp_security": "none",
+        "authserv_id": f"mx.{DOMAIN}",
+    }
+    lines = "".join(f'{name} = "{value}"\n' for name, value in options.items())
+    access = f'[gateway]\nlease_seconds = 1.0\n[access]\nowners = ["email:{ann.address}"]\n'
+    settings = f"{access}[platforms.email.options]\n{lines}"
     return scripted_program(tmp_path, server, settings, f"EMAIL_PASSWORD={PASSWORD}\n")
 
 
@@ -171,8 +180,8 @@ async def test_killed_gateway_loses_no_mail_and_answers_none_twice(
         for _ in range(kills):
             async with running(program) as process:
                 goal = len(server.received) + chance.randrange(1, 4)
-                while len(server.received) < goal and not writing.done():
-                    await asyncio.sleep(chance.random() / 5)  # real time: the moment of the kill
+                await until(partial(reached, server, goal, writing))
+                await asyncio.sleep(chance.random() / 5)  # real time: the moment of the kill
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
     async with running(program):
@@ -188,6 +197,10 @@ async def test_killed_gateway_loses_no_mail_and_answers_none_twice(
     repeated = sum(total - 1 for total in Counter(number for _, _, number in mails).values())
     assert repeated <= kills * len(roots)  # at most the ones that were being sent and not stored as sent yet
     assert await transcript_answers(program) == dict.fromkeys(wanted, 1)
+
+
+def reached(server: ModelServer, goal: int, writing: "asyncio.Task[None]") -> bool:
+    return writing.done() or len(server.received) >= goal
 
 
 def make_root(thread: int) -> str:

@@ -52,7 +52,7 @@ class MailFarSide:
         self.server = server
         self.imap, self.smtp = imap, smtp
         self.bot, self.alice = new_address("bot"), new_address("alice")
-        self._store, self._folder = store, folder
+        self._store, self.folder = store, folder
         self.platform = self.open()
         self.secret = PASSWORD
         self._roots = {make_thread_id(root): root for root in (f"{new_id()}@client.test" for _ in range(2))}
@@ -66,6 +66,10 @@ class MailFarSide:
 
     def open(self, **changes: Any) -> Email:
         """Return an adapter for our account."""
+        return Email(self.settings(**changes), self._store, self.folder)
+
+    def settings(self, **changes: Any) -> EmailSettings:
+        """Return the settings of our account."""
         options: dict[str, Any] = {
             "address": self.bot,
             "password": PASSWORD,
@@ -81,7 +85,7 @@ class MailFarSide:
             "mail_patience": timedelta(seconds=30),
             "idle": timedelta(seconds=1),
         }
-        return Email(EmailSettings(**options | changes), self._store, self._folder)
+        return EmailSettings(**options | changes)
 
     async def submit(self, mail: EmailMessage, *, login: str | None = None, sender: str = "") -> None:
         """Send a mail to us, by default logged in as Alice, and wait until it is in the mailbox."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from talaria.contracts.platform import Content
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, Unreachable
-from talaria.platforms.email.adapter import Email
+from talaria.platforms.email.adapter import Email, check_account
 from talaria.testing.mail_server import DOMAIN, MISSING, MailServer, find_mail_server
 from talaria.testing.platform_suite import next_incoming
 
@@ -176,17 +175,16 @@ async def test_connections_are_encrypted(far_side: MailFarSide, other: list[Emai
         "tls": {"imap_port": server.imaps, "smtp_port": server.smtps},
         "starttls": {"imap_port": server.imap, "smtp_port": server.smtp},
     }[security]
-    platform = far_side.open(imap_security=security, smtp_security=security, ca_file=str(server.ca_file), **ports)
-    untrusting = far_side.open(imap_security=security, smtp_security=security, **ports)
-    other += [platform, untrusting]
-    await platform.check()
+    options: dict[str, Any] = {"imap_security": security, "smtp_security": security, **ports}
+    platform = far_side.open(ca_file=str(server.ca_file), **options)
+    other.append(platform)
     async with platform.connect() as arrivals:
         await far_side.says(far_side.private, "over TLS")
         assert (await next_incoming(arrivals)).text == "over TLS"
     await platform.send(far_side.private, Content(text="as well"), "tls")
     assert len(await far_side.inbox()) == 1
     with pytest.raises(Unreachable, match="certificate verify failed"):
-        await untrusting.check()
+        await check_account(far_side.settings(**options), far_side.folder)
 
 
 class TokenServer:
@@ -252,21 +250,17 @@ async def test_oauth_tokens_log_in_and_are_renewed(store: Store, tmp_path: Path)
                 await platform.send(far_side.private, Content(text="as well"), "oauth")
                 assert len(await far_side.inbox()) == 1
                 tokens.valid.clear()  # expired early: another one is requested
-                await platform.check()
+                async with platform.connect():
+                    pass
                 await platform.close()
-                restarted = far_side.open(**options)
-                await restarted.check()
+                await check_account(far_side.settings(**options), far_side.folder)
                 assert tokens.renewed_with == ["first", "second", "second"]
                 tokens.refuses = True
-                tokens.valid.clear()
                 with pytest.raises(BadCredentials, match="invalid_grant"):
-                    await restarted.check()
-                await restarted.close()
+                    await check_account(far_side.settings(**options), far_side.folder)
 
 
-async def test_dead_servers_are_reported(far_side: MailFarSide, other: list[Email]) -> None:
+async def test_dead_servers_are_reported(far_side: MailFarSide) -> None:
     for changes in ({"imap_port": 9}, {"smtp_port": 9}):
-        platform = far_side.open(patience=timedelta(seconds=5), **changes)
-        other.append(platform)
         with pytest.raises(Unreachable, match="can't be reached"):
-            await platform.check()
+            await check_account(far_side.settings(**changes), far_side.folder)

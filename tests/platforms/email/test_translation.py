@@ -180,23 +180,23 @@ OWN: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("options", "secrets", "problem"),
     [
-        ({}, {"password": "x"}, "Set address"),
+        ({}, {"EMAIL_PASSWORD": "x"}, "Set address"),
         (GMAIL, {}, "EMAIL_PASSWORD or EMAIL_REFRESH_TOKEN"),
-        (GMAIL, {"refresh_token": "x"}, "client_id"),
-        ({"address": "bot@example.org"}, {"password": "x"}, "imap_host and smtp_host"),
-        ({**OWN, "authserv_id": ""}, {"password": "x"}, "Authentication-Results"),
-        ({**OWN, "imap_security": "none"}, {"password": "x"}, "not on this computer"),
-        ({**OWN, "idle": "PT30M"}, {"password": "x"}, "29 minutes"),
-        ({**OWN, "provider": "example.net"}, {"password": "x"}, "must be one of gmail.com"),
-        ({**OWN, "imap_hots": "x"}, {"password": "x"}, "unknown field `imap_hots`"),
+        (GMAIL, {"EMAIL_REFRESH_TOKEN": "x"}, "client_id"),
+        ({"address": "bot@example.org"}, {"EMAIL_PASSWORD": "x"}, "imap_host and smtp_host"),
+        ({**OWN, "authserv_id": ""}, {"EMAIL_PASSWORD": "x"}, "Authentication-Results"),
+        ({**OWN, "imap_security": "none"}, {"EMAIL_PASSWORD": "x"}, "not on this computer"),
+        ({**OWN, "idle": "PT30M"}, {"EMAIL_PASSWORD": "x"}, "29 minutes"),
+        ({**OWN, "provider": "example.net"}, {"EMAIL_PASSWORD": "x"}, "must be one of gmail.com"),
+        ({**OWN, "imap_hots": "x"}, {"EMAIL_PASSWORD": "x"}, "unknown field `imap_hots`"),
     ],
 )
 def test_invalid_settings_are_named(options: dict[str, str], secrets: dict[str, str], problem: str) -> None:
     with pytest.raises(Refused, match=problem):
-        read_settings("email", options, secrets)
+        read_settings("email", options, lambda name: secrets.get(name, ""))
 
 
 def test_servers_of_a_provider_are_known_for_its_and_for_own_domains() -> None:
     for options in (GMAIL, {"address": "bot@example.org", "provider": "gmail.com"}):
-        found = read_settings("email", options, {"password": "x"})
+        found = read_settings("email", options, lambda name: "x" if name == "EMAIL_PASSWORD" else "")
         assert (found.imap_host, found.smtp_port, found.authserv_ids) == ("imap.gmail.com", 465, ("mx.google.com",))

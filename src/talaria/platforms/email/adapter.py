@@ -36,17 +36,13 @@ from talaria.platforms.email.incoming import (
 )
 from talaria.platforms.email.mailbox import MailboxLogin, MailPosition, SentFolder, StoredPosition
 from talaria.platforms.email.outgoing import TEXT_LIMIT, check_content, make_mail, make_message_id, read_file
+from talaria.platforms.email.sender_check import find_reporting_server
 from talaria.platforms.email.settings import EmailSettings, is_address, read_settings
 from talaria.platforms.email.smtp import MailSubmission
 from talaria.platforms.files import sanitize_text, save_file
 
 EMAIL_POSITION = NamedValue("email_position", str)  # by account
 EMAIL_THREADS = NamedValue("email_threads", MailThread)  # by account, address and thread
-_SECRETS = {
-    "password": "EMAIL_PASSWORD",
-    "refresh_token": "EMAIL_REFRESH_TOKEN",
-    "client_secret": "EMAIL_CLIENT_SECRET",
-}
 _SMALL_MAIL = 64 * 1024  # bytes; larger ones are parsed in a thread
 _MAX_NAME = 200
 
@@ -136,12 +132,6 @@ class Email:
         await self._save_thread(Address(self.name, parent_chat_id, "private", thread_id), MailThread(subject, (root,)))
         return thread_id
 
-    async def check(self) -> None:
-        """Log in to both servers and open the inbox; raises what is wrong."""
-        async with self._login.open() as connection:
-            await connection.select(self._settings.inbox, read_only=True)
-        await self._submission.check_login()
-
     async def close(self) -> None:
         """Close all connections."""
         await self._sent.close()
@@ -219,9 +209,28 @@ def _make_context(settings: EmailSettings) -> ssl.SSLContext | None:
         raise Refused(f"The option ca_file of platforms.{settings.name} can't be read: {error}.") from error
 
 
+async def check_account(settings: EmailSettings, folder: Path) -> str:
+    """Log in to both servers and open the inbox; raises what is wrong.
+
+    Returns the name under which the server has reported its checks of the newest mail; empty if there is none.
+    """
+    context = _make_context(settings)
+    tokens = AccessTokens(settings, folder) if settings.refresh_token else None
+    try:
+        async with MailboxLogin(settings, context, tokens).open() as connection:
+            await connection.select(settings.inbox, read_only=True)
+            newest = max(await connection.search("ALL"), default=0)
+            headers = await connection.fetch(newest, "BODY[HEADER]", settings.patience) if newest else None
+        await MailSubmission(settings, context, tokens).check_login()
+    finally:
+        if tokens is not None:
+            await tokens.close()
+    return find_reporting_server(parse_mail(headers)) if headers else ""
+
+
 def open_platform(account: PlatformAccount) -> Platform:
     """Return the adapter for the mailbox of a profile."""
-    found = {field: account.secret(name) or "" for field, name in _SECRETS.items()}
-    platform = Email(read_settings(account.name, account.options, found), account.store, account.folder)
+    settings = read_settings(account.name, account.options, lambda name: account.secret(name) or "")
+    platform = Email(settings, account.store, account.folder)
     account.closing.push_async_callback(platform.close)
     return platform

@@ -62,12 +62,25 @@ def read_checks(mail: Message, trusted: Sequence[str], received_above: int | Non
         if name.lower() != _HEADER:
             continue
         server, results = _split_report(str(value))
-        if not _is_trusted(server, trusted) or (received_above is not None and above > received_above):
+        if not is_trusted(server or NO_AUTHSERV_ID, trusted) or (received_above is not None and above > received_above):
             break
         if server not in seen:
             seen.add(server)
             checks += results
     return checks
+
+
+def find_reporting_server(mail: Message) -> str:
+    """Return the name under which the uppermost report was written; ``none`` without a name, empty without a report."""
+    for name, value in mail.raw_items():
+        if name.lower() == _HEADER:
+            return _split_report(str(value))[0] or NO_AUTHSERV_ID
+    return ""
+
+
+def is_trusted(server: str, trusted: Sequence[str]) -> bool:
+    """Return whether a name is one of the trusted ones; ``*.`` at their start stands for any host there."""
+    return any(server == one or (one.startswith("*.") and server.endswith(one[1:])) for one in trusted)
 
 
 def _read_from(mail: Message) -> tuple[str, str]:
@@ -135,12 +148,6 @@ def _find_closing_quote(value: str, start: int) -> int:
     if position >= len(value):
         raise UnverifiedSender("the report of the receiving server is incomplete")
     return position
-
-
-def _is_trusted(server: str, trusted: Sequence[str]) -> bool:
-    if not server:
-        return NO_AUTHSERV_ID in trusted
-    return any(server == one or (one.startswith("*.") and server.endswith(one[1:])) for one in trusted)
 
 
 def _proves(check: CheckResult, address: str, domain: str) -> bool:

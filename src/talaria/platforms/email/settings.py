@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -16,6 +16,13 @@ NO_AUTHSERV_ID = "none"  # Microsoft's servers write their results without an id
 _ADDRESS = re.compile(r"[^\s@<>(),;:\"\\\[\]]{1,64}@[^\s@<>(),;:\"\\\[\]]{1,255}")
 _GOOGLE_TOKENS = "https://oauth2.googleapis.com/token"
 _MICROSOFT_TOKENS = "https://login.microsoftonline.com/common/oauth2/v2.0/token"
+
+
+SECRETS = {
+    "password": "EMAIL_PASSWORD",
+    "refresh_token": "EMAIL_REFRESH_TOKEN",
+    "client_secret": "EMAIL_CLIENT_SECRET",
+}
 
 
 class MailProvider(Struct, frozen=True, kw_only=True):
@@ -74,7 +81,8 @@ class EmailSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ``user`` is the login name if it isn't the address. ``authserv_id`` are the names, separated by commas, under which
     the receiving server reports its checks of the sender (RFC 8601); ``*.`` at the start stands for any host there.
     ``received_above`` is the most ``Received`` lines above that report, for servers that don't remove forged ones.
-    ``saves_sent`` means that the server stores sent mail by itself. ``password`` or ``refresh_token`` logs in. ``provider`` fills in the servers of a provider for another domain.
+    ``saves_sent`` means that the server stores sent mail by itself. ``password`` or ``refresh_token`` logs in.
+    ``provider`` fills in the servers of a provider for another domain.
 
     A command takes ``patience`` at most, a mail ``mail_patience``. IDLE is renewed after ``idle``; a server without it
     is asked every ``poll``. Larger mails than ``mail_limit`` bytes are not read; ``file_limit`` is that of our files.
@@ -125,12 +133,13 @@ class EmailSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return tuple(one.strip().lower() for one in self.authserv_id.split(",") if one.strip())
 
 
-def read_settings(name: str, options: Mapping[str, str], secrets: Mapping[str, str]) -> EmailSettings:
+def read_settings(name: str, options: Mapping[str, str], secret: Callable[[str], str]) -> EmailSettings:
     """Return the settings for these options and secrets; raises `Refused` for invalid or missing ones."""
     address = options.get("address", "").strip().lower()
     if not is_address(address):
         raise Refused(f"Set address in platforms.{name}.options to that of the agent's own mailbox; it is `{address}`.")
     provider = _find_provider(name, options.get("provider", ""), address)
+    secrets = {field: secret(variable) for field, variable in SECRETS.items()}
     given: dict[str, object] = {**provider, **options, **secrets, "address": address, "name": name}
     try:
         settings = msgspec.convert(given, EmailSettings, strict=False)

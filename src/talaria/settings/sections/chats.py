@@ -43,6 +43,7 @@ BUILT_IN_PLATFORMS = {
     "discord": BuiltInPlatform((("DISCORD_BOT_TOKEN",),), extra="discord"),
     "slack": BuiltInPlatform((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), extra="slack", command="/talaria {name}"),
     "matrix": BuiltInPlatform((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), extra="matrix"),
+    "email": BuiltInPlatform((("EMAIL_PASSWORD", "EMAIL_REFRESH_TOKEN"),), ("EMAIL_CLIENT_SECRET",), extra="email"),
     "ntfy": BuiltInPlatform((("NTFY_TOPIC",),), ("NTFY_TOKEN",)),
     "irc": BuiltInPlatform((("IRC_SERVER",),), ("IRC_PASSWORD", "IRC_SERVER_PASSWORD"), command="!{name}"),
     "mattermost": BuiltInPlatform((("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}"),
