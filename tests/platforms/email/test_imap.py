@@ -121,7 +121,7 @@ async def test_mail_is_read_whole_in_any_form() -> None:
         ("hang up", Unreachable),
     ],
 )
-async def test_refused_login_is_told_from_an_outage(answer: str, error: type[Exception]) -> None:
+async def test_refused_login_differs_from_an_outage(answer: str, error: type[Exception]) -> None:
     async with scripted({"AUTHENTICATE": [answer]}) as (_, connection):
         with pytest.raises(error):
             await connection.log_in("bot", password="p")

@@ -107,6 +107,7 @@ class Chat:
         self.key = key
         self.name = address.platform
         self.address: Address = address
+        self.home_address = structs.replace(address, thread_id="") if network.abilities.threaded else address
         self._chosen_display: Display | None = None
         self.active_at: datetime | None = None
         self._signature = ""
@@ -290,11 +291,6 @@ class Chat:
 
     def _close_question(self, key: str, content: Content, decision: str) -> None:
         self._jobs.create_task(show_decision(self._network.preview, self.address, key, content, decision))
-
-    @property
-    def home_address(self) -> Address:
-        """The chat without its thread, where every message is in one."""
-        return structs.replace(self.address, thread_id="") if self._network.abilities.threaded else self.address
 
     def change_display(self, display: Display) -> None:
         """Change what is shown in this chat from now on, and store the choice."""

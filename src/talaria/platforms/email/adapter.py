@@ -81,7 +81,7 @@ class Email:
                 yield updates
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
-        """Send one mail; a mail with the same key that is in the folder for sent mail is not sent again."""
+        """Send one mail, unless the folder for sent mail has one with the same key."""
         check_content(to, content)
         files = [await asyncio.to_thread(read_file, file, self._settings.file_limit) for file in content.files]
         if sum(len(data) for _, _, data in files) > self._settings.file_limit:

@@ -144,12 +144,10 @@ class ImapConnection:
             names.append(tokens[-1].decode("ascii", "replace"))
         return next((name for name in names if re.split(r"[./]", name)[-1] in ("Sent", "Sent Items")), None)
 
-    async def create(self, folder: str) -> None:
-        """Make a folder."""
-        await self._command(f"CREATE {_quote_folder(folder)}")
-
-    async def append(self, folder: str, mail: bytes, patience: timedelta) -> None:
-        """Add a mail to a folder, marked as read."""
+    async def append(self, folder: str, mail: bytes, patience: timedelta, *, is_new: bool = False) -> None:
+        """Add a mail to a folder, marked as read; a new folder is created first."""
+        if is_new:
+            await self._command(f"CREATE {_quote_folder(folder)}")
         await self._command(f"APPEND {_quote_folder(folder)} (\\Seen)", patience, literal=mail)
 
     async def wait_for_change(self, limit: timedelta) -> None:

@@ -34,7 +34,7 @@ class IgnoredMail(Exception):
 
 
 class MailThread(Struct, frozen=True, omit_defaults=True):
-    """What an answer in a thread needs: its subject, and the ids of its last mails, the root first."""
+    """The state of a thread: its subject, and the ids of its last mails, the root first."""
 
     subject: str
     references: tuple[str, ...] = ()
@@ -106,9 +106,10 @@ def make_thread_id(root: str) -> str:
 
 
 def find_thread(earlier: list[str], root: str) -> str:
-    """Return the thread of a mail that refers to earlier ones; empty if it answers one of ours outside any thread.
+    """Return the thread of a mail that refers to earlier ones.
 
-    The ids of our mails contain their thread, so a client that shortens the references doesn't break it.
+    The ids of our mails contain their thread, so a client that shortens the references doesn't break it. It is empty
+    for an answer to one of ours that was sent outside any thread.
     """
     for message_id in reversed(earlier):
         if found := _OWN_ID.match(message_id):
@@ -137,7 +138,7 @@ def _read_subject(mail: EmailMessage) -> str:
 
 
 def _join_subject(subject: str, text: str, *, is_reply: bool) -> str:
-    """Return the text of a mail; the subject of the first one belongs to it, unless the text is a command."""
+    """Return a mail's text, after the subject if it is the first of its thread and no command."""
     if is_reply or not subject or text.startswith("/"):
         return text
     return f"{subject}\n\n{text}" if text else subject

@@ -11,14 +11,13 @@ if TYPE_CHECKING:  # loaded for mail without plain text
 
 _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _DEVICE = re.compile(
-    r"\n\s*(?:Sent from (?:my|Outlook|Mail|Proton|Yahoo)\b|Get Outlook for|Sent with |Von meinem .{1,40} gesendet"
-    r"|Gesendet (?:mit|von|über) |Envoyé (?:de|depuis) |Enviado (?:desde|do|de) |Inviato da "
-    r"|Verzonden vanaf )[^\n]*\s*\Z"
+    r"Sent from (?:my|Outlook|Mail|Proton|Yahoo)\b|Get Outlook for|Sent with |Von meinem .{1,40} gesendet"
+    r"|Gesendet (?:mit|von|über) |Envoyé (?:de|depuis) |Enviado (?:desde|do|de) |Inviato da |Verzonden vanaf "
 )
 _SEPARATOR = re.compile(
-    r"^\s*(?:-{2,}\s*(?:Original Message|Ursprüngliche (?:Nachricht|Mail)|Message d'origine|Mensaje original"
-    r"|Messaggio originale|Oorspronkelijk bericht|Ursprungligt meddelande)\s*-{2,}|_{20,})\s*$",
-    re.IGNORECASE | re.MULTILINE,
+    r"-{2,} ?(?:Original Message|Ursprüngliche (?:Nachricht|Mail)|Message d'origine|Mensaje original"
+    r"|Messaggio originale|Oorspronkelijk bericht|Ursprungligt meddelande) ?-{2,}|_{20,}",
+    re.IGNORECASE,
 )
 _HEADER_LINE = re.compile(r"^\*?[^\W\d_][\w .-]{1,20}:\*?(?: |$)")
 _SENDER_LINE = re.compile(r"^\*?(?:From|Von|De|Da|Van|Från|Fra|Od|От|发件人|差出人):\*?\s", re.IGNORECASE)
@@ -64,9 +63,8 @@ def read_text(mail: EmailMessage, *, is_reply: bool) -> str:
 
 def strip_quotes(text: str) -> str:
     """Return a reply without the mail that it quotes at its end; quotes between answers stay."""
-    text = _cut_header_block(text)
-    if found := _SEPARATOR.search(text):
-        text = text[: found.start()]
+    lines = _cut_original(text.split("\n"))
+    text = "\n".join(lines)
     lines = text.rstrip().split("\n")
     end = len(lines)
     while end and (lines[end - 1].startswith(">") or not lines[end - 1].strip()):
@@ -88,7 +86,7 @@ def html_to_text(html: str, *, strips_quotes: bool) -> str:
         if _HIDDEN_STYLE.search(node.attributes.get("style") or ""):
             node.decompose()
     text = "".join(_collect_text(tree.body, 0)) if tree.body is not None else ""
-    return re.sub(r" *\n *", "\n", text.replace("\xa0", " ")).strip()
+    return "\n".join(line.strip(" ") for line in text.replace("\xa0", " ").split("\n")).strip()
 
 
 def _collect_text(node: "LexborNode", depth: int) -> Iterator[str]:
@@ -134,7 +132,7 @@ def _read_part(part: MIMEPart | None) -> str:
 
 
 def _unflow(text: str, *, is_deleting: bool) -> str:
-    """Join the lines that a client has wrapped (RFC 3676): those that end with a space, at the same depth of quotes."""
+    """Join wrapped lines (RFC 3676): those that end with a space, at the same depth of quotes."""
     joined: list[str] = []
     open_depth = -1
     for line in text.replace("\r\n", "\n").split("\n"):
@@ -151,13 +149,15 @@ def _unflow(text: str, *, is_deleting: bool) -> str:
     return "\n".join(joined)
 
 
-def _cut_header_block(text: str) -> str:
-    """Return a text up to the headers that Outlook puts above a quoted mail."""
-    lines = text.split("\n")
+def _cut_original(lines: list[str]) -> list[str]:
+    """Return lines up to the separator or the headers that Outlook puts above a quoted mail."""
     for index, line in enumerate(lines):
-        if _SENDER_LINE.match(line) and sum(bool(_HEADER_LINE.match(one)) for one in lines[index : index + 6]) >= 3:
-            return "\n".join(lines[:index])
-    return text
+        is_header = (
+            _SENDER_LINE.match(line) and sum(bool(_HEADER_LINE.match(one)) for one in lines[index : index + 6]) >= 3
+        )
+        if is_header or _SEPARATOR.fullmatch(line.strip()):
+            return lines[:index]
+    return lines
 
 
 def _drop_attribution(lines: list[str]) -> list[str]:
@@ -175,4 +175,5 @@ def _drop_attribution(lines: list[str]) -> list[str]:
 def _strip_signature(text: str) -> str:
     if found := _SIGNATURE.search(text):
         text = text[: found.start()]
-    return _DEVICE.sub("", f"\n{text}")
+    before, _, last = text.rstrip().rpartition("\n")
+    return before if _DEVICE.match(last.strip()) else text

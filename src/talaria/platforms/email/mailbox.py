@@ -1,4 +1,4 @@
-"""The mailbox of an account: connections to it, the position of the last read mail, and the folder for sent mail."""
+"""The mailbox of an account: connections, the position of the last read mail, the folder for sent mail."""
 
 import asyncio
 import ssl
@@ -143,8 +143,6 @@ class SentFolder:
         return bool(await connection.search_message(message_id))
 
     async def _append(self, connection: ImapConnection, mail: bytes) -> None:
-        """Add a mail with one command: a mail that is sent and not stored yet is sent again after a crash."""
-        if self._is_missing:
-            await connection.create(self._name)
-            self._is_missing = False
-        await connection.append(self._name, mail, self._settings.mail_patience)
+        """Add a mail, with one command if possible: until it is stored, a crash would repeat it."""
+        await connection.append(self._name, mail, self._settings.mail_patience, is_new=self._is_missing)
+        self._is_missing = False

@@ -30,7 +30,7 @@ _SUBJECT_LENGTH = 70
 
 
 def make_message_id(key: str, thread_id: str, domain: str) -> str:
-    """Return the id of the mail with this key, always the same; it contains the thread, so that answers find it."""
+    """Return the id of the mail with this key, always the same; answers find their thread in it."""
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f"talaria.{digest}.{thread_id or 'new'}@{domain}"
 

@@ -12,7 +12,6 @@ from talaria.platforms.email.settings import NO_AUTHSERV_ID, is_address
 _HEADER = "authentication-results"
 _UNUSUAL = re.compile(r"[^A-Za-z0-9@._+-]")
 _METHOD = re.compile(r"\s*([a-z][a-z0-9-]*)(?:/\d+)?\s*=\s*([a-z]+)\b(.*)", re.IGNORECASE | re.DOTALL)
-_PROPERTY = re.compile(r"([a-z][a-z0-9-]*)\s*\.\s*([a-z][a-z0-9-]*)\s*=\s*([^\s;]+)", re.IGNORECASE)
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.IGNORECASE)
 
 
@@ -109,7 +108,8 @@ def _split_report(value: str) -> tuple[str, Iterable[CheckResult]]:
 def _read_results(parts: Iterable[str]) -> Iterator[CheckResult]:
     for part in parts:
         if found := _METHOD.match(part):
-            properties = {f"{kind}.{name}".lower(): value.lower() for kind, name, value in _PROPERTY.findall(found[3])}
+            pairs = (word.lower().partition("=") for word in found[3].split())
+            properties = {name: value for name, _, value in pairs if "." in name}
             yield CheckResult(found[1].lower(), found[2].lower(), properties)
 
 
