@@ -66,6 +66,7 @@ class GatewayHandoffTarget:
         self._chats = chats
         self._platforms = platforms
         self._settings = settings
+        self._has_personas = False
         self._typed_command = typed_command
 
     @property
@@ -98,6 +99,7 @@ class GatewayHandoffTarget:
             with suppress(SlowDown):
                 await call_with_timeout(self._platforms[platform].show_typing(chat), _CALL_SECONDS)
         settings = self._settings()
+        self._has_personas = bool(settings.personas)
         network = settings.platforms.get(platform, ChatNetworkSettings())
         room = find_room(network.rooms, chat) if network.rooms else None
         # The key is that of the owner's next message there, even if others may talk in that chat.
@@ -112,7 +114,7 @@ class GatewayHandoffTarget:
     def assign(self, tx: Transaction, destination: HandoffDestination) -> None:
         """Make this worker the one that serves the destination."""
         claim_chat(tx, destination.key, self._chats.worker)
-        if self._settings().personas:
+        if self._has_personas:
             ROUTED_PERSONA.write(tx, destination.key, BY_HANDOFF)
 
     async def start(self, session_id: SessionId, destination: HandoffDestination, turn_id: TurnId | None) -> None:
