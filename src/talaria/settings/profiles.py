@@ -121,15 +121,13 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 def find_home(environment: Mapping[str, str]) -> Path:
     """Return the folder of all profiles: ``TALARIA_HOME``, else ``~/.talaria``."""
-    return expand_home(environment.get("TALARIA_HOME") or "~/.talaria", environment)
-
-
-def expand_home(path: str, environment: Mapping[str, str]) -> Path:
-    """Return an absolute path; ``~`` at its start is the home folder of this environment."""
-    if path == "~" or path.startswith("~/"):
-        home = environment.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-        return Path(home + path[1:]).absolute()
-    return Path(path).absolute()
+    chosen = environment.get("TALARIA_HOME", "")
+    user_home = environment.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    if not chosen:
+        return Path(user_home).absolute() / ".talaria"
+    if chosen == "~" or chosen.startswith("~/"):
+        return Path(user_home + chosen[1:]).absolute()
+    return Path(chosen).absolute()
 
 
 @lru_cache(256)

@@ -29,7 +29,7 @@ from talaria.runtime.open_session import DelegatedScope
 from talaria.sessions.preferences import choose_sandbox
 from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
-from talaria.settings.profiles import FolderTrust, Profile, expand_home, join_path
+from talaria.settings.profiles import FolderTrust, Profile, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
@@ -156,7 +156,8 @@ def skill_folders(
     profile: Profile, project: Path, others: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[Path, ...]:
     """Return the folders of skills: the profile's, those of a trusted project, then ``others``, in this order."""
-    shared = [expand_home(one, environment) for one in others]
+    home = environment.get("HOME") or Path.home()
+    shared = [Path(f"{home}{one[1:]}" if one.startswith("~/") else one) for one in others]
     if not FolderTrust(profile.folder).is_trusted(project):
         return (profile.skills_folder, *shared)
     return (profile.skills_folder, join_path(project, ".talaria/skills"), *shared)
