@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.core.events import Noticed
 from talaria.testing.model_server import Ask, ModelServer, Say
+
+pytestmark = pytest.mark.slow  # turns that change files start git
 
 
 async def change(desk: Desk, server: ModelServer, request: str, **files: str) -> None:

@@ -18,6 +18,8 @@ OFF = "[approval]\nmode = 'off'\n"
 WRITE = Say(calls=[Ask("write_file", {"path": "result", "content": "done"})])
 READ = Say(calls=[Ask("terminal", {"command": "ls | head -3"}), Ask("list_files", {}), Ask("todo", {})])
 
+pytestmark = pytest.mark.slow  # turns that change files start git
+
 
 def refusals(desk: Desk) -> list[str]:
     return [event.reason for event in desk.events if isinstance(event, ToolRefused)]
