@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.house.tree import ROOT
-from tests.platforms.linechat.linechat import LineChat, open_platform
-from tests.platforms.linechat.server import LineFarSide, line_far_side
 
 from talaria.contracts.platform import PlatformAccount
+from talaria.contracts.setup import NetworkTrial
 from talaria.contracts.store import Store
 from talaria.core.errors import Refused
+from talaria.testing.linechat.adapter import LineChat, open_platform
+from talaria.testing.linechat.server import LineChatFarSide, linechat_far_side
+from talaria.testing.linechat.setup import SETUP
 from talaria.testing.platform_suite import PlatformSuite
 
 PAGE = ROOT / "docs" / "how-to" / "add-a-platform.md"
@@ -22,8 +24,8 @@ class TestLineChat(
     PlatformSuite, lacks={"files", "reactions", "edits", "buttons", "groups", "threads", "typing", "redelivery"}
 ):
     @pytest.fixture
-    async def far_side(self) -> AsyncIterator[LineFarSide]:
-        async with line_far_side() as there:
+    async def far_side(self) -> AsyncIterator[LineChatFarSide]:
+        async with linechat_far_side() as there:
             yield there
 
 
@@ -56,8 +58,20 @@ async def test_it_is_opened_from_the_settings_of_a_profile(
                 open_platform(account)
 
 
+async def test_setup_logs_in_with_the_answers() -> None:
+    _, port, token = SETUP.questions
+    assert token.check is not None
+    assert port.problem is not None
+    assert (port.problem("7000"), port.problem("many")) == ("", "A port is a number from 1 to 65535.")
+    async with linechat_far_side() as there:
+        options = {"port": str(there.port)}
+        right = await token.check(NetworkTrial({"LINECHAT_TOKEN": there.secret}, options))
+        wrong = await token.check(NetworkTrial({"LINECHAT_TOKEN": "wrong"}, options))
+    gone = await token.check(NetworkTrial({"LINECHAT_TOKEN": there.secret}, options))
+    assert [right.outcome, wrong.outcome, gone.outcome] == ["right", "refused", "unreachable"]
+
+
 def test_the_page_shows_the_adapter_and_its_tests_as_they_are() -> None:
     blocks = dict(re.findall(r"^```(python|py)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
-    folder = Path(__file__).parent
-    assert blocks["python"] == (folder / "linechat.py").read_text()
+    assert blocks["python"] == (ROOT / "src/talaria/testing/linechat/adapter.py").read_text()
     assert blocks["py"] in Path(__file__).read_text()

@@ -97,6 +97,7 @@ SUBCOMMANDS = (
         "Install another version, or return to the one before",
         "talaria.cli.commands.update.command",
     ),
+    Subcommand("Maintenance", "dev", "Start a package that extends Talaria", "talaria.cli.commands.dev"),
     Subcommand("Maintenance", "uninstall", "Remove Talaria from this computer", "talaria.cli.commands.uninstall"),
 )
 

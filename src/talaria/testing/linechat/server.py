@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
-from tests.platforms.linechat.linechat import LineChat, LineChatSettings, Said
 
 from talaria.core.addresses import Address
+from talaria.testing.linechat.adapter import LineChat, LineChatSettings, Said
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
-TOKEN = "line-by-line"
+TOKEN = "line-by-line"  # noqa: S105 (of a server for tests)
 _BEAT = 0.2
 
 
-class LineServer:
+class LineChatServer:
     """Keeps what Ann writes until it is taken, and what is said to her."""
 
     def __init__(self) -> None:
@@ -27,16 +27,19 @@ class LineServer:
         self._lines: set[asyncio.StreamWriter] = set()
 
     def say(self, chat: str, text: str) -> None:
+        """Let Ann write something."""
         self._number += 1
         number = f"m{self._number}"
         self.waiting[number] = Said("message", id=number, chat=chat, who="ann", text=text)
         self._news.set()
 
     def hang_up(self) -> None:
+        """Break all connections."""
         for writer in self._lines:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of a connection."""
         self._lines.add(writer)
         with suppress(OSError):
             while line := await reader.readline():
@@ -87,40 +90,49 @@ class LineServer:
             await writer.drain()
 
 
-class LineFarSide:
+class LineChatFarSide:
     """What the contract suite wants to know of the other end."""
 
-    def __init__(self, server: LineServer, port: int) -> None:
+    def __init__(self, server: LineChatServer, port: int) -> None:
         self.platform = LineChat(LineChatSettings(host="127.0.0.1", port=port, token=TOKEN, patience=2.0))
         self.secret = TOKEN
         self.private = Address("linechat", "ann")
         self.group: Address | None = None
         self.thread: Address | None = None
         self.nowhere = Address("linechat", "nobody")
+        self.port = port
         self._server = server
 
     async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
+        """Let Ann write something."""
         self._server.say(at.chat_id, text)
 
     async def sends_file(self, at: Address, name: str, data: bytes) -> None:
+        """Fail: there are no files here."""
         raise NotImplementedError
 
     async def presses(self, at: Address, message_id: str, label: str) -> None:
+        """Fail: there are no buttons here."""
         raise NotImplementedError
 
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        """Fail: there are no reactions here."""
         raise NotImplementedError
 
     async def marks(self, at: Address, message_id: str) -> list[str]:
+        """Fail: there are no reactions here."""
         raise NotImplementedError
 
     async def redelivers(self) -> bool:
+        """Return false: everything is delivered once."""
         return False
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
+        """Return what was said to Ann."""
         return list(self._server.seen.values())
 
     async def disrupt(self, trouble: FailureKind) -> bool:
+        """Start a disruption."""
         if trouble == "cut":
             self._server.hang_up()
         else:
@@ -128,16 +140,17 @@ class LineFarSide:
         return True
 
     async def calm(self) -> None:
+        """End the disruption."""
         self._server.trouble = None
 
 
 @asynccontextmanager
-async def line_far_side() -> AsyncIterator[LineFarSide]:
+async def linechat_far_side() -> AsyncIterator[LineChatFarSide]:
     """Open the server and the adapter."""
-    server = LineServer()
+    server = LineChatServer()
     async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
         try:
-            yield LineFarSide(server, listening.sockets[0].getsockname()[1])
+            yield LineChatFarSide(server, listening.sockets[0].getsockname()[1])
         finally:
             listening.close()
             server.hang_up()

@@ -1,4 +1,4 @@
-"""A chat of lines over TCP, as small as an adapter can be: the example of docs/how-to/add-a-platform.md."""
+"""A chat of lines over TCP, as small as an adapter can be."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -92,7 +92,7 @@ class LineChat:
         """Return ``None``: there are no threads here."""
         return None
 
-    async def _arrivals(self, line: "Line") -> AsyncGenerator[Incoming, None]:
+    async def _arrivals(self, line: "LineConnection") -> AsyncGenerator[Incoming, None]:
         while True:
             said = await line.read()
             if said.kind == "message":
@@ -107,7 +107,7 @@ class LineChat:
                 await line.write({"got": said.id})  # the next one is asked for: this one was taken
 
     @asynccontextmanager
-    async def _line(self) -> AsyncIterator["Line"]:
+    async def _line(self) -> AsyncIterator["LineConnection"]:
         """Open a connection and log in."""
         told = self._settings
         try:
@@ -115,7 +115,7 @@ class LineChat:
                 reader, writer = await asyncio.open_connection(told.host, told.port, limit=_LONGEST_LINE)
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"{told.host}:{told.port} cannot be reached: {error}") from error
-        line = Line(reader, writer, told.patience)
+        line = LineConnection(reader, writer, told.patience)
         try:
             await line.ask({"login": told.token})
             yield line
@@ -123,7 +123,7 @@ class LineChat:
             writer.transport.abort()
 
 
-class Line:
+class LineConnection:
     """A connection. Whatever goes wrong with it is one of the errors that the gateway knows how to react to."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> None:
