@@ -26,7 +26,7 @@ _LONGEST_LINE = 64 * 1024
 
 
 class LineChatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the server is; ``patience`` is how many seconds it may be silent."""
+    """Address of the server, and its token; ``patience`` is how many seconds it may be silent."""
 
     host: str
     port: int

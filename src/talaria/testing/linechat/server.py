@@ -91,7 +91,7 @@ class LineChatServer:
 
 
 class LineChatFarSide:
-    """What the contract suite wants to know of the other end."""
+    """The far side for the contract suite: Ann at the server."""
 
     def __init__(self, server: LineChatServer, port: int) -> None:
         self.platform = LineChat(LineChatSettings(host="127.0.0.1", port=port, token=TOKEN, patience=2.0))
