@@ -31,6 +31,7 @@ async def breaks(desk: Desk) -> list[str]:
     return [one.payload for one in stored if one.kind == PREFIX_BREAK]
 
 
+@pytest.mark.slow
 async def test_changed_tool_list_is_used_from_the_next_turn_with_one_recorded_reason(
     tmp_path: Path, server: ModelServer
 ) -> None:
@@ -48,6 +49,7 @@ async def test_changed_tool_list_is_used_from_the_next_turn_with_one_recorded_re
         assert await breaks(desk) == ['{"reason":"the tool set changed"}']
 
 
+@pytest.mark.slow
 async def test_changed_settings_apply_to_the_next_turn_of_an_open_terminal(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say("One."), Say("Two."), Say("Three."))
     async with open_desk(tmp_path, server) as desk:
@@ -61,6 +63,7 @@ async def test_changed_settings_apply_to_the_next_turn_of_an_open_terminal(tmp_p
         assert [bool(tools(server, number)) for number in range(3)] == [False, True, False]
 
 
+@pytest.mark.slow
 async def test_servers_are_listed_described_and_reconnected(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("mcp_counter_count", {})]), Say("Ok."), Say(calls=[Ask("mcp_counter_count", {})]))
     gone = '[mcp.gone]\ncommand = "/no/such/program"\n[mcp.off]\ncommand = "x"\nenabled = false\n'
@@ -82,6 +85,7 @@ async def test_servers_are_listed_described_and_reconnected(tmp_path: Path, serv
         assert "Use `/mcp`" in await desk.use("/mcp nobody")
 
 
+@pytest.mark.slow
 async def test_prompts_are_commands_that_send_a_message(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say("Hello!"))
     async with open_desk(tmp_path, server, COUNTER) as desk:

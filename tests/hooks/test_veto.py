@@ -32,6 +32,7 @@ async def test_a_function_refuses_with_a_text(tmp_path: Path) -> None:
     assert await ask(tmp_path, "git status") == ""
 
 
+@pytest.mark.slow
 async def test_a_command_refuses_with_exit_code_2(tmp_path: Path) -> None:
     script = "run: 'if grep -q push; then echo not today; exit 2; fi; echo fine'\n"
     write_hook(tmp_path, "guard", GUARD + script, "")
@@ -39,6 +40,7 @@ async def test_a_command_refuses_with_exit_code_2(tmp_path: Path) -> None:
     assert await ask(tmp_path, "git status") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("manifest", "handler", "reason"),
     [
@@ -69,6 +71,7 @@ async def test_a_hook_for_all_events_is_not_asked(tmp_path: Path) -> None:
     assert not found.manifest.may_veto
 
 
+@pytest.mark.slow
 async def test_a_vetoed_call_does_not_run_and_the_model_reads_why(tmp_path: Path) -> None:
     write_hook(tmp_path / "home" / "profiles" / "default" / "hooks", "guard", GUARD, NO_PUSH)
     async with ModelServer() as server, open_desk(tmp_path, server, "[approval]\nmode = 'off'\n") as desk:

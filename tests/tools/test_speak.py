@@ -32,6 +32,7 @@ print(decoder.hyp().hypstr)
 """
 
 
+@pytest.mark.slow
 @needs_espeak
 async def test_espeak_speaks_and_the_recording_is_saved(tmp_path: Path) -> None:
     tool = Speak(lambda: CommandSpeaker(ESPEAK, ENVIRONMENT), None, 60)
@@ -43,6 +44,7 @@ async def test_espeak_speaks_and_the_recording_is_saved(tmp_path: Path) -> None:
         assert sound.getnframes() > sound.getframerate() / 4
 
 
+@pytest.mark.slow
 @needs_espeak
 @needs_sphinx
 async def test_pocketsphinx_understands_what_espeak_says(tmp_path: Path) -> None:
@@ -55,6 +57,7 @@ async def test_pocketsphinx_understands_what_espeak_says(tmp_path: Path) -> None
     assert {"forward", "ten", "meters"} & set(heard.split())
 
 
+@pytest.mark.slow
 async def test_what_prevents_a_recording_is_reported(tmp_path: Path) -> None:
     for command, seconds, reason in (("exit 3 #", 60, "exit code 3"), ("sleep 60 #", 0.2, r"within 0\.2 s")):
         tool = Speak(partial(CommandSpeaker, command, ENVIRONMENT), None, seconds)

@@ -92,6 +92,7 @@ def test_what_is_looked_at_is_said(model: ModelServer, http: HttpPool) -> None:
     assert tool.proposed_action(VisionArguments(ADDRESS)) == ProposedAction("other", "an image")
 
 
+@pytest.mark.slow
 async def test_a_page_of_a_pdf_is_shown_even_if_it_has_text(model: ModelServer, http: HttpPool, tmp_path: Path) -> None:
     document = fpdf.FPDF()
     document.set_font("helvetica", size=12)
