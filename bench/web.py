@@ -153,6 +153,24 @@ async def _measure_pages(
     await page.goto(await _new_link(home))
     await page.get_by_label("Message", exact=True).wait_for()
     cookies = await context.cookies()
+    loads = await _measure_loads(browser, cookies, base, rounds)
+    charts = [await _time_chart(browser, cookies, base) for _ in range(rounds)]
+    words, raw = [], []
+    for _ in range(_FIRST_WORDS * rounds):
+        words.append(await _time_first_word(page))
+        raw.append(await _time_raw(base, key))
+    floor = median(raw)
+    return [
+        *loads,
+        Measurement("usage of a year, from the click to the chart", median(charts), "ms", 100),
+        Measurement("Enter to the first word, above the raw API", median(words) - floor, "ms", 20),
+        Measurement("the same, 95th percentile", quantiles(words, n=20)[-1] - floor, "ms", 50),
+        *await web_reading.measure_reading(context, page, base, home, quick),
+    ]
+
+
+async def _measure_loads(browser: Browser, cookies: Sequence[Cookie], base: str, rounds: int) -> list[Measurement]:
+    """Measure loads of the chat in new browsers, on loopback and on a slow line with a slow processor."""
     cold: list[float] = []
     slow: list[float] = []
     usable: list[float] = []
@@ -179,22 +197,12 @@ async def _measure_pages(
                 warm.append(await _time_usable(shown))
                 del sent[count:]
             await fresh.close()
-    charts = [await _time_chart(browser, cookies, base) for _ in range(rounds)]
-    words, raw = [], []
-    for _ in range(_FIRST_WORDS * rounds):
-        words.append(await _time_first_word(page))
-        raw.append(await _time_raw(base, key))
-    floor = median(raw)
     return [
         Measurement("requests until the chat is usable", len(sent), "requests", 20),
         Measurement("first paint, loopback, cold", median(cold), "ms", 200),
         Measurement("first paint, fast 4G and a quarter of the CPU, cold", median(slow), "ms", 700),
         Measurement("composer and list usable, fast 4G and a quarter of the CPU, cold", median(usable), "ms", 1500),
         Measurement("the same, warm", median(warm), "ms", 1000),
-        Measurement("usage of a year, from the click to the chart", median(charts), "ms", 100),
-        Measurement("Enter to the first word, above the raw API", median(words) - floor, "ms", 20),
-        Measurement("the same, 95th percentile", quantiles(words, n=20)[-1] - floor, "ms", 50),
-        *await web_reading.measure_reading(context, page, base, home, quick),
     ]
 
 
