@@ -109,7 +109,7 @@ async def test_a_conversation_moves_into_a_thread_and_continues_there(
         thread = discord.room(next(place.id for place in discord.world.places.values() if place.is_thread))
         await thread.wait_for(lambda post: post.text.startswith("re: "))
         await thread.says(ann, "what was it?")
-        await thread.wait_for(lambda post: post.text == "re: what was it?")
-    asked = next(one for one in server.received if one.question == "what was it?")
+        await thread.wait_for(lambda post: post.text == "re: [Ann] what was it?")
+    asked = next(one for one in server.received if one.question == "[Ann] what was it?")
     assert "heron" in str(asked.body)
     assert thread.place.parent is channel.place

@@ -50,4 +50,4 @@ async def test_eight_gateways_move_a_hundred_sessions_once_each_despite_slow_one
         for place in places[::10]:
             here.network.say(place, "and now?", sender="ann")
         await here.network.until(lambda: all(len(here.seen(place)) > 1 for place in places[::10]), seconds=120)
-        assert [here.seen(place) for place in places[::10]] == [[GREETING, "re: and now?"]] * len(places[::10])
+        assert [here.seen(place) for place in places[::10]] == [[GREETING, "re: [ann] and now?"]] * len(places[::10])

@@ -84,7 +84,8 @@ async def test_on_telegram_it_is_a_topic_or_the_chat(
         greeting = await chat.wait_for(lambda one: one.text == GREETING)
         thread = greeting.thread if threaded else None
         await chat.says(ann, "and now?", thread=thread, mention=shared and not threaded)
-        last = await chat.wait_for(lambda one: one.text == "re: and now?")
+        question = "[Ann] and now?" if shared and threaded else "and now?"
+        last = await chat.wait_for(lambda one: one.text == f"re: {question}")
     assert (place.chat_id, place.thread_id) == (str(chat.id), str(thread or ""))
     assert not threaded or last.thread == greeting.thread
     assert "Build a boat." in server.received[-1].body.decode()
@@ -121,7 +122,8 @@ async def test_on_discord_it_is_a_thread_one_on_a_message_or_the_channel(
         room = discord.room(place.thread_id) if threaded else home
         await room.wait_for(lambda post: post.text == GREETING)
         await room.says(ann, "and now?", mention=kind == "refused")
-        await room.wait_for(lambda post: post.text == "re: and now?")
+        question = "[Ann] and now?" if threaded else "and now?"
+        await room.wait_for(lambda post: post.text == f"re: {question}")
     seeds = [post.id for post in home.answers if post.text == "The boat"]
     assert (place.chat_id, bool(place.thread_id)) == (home.id, threaded)
     assert seeds == ([place.thread_id] if kind == "forbidden" else [])

@@ -60,7 +60,7 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
             greeting = await forum.wait_for(lambda message: message.text == "I am here, behind 2 messages.")
             assert greeting.thread
             await forum.says(ann, "Of oak.", thread=greeting.thread)
-            oak = await forum.wait_for(lambda message: message.text == "re: Of oak.")
+            oak = await forum.wait_for(lambda message: message.text == "re: [Ann] Of oak.")
             assert oak.thread == greeting.thread
             async with opened(program) as screen:
                 await ready(screen)
@@ -73,7 +73,7 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
             here = await channel.wait_for(lambda one: one.text == "I am here, behind 8 messages.")
             assert any(one.ts == here.thread_ts and "The boat" in one.text for one in channel.answers)
             await channel.says(same, "And now?", thread=here.thread_ts)
-            last = await channel.wait_for(lambda one: one.text == "re: And now?")
+            last = await channel.wait_for(lambda one: one.text == "re: [Ann] And now?")
             assert last.thread_ts == here.thread_ts
         assert slack.office.complaints == []
     database = open_sqlite(tmp_path / "profiles" / "default" / "talaria.db")
@@ -87,12 +87,12 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
         "re: Build a boat.",
         "I am here, behind 2 messages.",
         "Of oak.",
-        "re: Of oak.",
+        "re: [Ann] Of oak.",
         "With a sail.",
         "re: With a sail.",
         "I am here, behind 8 messages.",
         "And now?",
-        "re: And now?",
+        "re: [Ann] And now?",
     ]
 
 

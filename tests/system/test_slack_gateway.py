@@ -47,13 +47,13 @@ async def test_a_question_in_a_channel_is_answered_in_its_thread(
     channel = slack.channel("family", ann)
     async with running(program):
         asked = await channel.says(ann, "the code word is heron", mention=True)
-        await channel.wait_for(lambda one: one.text == "re: the code word is heron")
+        await channel.wait_for(lambda one: one.text == "re: [Ann] the code word is heron")
         await channel.says(ann, "among ourselves")
         await channel.says(ann, "what was it?", thread=asked.ts)
-        await channel.wait_for(lambda one: one.text == "re: what was it?")
+        await channel.wait_for(lambda one: one.text == "re: [Ann] what was it?")
     assert {one.thread_ts for one in channel.answers} == {asked.ts}
-    assert "heron" in str(next(one for one in server.received if one.question == "what was it?").body)
-    assert not any(one.question == "among ourselves" for one in server.received)
+    assert "heron" in str(next(one for one in server.received if one.question == "[Ann] what was it?").body)
+    assert not any("among ourselves" in one.question for one in server.received)
 
 
 async def test_an_approval_is_a_button_in_the_thread(
@@ -118,8 +118,9 @@ async def test_a_conversation_is_handed_over_to_a_thread(
         greeting = await home.wait_for(lambda one: one.thread_ts != "")
         assert any(one.ts == greeting.thread_ts for one in home.answers)
         await home.says(ann, "Of oak.", thread=greeting.thread_ts)
-        await home.wait_for(lambda one: (one.text, one.thread_ts) == ("re: Of oak.", greeting.thread_ts))
-    assert "Build a boat." in str(next(one for one in server.received if one.question == "Of oak.").body)
+        question = "[Ann] Of oak." if where == "channel" else "Of oak."
+        await home.wait_for(lambda one: (one.text, one.thread_ts) == (f"re: {question}", greeting.thread_ts))
+    assert "Build a boat." in str(next(one for one in server.received if one.question == question).body)
 
 
 async def test_a_handoff_without_a_home_chat_names_the_command_as_it_is_typed_on_slack(program: Program) -> None:
