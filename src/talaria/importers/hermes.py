@@ -221,7 +221,7 @@ class Hermes:
                     yield f"{network}:{person}"
         others = [name for name in _OTHER_NETWORKS if variables.get(f"{name.upper()}_ALLOWED_USERS")]
         for name in others:
-            self._files.skip("people", f"people on {name}", f"Talaria doesn't connect to {name}.")
+            self._files.skip("people", f"people on {name}", f"People on {name} aren't imported; they can pair again.")
 
     def _list_paired(self) -> Iterator[PairedPerson]:
         for folder in (self.home / "platforms" / "pairing", self.home / "pairing"):
@@ -233,7 +233,11 @@ class Hermes:
                         since = read_time(person.get("approved_at"))
                         yield PairedPerson(network, str(user_id), as_text(person.get("user_name")), since)
                     else:
-                        self._files.skip("people", f"{network}:{user_id}", f"Talaria doesn't connect to {network}.")
+                        self._files.skip(
+                            "people",
+                            f"{network}:{user_id}",
+                            f"People on {network} aren't imported; they can pair again.",
+                        )
 
     def _note_the_rest(self, config: Mapping[str, Any]) -> None:
         """Record what has no place in Talaria."""

@@ -248,7 +248,9 @@ class OpenClaw:
         for network, fields in as_table(config.get("channels")).items():
             for person in (str(one) for one in as_list(as_table(fields).get("allowFrom"))):
                 if network not in _NETWORKS:
-                    self._files.skip("people", f"{network}:{person}", f"Talaria doesn't connect to {network}.")
+                    self._files.skip(
+                        "people", f"{network}:{person}", f"People on {network} aren't imported; they can pair again."
+                    )
                 elif person == "*" or person.startswith("accessGroup:"):
                     self._files.skip("people", f"{network}:{person}", "Talaria answers only people that you name.")
                 else:
@@ -265,7 +267,9 @@ class OpenClaw:
             if network in _NETWORKS:
                 yield PairedPerson(network, person.removeprefix(f"{network}:"))
             else:
-                self._files.skip("people", f"{network}:{person}", f"Talaria doesn't connect to {network}.")
+                self._files.skip(
+                    "people", f"{network}:{person}", f"People on {network} aren't imported; they can pair again."
+                )
 
     def _note_the_rest(self, workspace: Path) -> None:
         if self._files.text("jobs", workspace / "HEARTBEAT.md").strip():
