@@ -28,7 +28,7 @@
           pythonRelaxDeps = true;
           dependencies = with pkgs.python313Packages; [
             apsw
-            charset-normalizer
+            chardetng-py
             google-re2
             httptools
             jsonschema-rs

@@ -40,7 +40,8 @@ async def test_it_continues_there_with_all_that_was_said(
         assert bool(binding.address.thread_id) == abilities.threads
         await here.shown(binding.address, GREETING)
         here.network.say(binding.address, "and now?", sender="ann")
-        await here.shown(binding.address, GREETING, "re: and now?")
+        is_shared = abilities.threads and home is CREW
+        await here.shown(binding.address, GREETING, "re: [ann] and now?" if is_shared else "re: and now?")
     roles = [message["role"] for message in server.received[-1].json["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "user"]
 
@@ -66,11 +67,12 @@ async def test_what_is_said_while_it_still_arrives_meets_the_same_conversation(
         here.network.say(binding.address, "and now?", sender="ann")
         await here.network.until(lambda: here.network.unconfirmed == 0)
         heard.set()
-        await here.network.until(lambda: "re: and now?" in here.seen(binding.address))
+        reply = "re: [ann] and now?" if abilities.threads else "re: and now?"
+        await here.network.until(lambda: reply in here.seen(binding.address))
         (still,) = await here.terminal.places(session_id)
         said = await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
     assert still == binding
-    assert said[-1] == "re: and now?"
+    assert said[-1] == reply
     assert "Build a boat." in server.received[-1].body.decode()
 
 
@@ -88,7 +90,7 @@ async def test_the_next_message_meets_it_whosever_conversations_are_there(
         (binding,) = await here.terminal.places(session_id)
         await here.shown(binding.address, GREETING)
         here.network.say(structs.replace(binding.address, user_id="ann"), "and now?", sender="ann")
-        await here.shown(binding.address, GREETING, "re: and now?")
+        await here.shown(binding.address, GREETING, "re: [ann] and now?" if of_each == "false" else "re: and now?")
     assert "Build a boat." in server.received[-1].body.decode()
 
 

@@ -66,7 +66,7 @@ class Test{title}(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     new = actions.add_parser("new-platform", help="write a package for a new chat network")
     new.add_argument("name", metavar="NAME", help="name of the network: lower-case letters and digits")
     folder = new.add_argument("--folder", metavar="FOLDER", help="where to write it, talaria-NAME by default")
@@ -74,7 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
-    """Write the package and report the next steps."""
+    """Write the package and report the next steps; without an action, describe it."""
+    if arguments.action is None:
+        services.terminal.line(f"{_EPILOG}Run `talaria dev new-platform NAME`.")
+        return 0
     name = arguments.name
     if not _NAME.fullmatch(name):
         raise Refused(f"`{name}` can't be the name of a network: use lower-case letters and digits.")

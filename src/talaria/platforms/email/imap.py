@@ -21,6 +21,7 @@ _ESCAPED = re.compile(rb"\\(.)")
 _DATE = "%d-%b-%Y %H:%M:%S %z"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ERROR_TEXT = 200
+_CLOSE_SECONDS = 1.0
 _CREDENTIAL_CODES = (b"[AUTHENTICATIONFAILED]", b"[AUTHORIZATIONFAILED]", b"[EXPIRED]")
 
 Token = bytes | list["Token"]
@@ -315,7 +316,10 @@ async def open_imap(
         yield connection
         await connection.log_out()
     finally:
-        writer.transport.abort() if security == "none" else writer.close()
+        writer.transport.abort()  # a farewell over TLS would wait for that of the server
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await writer.wait_closed()
 
 
 def _check_status(answer: bytes) -> None:
