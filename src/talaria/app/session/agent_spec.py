@@ -152,10 +152,7 @@ async def agent_spec(application: "TalariaApplication", request: OpenRequest) ->
 
 
 def apply_preferences(settings: Settings, kept: Preferences, request: OpenRequest) -> tuple[Settings, OpenRequest]:
-    """Return settings and request with the preferences and the persona of a session.
-
-    The model of the request is for this opening only.
-    """
+    """Return settings and request with preferences and persona; the request's model is for this opening only."""
     if kept.persona or request.persona:
         settings, request = apply_persona(settings, request, kept.persona)
     wanted, surface = request.model, request.surface.source
@@ -456,9 +453,11 @@ class SessionTools:
         """Connect to the servers in the settings; those that are connected already stay so."""
         from talaria.app.session.mcp_servers import connect_servers, read_accounts  # noqa: PLC0415 (loaded for MCP servers)
 
-        if not self._tool_context.model.tools or not needs_mcp_servers(self._tool_context):
+        application, settings = self._application, self._application.settings
+        persona = settings.personas.get(self._request.persona)
+        if not self._tool_context.model.tools or not needs_mcp_servers(self._tool_context, persona):
             return
-        application, self._accounts = self._application, self._application.settings.mcp
+        self._accounts = settings.mcp
         configured, unusable = read_accounts(
             self._accounts,
             application.secrets,

@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # loaded with the first call
     from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.app.session.media import SessionMedia
     from talaria.contracts.sandbox import Sandbox
+    from talaria.settings.sections.chats import PersonaSettings
 
 MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
 
@@ -465,9 +466,9 @@ TOOLSETS: Mapping[str, Toolset] = {
 }
 
 
-def needs_mcp_servers(tool_context: ToolContext) -> bool:
-    """Return whether tools of MCP servers could be used in a session."""
-    if not tool_context.settings.mcp:
+def needs_mcp_servers(tool_context: ToolContext, persona: "PersonaSettings | None") -> bool:
+    """Return whether tools of MCP servers could be used in a session of a persona."""
+    if persona is not None and not persona.mcp:
         return False
     own_tools = {*TOOLSETS, *(kind.name for toolset in TOOLSETS.values() for kind in toolset.kinds)} - {MCP_TOOLSET}
     if tool_context.delegated_scope is not None and own_tools.issuperset(tool_context.delegated_scope.tools):
