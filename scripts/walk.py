@@ -64,7 +64,7 @@ class Tracer:
         if event != "call":
             return
         path = self._path(frame.f_code)
-        if path is None or self._continues(frame):
+        if path is None or self._continues(frame) or self._is_upkeep(frame):
             return
         function = (path, frame.f_code.co_qualname)
         self.functions.add(function)
@@ -85,6 +85,15 @@ class Tracer:
         code = work.__code__
         path = self._path(code)
         return (path, code.co_qualname.partition(".<locals>")[0]) if path is not None else None
+
+    def _is_upkeep(self, frame: FrameType) -> bool:
+        """Return whether a frame belongs to work that the store does when it has time, whatever arrives."""
+        above: FrameType | None = frame
+        while above is not None:
+            if above.f_code.co_qualname in UPKEEP:
+                return True
+            above = above.f_back
+        return False
 
     def _caller(self, frame: FrameType, outside: str = " ") -> Function | None:
         """Return the nearest function of ours that leads here, other than those below the folder ``outside``."""
@@ -117,6 +126,7 @@ TRANSACTIONS = {
     ("storage/async_store.py", "ThreadedStore.write"): "writes",
     ("storage/async_store.py", "ThreadedStore.read"): "reads",
 }
+UPKEEP = {"SqliteConnection.run_maintenance", "_Checkpointer.note_commit", "_Checkpointer._serve"}
 # Started by a timer, whether a message arrives or not.
 TIMED = {
     ("app/session/delegation_proxy.py", "_is_needed"),

@@ -91,7 +91,8 @@ class SessionBrowser:
         """Return the connection, after starting the browser or attaching to the one that is running."""
         async with self._lock:
             self.folder.touch()
-            if self.connection is None:
+            is_gone = not self.options.attach and not self.folder.is_running  # known before the connection breaks
+            if self.connection is None or is_gone:
                 await self._reconnect()
             assert self._connection is not None
             return self._connection
