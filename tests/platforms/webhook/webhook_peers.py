@@ -4,10 +4,11 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +22,12 @@ PATIENCE = LIMIT
 
 
 def free_port() -> int:
-    """Return a port of loopback that is free."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    """Return a free port of loopback, below those that the system gives to clients, so that it stays free."""
+    while True:
+        port = 15_000 + secrets.randbelow(15_000)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 def mac(secret: str, content: bytes) -> bytes:

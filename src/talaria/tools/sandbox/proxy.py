@@ -49,18 +49,31 @@ class _Refusal(Exception):
 async def run_proxy(hosts: Sequence[str], folder: Path | None = None) -> AsyncIterator[AllowListProxy]:
     """Run a proxy to ``hosts`` within the block, in a folder that stays or in a temporary one."""
     own, listener = await asyncio.to_thread(_listen, folder)
+    connections: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        connections.add(connection)
         try:
             await _serve(reader, writer, hosts)
+        except asyncio.CancelledError:
+            log.debug("connection of a sandbox ended with the proxy")
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             log.debug("connection of a sandbox ended: %s", error)
         finally:
+            connections.discard(connection)
             writer.close()
 
     try:
-        async with await asyncio.start_unix_server(serve, sock=listener, limit=_LONGEST_HEAD):
-            yield AllowListProxy(own)
+        async with await asyncio.start_unix_server(serve, sock=listener, limit=_LONGEST_HEAD) as server:
+            try:
+                yield AllowListProxy(own)
+            finally:
+                server.close()
+                ended = [connection for connection in connections if connection is not None]
+                for connection in ended:
+                    connection.cancel()
+                await asyncio.gather(*ended)
     finally:
         if folder is None:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
