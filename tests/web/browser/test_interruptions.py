@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, CDPSession, Page, expect
+from playwright.async_api import Browser, CDPSession, Page, Route, expect
 from tests.api.in_process_server import Hosted
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program
@@ -126,6 +126,33 @@ async def _set_speed(session: CDPSession, bytes_per_second: int) -> None:
         "Network.emulateNetworkConditions",
         {"offline": False, "latency": 0, "downloadThroughput": bytes_per_second, "uploadThroughput": -1},
     )
+
+
+async def test_a_turn_that_ends_while_its_conversation_loads_is_shown_once(
+    browser: Browser, host: Hosted, model: ModelServer
+) -> None:
+    """What was said before the load ends may arrive in any order: nothing is shown twice."""
+    story = Story(model)
+    async with signed_in(browser, host) as watched:
+        page, ended, loaded = watched.page, asyncio.Event(), asyncio.Event()
+
+        async def delay(route: Route) -> None:
+            is_load = "after=" not in route.request.url
+            await (ended if is_load else loaded).wait()
+            await route.continue_()
+            if is_load:
+                await (await route.request.response()).finished()  # type: ignore[union-attr]
+                loaded.set()
+
+        await _start(watched)
+        await page.route("**/messages?*", delay)
+        await page.reload()
+        await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        story.goes_on.set()
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        ended.set()
+        await _assert_caught_up(page)
+        watched.assert_clean()
 
 
 async def test_an_upgraded_server_is_noticed_and_no_draft_is_lost(

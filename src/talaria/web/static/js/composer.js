@@ -61,11 +61,12 @@ export function Composer({ id, onNotes }) {
     if (text.value) localStorage.setItem(draftKey(id), text.value);
     else localStorage.removeItem(draftKey(id));
   }, [text.value]);
-  useEffect(() => {
+  // Before the next event: what is typed at once must not be replaced.
+  useLayoutEffect(() => {
     if (editing) setText(editing.text);
     else if (box.current) text.value = localStorage.getItem(draftKey(id)) ?? "";
   }, [editing]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!compose.value) return;
     setText(compose.value);
     compose.value = "";

@@ -237,17 +237,17 @@ export class Conversation {
   /** Read what is new in the transcript, and show that instead of the live view of a turn that is over. */
   async _settle() {
     this._unsettled = true;
-    if (this._settling) return;
+    if (!this.loaded.peek()) this._changedEarly = true; // loading settles it
+    if (this._settling || !this.loaded.peek()) return;
     this._settling = true;
     try {
       while (this._unsettled) {
         this._unsettled = false;
-        const [detail, page] = await Promise.all([
-          this._getDetail(),
-          this._getPage(`after=${this._lastSeq}&limit=${MOST}`),
-        ]);
-        batch(() => this._takeOverPage(detail, page));
-        if (page.messages.length === MOST) this._unsettled = true;
+        const after = this._lastSeq;
+        const [detail, page] = await Promise.all([this._getDetail(), this._getPage(`after=${after}&limit=${MOST}`)]);
+        const isFitting = after === this._lastSeq; // otherwise another part was loaded in the meantime
+        if (isFitting) batch(() => this._takeOverPage(detail, page));
+        if (!isFitting || page.messages.length === MOST) this._unsettled = true;
       }
     } catch {
       // The connection is down: the next snapshot settles it.
