@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
+from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
 
 Unit = Literal["characters", "utf16", "bytes"]
@@ -176,6 +177,27 @@ class Platform(Protocol):
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
         """Create a thread for a session that is handed off to this chat; ``None`` if that is impossible."""
+
+
+class PlatformDefaults:
+    """What an adapter inherits for everything that its network lacks; see `Platform`."""
+
+    name: str
+
+    async def edit(self, ref: MessageRef, content: Content) -> None:
+        """Refuse: nothing can be edited."""
+        raise Rejected(f"messages on {self.name} can't be edited")
+
+    async def show_typing(self, to: Address) -> None:
+        """Do nothing: there is no indicator."""
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Refuse: there are no files."""
+        raise Rejected(f"{self.name} has no files")
+
+    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
+        """Return ``None``: there are no threads."""
+        return None
 
 
 class MarkingPlatform(Platform, Protocol):

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities
+from talaria.contracts.platform import Content, Incoming, MessageRef, PlatformCapabilities, PlatformDefaults
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.addresses import WEB, Address
@@ -37,7 +36,7 @@ _RECENT_TURNS = 20
 _HOME_TITLE = "Deliveries"
 
 
-class WebPlatform:
+class WebPlatform(PlatformDefaults):
     """Delivery to conversations of the web app; implements `Platform`.
 
     A message is delivered when it is stored: a reply and a cross-post are in the transcript already, everything else
@@ -78,17 +77,6 @@ class WebPlatform:
             self._on_delivered(SessionId(delivered.session))
             await self._notifier.notify(person, delivered)
         return MessageRef(to, key)
-
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Raise `Rejected`: delivered messages stay as they are."""
-        raise Rejected("messages in the web app can't be edited")
-
-    async def show_typing(self, to: Address) -> None:
-        """Do nothing: the page shows running turns by itself."""
-
-    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Raise `Rejected`: uploads are stored when they arrive."""
-        raise Rejected("files of the web app are uploaded")
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
         """Return the id of a new conversation."""

@@ -113,7 +113,7 @@ class IrcFarSide:
             identity="account" if has_services else "nick",
             lines_per_second=1000,
             burst=100,
-            patience=timedelta(seconds=3),
+            patience=timedelta(seconds=5),
             silence=timedelta(seconds=2),
         )
         self.adapter = RecordingIrc(self.settings, store)

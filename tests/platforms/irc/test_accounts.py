@@ -112,7 +112,7 @@ async def test_certificate_logs_in_over_tls(services_side: IrcFarSide, store: St
         ca_file=server.certificate,
         password="",
         certificate=str(both),
-        patience=timedelta(seconds=30),
+        patience=timedelta(seconds=60),
     )
     platform = Irc(settings, store)
     await platform.send(services_side.private, Content(text="over TLS"), "key")
@@ -124,7 +124,10 @@ async def test_certificate_logs_in_over_tls(services_side: IrcFarSide, store: St
 
 
 async def test_untrusted_certificate_of_the_server_is_refused(services_side: IrcFarSide, store: Store) -> None:
-    settings = msgspec.structs.replace(services_side.settings, port=services_side.server.tls_port, tls=True)
+    server: IrcServer = services_side.server
+    settings = msgspec.structs.replace(
+        services_side.settings, port=server.tls_port, tls=True, patience=timedelta(seconds=60)
+    )
     with pytest.raises(Unreachable, match="not trusted"):
         await Irc(settings, store).send(services_side.private, Content(text="hello"), "key")
 

@@ -37,7 +37,7 @@ class LineFarSide:
             api_url=server.url,
             data_url=server.url,
             file_limit=1024 * 1024,
-            patience=timedelta(seconds=2),
+            patience=timedelta(seconds=5),
         )
         self.platform = Line(settings, folder)
         self.secret = TOKEN

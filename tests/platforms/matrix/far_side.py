@@ -162,7 +162,7 @@ async def matrix_far_side(homeserver_client: HomeserverClient, folder: Path) -> 
     line = Line(homeserver_client.url)
     try:
         desk = Desk(HomeserverClient(await line.open()), bot, folder)
-        platform = desk.open(patience=timedelta(seconds=3), file_limit=100_000)
+        platform = desk.open(patience=timedelta(seconds=5), file_limit=100_000)
         alice, carol = [Person(homeserver_client, one) for one in people]
         yield MatrixFarSide(platform, desk, (alice, carol), line)
     finally:

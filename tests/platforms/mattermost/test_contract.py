@@ -27,7 +27,7 @@ class MattermostFarSide:
             server=server.url,
             token=TOKEN,
             file_limit=FILE_LIMIT,
-            patience=timedelta(seconds=2),
+            patience=timedelta(seconds=5),
             file_patience=timedelta(seconds=30),
             silence=timedelta(seconds=2),
         )

@@ -28,7 +28,7 @@ class NtfyFarSide:
             token=TOKEN,
             server=server.url,
             file_limit=FILE_LIMIT,
-            patience=timedelta(seconds=2),
+            patience=timedelta(seconds=5),
             file_patience=timedelta(seconds=30),
             silence=timedelta(seconds=2),
         )

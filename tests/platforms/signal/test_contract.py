@@ -34,7 +34,7 @@ class SignalFarSide:
             host=host,
             port=int(port),
             file_limit=FILE_LIMIT,
-            patience=timedelta(seconds=2),
+            patience=timedelta(seconds=5),
             file_patience=timedelta(seconds=30),
             silence=timedelta(seconds=2),
         )

@@ -19,6 +19,7 @@ from talaria.contracts.platform import (
     Platform,
     PlatformAccount,
     PlatformCapabilities,
+    PlatformDefaults,
 )
 from talaria.contracts.store import Store
 from talaria.contracts.values import DurableValue, NamedValue
@@ -49,7 +50,7 @@ _MAX_NAME = 200
 log = logging.getLogger(__name__)
 
 
-class Email:
+class Email(PlatformDefaults):
     """One mailbox. ``store`` has its position and threads, ``folder`` renewed tokens; the creator closes it."""
 
     def __init__(self, settings: EmailSettings, store: Store, folder: Path) -> None:
@@ -96,17 +97,6 @@ class Email:
         )
         await self._submission.deliver(to.chat_id, mail, lambda: self._store_sent(mail))
         return MessageRef(to, message_id)
-
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse: a mail can't be changed."""
-        raise Rejected("sent mails can't be edited")
-
-    async def show_typing(self, to: Address) -> None:
-        """Do nothing: a mail shows no typing."""
-
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Refuse: mails can't be marked."""
-        raise Rejected("mails can't be marked")
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Read a file from its mail, which is still in the inbox."""

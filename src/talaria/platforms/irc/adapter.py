@@ -5,16 +5,15 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 from talaria.contracts.platform import (
-    Attachment,
     Content,
     Incoming,
     MessageRef,
     Platform,
     PlatformAccount,
     PlatformCapabilities,
+    PlatformDefaults,
     Sender,
 )
 from talaria.contracts.store import Store
@@ -38,7 +37,7 @@ _LOG_IN_FIRST = "I only talk to people who are logged in to services here, for e
 log = logging.getLogger(__name__)
 
 
-class Irc:
+class Irc(PlatformDefaults):
     """One account on one IRC network; the creator closes it."""
 
     def __init__(self, settings: IrcSettings, store: Store, commands: Collection[str] = ()) -> None:
@@ -86,25 +85,6 @@ class Irc:
             target = await self._find_nick(connection, to.chat_id)
         await connection.say(target, content.text)
         return MessageRef(to, new_id())
-
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse: a line can't be changed."""
-        raise Rejected("messages on IRC can't be edited")
-
-    async def show_typing(self, to: Address) -> None:
-        """Do nothing: IRC shows no typing."""
-
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Refuse: lines can't be marked."""
-        raise Rejected("messages on IRC can't be marked")
-
-    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Refuse: nothing that arrives has attachments."""
-        raise Rejected("IRC has no files")
-
-    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Return ``None``: IRC has no threads."""
-        return None
 
     async def close(self) -> None:
         """Disconnect."""

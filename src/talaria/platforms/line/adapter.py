@@ -17,9 +17,10 @@ from talaria.contracts.platform import (
     Platform,
     PlatformAccount,
     PlatformCapabilities,
+    PlatformDefaults,
 )
 from talaria.core.addresses import Address
-from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
+from talaria.core.errors import PlatformError, Refused, Unreachable
 from talaria.core.messages import File, Image
 from talaria.platforms.files import save_file
 from talaria.platforms.http_api import ApiAnswer, HttpApi, require_file
@@ -46,7 +47,7 @@ _PICTURES = (".jpg", ".jpeg", ".png")
 _TYPING_SECONDS = 20
 
 
-class Line:
+class Line(PlatformDefaults):
     """One official account. Files to send are offered at the public address for a day; the creator closes it."""
 
     def __init__(self, settings: LineSettings, folder: Path) -> None:
@@ -91,10 +92,6 @@ class Line:
         # A pressed button names no message, so its data has this key: it is the id of a message with buttons.
         return MessageRef(to, press_key if content.buttons else next(iter(sent), press_key))
 
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse: LINE has no edits."""
-        raise Rejected("messages on LINE can't be edited")
-
     async def show_typing(self, to: Address) -> None:
         """Show the loading animation; LINE has none in groups."""
         if to.chat_type == "private":
@@ -102,19 +99,11 @@ class Line:
                 "POST", "/v2/bot/chat/loading/start", {"chatId": to.chat_id, "loadingSeconds": _TYPING_SECONDS}
             )
 
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Refuse: bots can't react on LINE."""
-        raise Rejected("messages on LINE can't be marked")
-
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download the content of a message."""
         url = f"{self._settings.data_url}/v2/bot/message/{quote(attachment.reference, safe='')}/content"
         data = await self._api.download(url, self._headers(), self._settings.file_patience, self._settings.file_limit)
         return save_file(data, attachment.name or attachment.kind, folder, attachment.media_type)
-
-    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Return ``None``: LINE has no threads."""
-        return None
 
     async def close(self) -> None:
         """Close all connections."""

@@ -116,10 +116,6 @@ class Mattermost:
         """Show that we are typing, for some seconds."""
         await self._client.post("/users/me/typing", {"channel_id": to.chat_id, "parent_id": to.thread_id}, dict)
 
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Refuse: reactions are not supported."""
-        raise Rejected("posts can't be marked")
-
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file of a post."""
         data = await self._client.request(

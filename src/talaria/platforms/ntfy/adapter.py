@@ -14,6 +14,7 @@ from talaria.contracts.platform import (
     Platform,
     PlatformAccount,
     PlatformCapabilities,
+    PlatformDefaults,
 )
 from talaria.contracts.values import DurableValue, NamedValue
 from talaria.core.addresses import Address
@@ -38,7 +39,7 @@ _OK = 200
 _MAX_ANSWER = 64 * 1024
 
 
-class Ntfy:
+class Ntfy(PlatformDefaults):
     """One account on one server. ``position`` stores the last received message; the creator closes it."""
 
     def __init__(self, settings: NtfySettings, position: DurableValue) -> None:
@@ -78,17 +79,6 @@ class Ntfy:
         ]
         return refs[0]
 
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse: a notification can't be changed."""
-        raise Rejected("published notifications can't be edited")
-
-    async def show_typing(self, to: Address) -> None:
-        """Do nothing: a notification shows no typing."""
-
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Refuse: notifications can't be marked."""
-        raise Rejected("notifications can't be marked")
-
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file from this server; a link to another one is refused, since anyone can publish it."""
         if not attachment.reference.startswith(f"{self._settings.server}/"):
@@ -102,10 +92,6 @@ class Ntfy:
             await self._check(answer)
             data = await answer.body(self._settings.file_limit)
         return save_file(data, attachment.name, folder, attachment.media_type)
-
-    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Return ``None``: topics have no threads."""
-        return None
 
     async def close(self) -> None:
         """Close all connections."""

@@ -15,6 +15,7 @@ from talaria.contracts.platform import (
     Platform,
     PlatformAccount,
     PlatformCapabilities,
+    PlatformDefaults,
 )
 from talaria.contracts.store import Store
 from talaria.contracts.values import NamedValue
@@ -48,11 +49,12 @@ _TIMER_NOTICE = (
 log = logging.getLogger(__name__)
 
 
-class Signal:
+class Signal(PlatformDefaults):
     """One phone number on one daemon; the creator closes it."""
 
     def __init__(self, settings: SignalSettings, store: Store) -> None:
         self.name = settings.name
+        # No edits: Signal allows ten of a message, too few for a reply that grows.
         self.abilities = PlatformCapabilities(
             text_limit=TEXT_LIMIT,
             text_unit="bytes",
@@ -96,10 +98,6 @@ class Signal:
         check_results(sent.get("results") or [])
         return MessageRef(to, f"{self._settings.account}:{sent['timestamp']}")
 
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse: Signal allows ten edits of a message, too few for a reply that grows."""
-        raise Rejected("messages on Signal aren't edited")
-
     async def show_typing(self, to: Address) -> None:
         """Show that we are typing, for some seconds."""
         await (await self._open()).call("sendTyping", chat_params(to))
@@ -123,10 +121,6 @@ class Signal:
         found = await connection.call("getAttachment", {"id": attachment.reference}, self._settings.file_patience)
         data = base64.b64decode(found.get("data", "") if isinstance(found, dict) else "")
         return await asyncio.to_thread(save_file, data, attachment.name, folder, attachment.media_type)
-
-    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Return ``None``: Signal has no threads."""
-        return None
 
     async def close(self) -> None:
         """Disconnect."""

@@ -3,17 +3,16 @@
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.platform import (
-    Attachment,
     Content,
     Incoming,
     MessageRef,
     Platform,
     PlatformAccount,
     PlatformCapabilities,
+    PlatformDefaults,
 )
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected, Unreachable
@@ -30,7 +29,7 @@ _ABILITIES = PlatformCapabilities(text_limit=TEXT_LIMIT, idempotent=True, exclus
 log = logging.getLogger(__name__)
 
 
-class Webhooks:
+class Webhooks(PlatformDefaults):
     """All routes of a profile; ``secret`` returns the value of a secret by name.
 
     Replies can be sent whether it is connected or not. The creator closes it.
@@ -71,25 +70,6 @@ class Webhooks:
             signature_headers = make_signature_headers(secret, key, self._clock.now(), body)
             await self._poster.post(route.parsed.deliver_to, body, headers | signature_headers)
         return MessageRef(to, key)
-
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse: posted replies can't be changed."""
-        raise Rejected("posted webhook replies can't be edited")
-
-    async def show_typing(self, to: Address) -> None:
-        """Do nothing: programs don't watch."""
-
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Refuse: events cannot be marked."""
-        raise Rejected("webhook events can't be marked")
-
-    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Refuse: events have no files."""
-        raise Rejected("webhook events have no files")
-
-    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Return ``None``: a session of events starts with an event."""
-        return None
 
     async def close(self) -> None:
         """Close all connections."""

@@ -4,19 +4,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from talaria.contracts.platform import (
-    Attachment,
     Content,
     Incoming,
     MessageRef,
     Platform,
     PlatformAccount,
     PlatformCapabilities,
+    PlatformDefaults,
     Sender,
 )
 from talaria.core.addresses import Address
@@ -46,7 +45,7 @@ class Said(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class LineChat:
+class LineChat(PlatformDefaults):
     """One account on one server."""
 
     # The gateway adapts to these: it cuts long replies, and shows nothing that grows where nothing can be edited.
@@ -72,25 +71,6 @@ class LineChat:
         async with self._line() as line:
             done = await line.ask({"say": text, "chat": to.chat_id, "key": key, "reply_to": content.reply_to})
         return MessageRef(to, done.id)
-
-    async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse; nobody calls this without the ability."""
-        raise Rejected("nothing can be edited here")
-
-    async def show_typing(self, to: Address) -> None:
-        """Do nothing; nobody calls this without the ability."""
-
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Refuse; nobody calls this without the ability."""
-        raise Rejected("nothing can be marked here")
-
-    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Refuse; nothing that arrives has attachments."""
-        raise Rejected("there are no files here")
-
-    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Return ``None``: there are no threads here."""
-        return None
 
     async def _arrivals(self, line: "LineConnection") -> AsyncGenerator[Incoming, None]:
         while True:
