@@ -19,14 +19,8 @@ from tests.providers.scripted_providers import heard, pool
 
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.core.errors import BadKey, Refused
-from talaria.providers.cloud_access import (
-    GOOGLE_SCOPE,
-    AwsCredentials,
-    AwsSigner,
-    BearerToken,
-    EntraTokenRequest,
-    GoogleTokenRequest,
-)
+from talaria.http_client.bearer_tokens import GOOGLE_CLOUD_SCOPE, BearerToken, EntraTokenRequest, GoogleTokenRequest
+from talaria.providers.aws_signer import AwsCredentials, AwsSigner
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
 from talaria.settings.sections.providers import ProviderAccount
@@ -139,7 +133,7 @@ async def test_a_service_account_signs_a_claim_that_google_can_verify(tmp_path: 
         token = BearerToken(GoogleTokenRequest(file), http)
         assert (await token.headers("POST", "https://x", b""))["Authorization"] == "Bearer google-token"
     (claim,) = claims
-    assert (claim["iss"], claim["scope"]) == ("agent@project.example", GOOGLE_SCOPE)
+    assert (claim["iss"], claim["scope"]) == ("agent@project.example", GOOGLE_CLOUD_SCOPE)
 
 
 async def test_credentials_of_a_person_are_refreshed(tmp_path: Path) -> None:

@@ -51,25 +51,26 @@ def make_authorizer(preset: Preset, secrets: Secrets, http: HttpPool) -> Request
     """Return what stands in for a key, if the provider has such a thing and it is configured."""
     if preset.access == "key" or not has_access(preset, secrets):
         return None
-    from talaria.providers import cloud_access  # noqa: PLC0415 (loaded for a provider in a cloud)
+    from talaria.http_client import bearer_tokens  # noqa: PLC0415 (loaded for a provider in a cloud)
+    from talaria.providers import aws_signer  # noqa: PLC0415 (loaded for a provider in a cloud)
 
     def value(name: str) -> str:
         return secrets.get(name) or ""
 
     if preset.access == "aws":
-        credentials = cloud_access.AwsCredentials(
+        credentials = aws_signer.AwsCredentials(
             value("AWS_ACCESS_KEY_ID"), value("AWS_SECRET_ACCESS_KEY"), value("AWS_SESSION_TOKEN")
         )
-        return cloud_access.AwsSigner(credentials, _first(_REGIONS, secrets))
+        return aws_signer.AwsSigner(credentials, _first(_REGIONS, secrets))
     if preset.access == "google":
-        return cloud_access.BearerToken(cloud_access.GoogleTokenRequest(_google_file(secrets)), http)
-    request = cloud_access.EntraTokenRequest(
+        return bearer_tokens.BearerToken(bearer_tokens.GoogleTokenRequest(_google_file(secrets)), http)
+    request = bearer_tokens.EntraTokenRequest(
         value("AZURE_TENANT_ID"),
         value("AZURE_CLIENT_ID"),
         value("AZURE_CLIENT_SECRET"),
-        value("AZURE_AUTHORITY_HOST") or cloud_access.ENTRA_AUTHORITY,
+        value("AZURE_AUTHORITY_HOST") or bearer_tokens.ENTRA_AUTHORITY,
     )
-    return cloud_access.BearerToken(request, http)
+    return bearer_tokens.BearerToken(request, http)
 
 
 def _google_file(secrets: Secrets) -> Path:

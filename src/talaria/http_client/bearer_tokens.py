@@ -1,16 +1,14 @@
-"""Access to models in clouds: requests signed for AWS, and tokens of Microsoft Entra and Google."""
+"""Access tokens of Microsoft Entra and Google: requested with an account's credentials, renewed before they expire."""
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -21,83 +19,14 @@ from talaria.http_client.client import HttpPool
 from talaria.http_client.timeouts import Timeouts
 
 ENTRA_AUTHORITY = "https://login.microsoftonline.com"
-ENTRA_SCOPE = "https://cognitiveservices.azure.com/.default"
-GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+ENTRA_MODEL_SCOPE = "https://cognitiveservices.azure.com/.default"
+GOOGLE_CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address, not a secret
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _RENEW_BEFORE = timedelta(minutes=2)
 _ASSERTION_LIFE = timedelta(hours=1)
 _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _LARGEST_ANSWER = 100_000
-
-
-class AwsCredentials(Struct, frozen=True):
-    """A key of an AWS account; ``session_token`` is set for a temporary one."""
-
-    access_key: str
-    secret_key: str
-    session_token: str = ""
-
-
-class AwsSigner:
-    """Signs requests to an AWS service in one region, with Signature Version 4."""
-
-    def __init__(
-        self, credentials: AwsCredentials, region: str, service: str = "bedrock", clock: Clock | None = None
-    ) -> None:
-        self._credentials = credentials
-        self._region = region
-        self._service = service
-        self._clock = clock or SystemClock()
-
-    async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
-        """Return the headers for one request."""
-        now = self._clock.now()
-        signed = {"host": urlsplit(url).netloc, "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
-        if self._credentials.session_token:
-            signed["x-amz-security-token"] = self._credentials.session_token
-        names = ";".join(sorted(signed))
-        scope = f"{now:%Y%m%d}/{self._region}/{self._service}/aws4_request"
-        canonical = "\n".join(
-            (
-                method,
-                _canonical_path(url),
-                _canonical_query(url),
-                *(f"{name}:{signed[name]}" for name in sorted(signed)),
-                "",
-                names,
-                hashlib.sha256(body).hexdigest(),
-            )
-        )
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        text = f"AWS4-HMAC-SHA256\n{signed['x-amz-date']}\n{scope}\n{digest}"
-        signature = hmac.new(self._key(now), text.encode(), hashlib.sha256).hexdigest()
-        proof = f"Credential={self._credentials.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
-        return {
-            **{name: value for name, value in signed.items() if name != "host"},
-            "Authorization": f"AWS4-HMAC-SHA256 {proof}",
-        }
-
-    async def renew(self, headers: Mapping[str, str]) -> bool:
-        """Return false: a signature is made for each request."""
-        return False
-
-    def _key(self, now: datetime) -> bytes:
-        key = f"AWS4{self._credentials.secret_key}".encode()
-        for part in (f"{now:%Y%m%d}", self._region, self._service, "aws4_request"):
-            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-        return key
-
-
-def _canonical_path(url: str) -> str:
-    """Return the path as AWS signs it: every part encoded twice."""
-    return quote(urlsplit(url).path or "/", safe="/~")
-
-
-def _canonical_query(url: str) -> str:
-    pairs = (pair.partition("=") for pair in urlsplit(url).query.split("&") if pair)
-    encoded = ((quote(unquote(name), safe="~"), quote(unquote(value), safe="~")) for name, _, value in pairs)
-    return "&".join(f"{name}={value}" for name, value in sorted(encoded))
 
 
 class TokenRequest(Protocol):
@@ -117,6 +46,7 @@ class EntraTokenRequest(Struct, frozen=True):
     client_id: str
     client_secret: str
     authority: str = ENTRA_AUTHORITY
+    scope: str = ENTRA_MODEL_SCOPE
 
     def url(self) -> str:
         """Return the address of the authority."""
@@ -128,15 +58,16 @@ class EntraTokenRequest(Struct, frozen=True):
             "grant_type": "client_credentials",
             "client_id": self.client_id,
             "client_secret": self.client_secret,
-            "scope": ENTRA_SCOPE,
+            "scope": self.scope,
         }
 
 
 class GoogleTokenRequest:
     """Google's credentials of a file: a service account's signed claim, or a person's refresh token."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, scope: str = GOOGLE_CLOUD_SCOPE) -> None:
         self._file = file
+        self._scope = scope
 
     def url(self) -> str:
         """Return the address of the authority."""
@@ -146,7 +77,7 @@ class GoogleTokenRequest:
         """Return the fields of the request."""
         found = self._read()
         if found.type == "service_account":
-            return {"grant_type": _JWT_GRANT, "assertion": _sign_claim(found, now)}
+            return {"grant_type": _JWT_GRANT, "assertion": _sign_claim(found, self._scope, now)}
         return {
             "grant_type": "refresh_token",
             "client_id": found.client_id,
@@ -174,7 +105,7 @@ class _GoogleCredentials(Struct, frozen=True):
     refresh_token: str = ""
 
 
-def _sign_claim(credentials: _GoogleCredentials, now: datetime) -> str:
+def _sign_claim(credentials: _GoogleCredentials, scope: str, now: datetime) -> str:
     """Return a claim of a service account, signed with its private key (RFC 7523)."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 (loaded for a service account)
@@ -187,7 +118,7 @@ def _sign_claim(credentials: _GoogleCredentials, now: datetime) -> str:
     header = {"alg": "RS256", "typ": "JWT", "kid": credentials.private_key_id}
     claim = {
         "iss": credentials.client_email,
-        "scope": GOOGLE_SCOPE,
+        "scope": scope,
         "aud": credentials.token_uri,
         "iat": int(now.timestamp()),
         "exp": int((now + _ASSERTION_LIFE).timestamp()),
@@ -209,9 +140,12 @@ def _base64url(data: bytes) -> bytes:
 class BearerToken:
     """A token of an authority, requested when it is first needed and again shortly before it expires."""
 
-    def __init__(self, request: TokenRequest, http: HttpPool, clock: Clock | None = None) -> None:
+    def __init__(
+        self, request: TokenRequest, http: HttpPool, clock: Clock | None = None, timeouts: Timeouts | None = None
+    ) -> None:
         self._request = request
         self._http = http
+        self._timeouts = timeouts or Timeouts()
         self._clock = clock or SystemClock()
         self._lock = asyncio.Lock()
         self._token = ""
@@ -234,9 +168,9 @@ class BearerToken:
     async def _renew(self) -> None:
         now = self._clock.now()
         form, url = self._request.form(now), self._request.url()
-        async with self._http.post(url, urlencode(form).encode(), _FORM, Timeouts()) as answer:
+        async with self._http.post(url, urlencode(form).encode(), _FORM, self._timeouts) as answer:
             data = await answer.body(_LARGEST_ANSWER)
-        if answer.status >= 500:
+        if answer.status >= 500 or answer.status == 429:
             raise ProviderUnreachable(f"{urlsplit(url).hostname} answered {answer.status}", cause="the sign-in failed")
         try:
             granted = msgspec.json.decode(data, type=_Granted)
