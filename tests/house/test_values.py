@@ -76,6 +76,7 @@ NAMED_VALUES = {
     "standing_grants": "list[Grant]",
     "sticker": "str",
     "store_probe": "bool",
+    "teams_conversation": "ConversationReference",
     "telegram_album_part": "str",
     "user_ids": "tuple[str, ...]",
     "voice_choice": "bool",

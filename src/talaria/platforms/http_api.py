@@ -8,13 +8,24 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from talaria.core.errors import PlatformError, ProviderError, Rejected, ReplyTooLong, SlowDown, Unreachable
+from talaria.core.errors import (
+    BadCredentials,
+    BadKey,
+    PlatformError,
+    ProviderError,
+    Rejected,
+    ReplyTooLong,
+    SlowDown,
+    Unreachable,
+)
 from talaria.core.messages import File, Image
+from talaria.http_client.bearer_tokens import BearerToken, TokenRequest
 from talaria.http_client.client import HttpPool
 from talaria.http_client.timeouts import Timeouts
 
 _MAX_ANSWER = 1024 * 1024
 _MOST_REDIRECTS = 3
+_UNAUTHORIZED = 401
 _PAUSE = timedelta(seconds=60)  # of a network that doesn't say how long
 ERROR_TEXT = 200
 
@@ -28,12 +39,30 @@ class ApiAnswer(Struct, frozen=True):
 
 
 class HttpApi:
-    """The calls of one account; ``to_error`` returns the error for an answer that is no success."""
+    """The calls of one account; ``to_error`` returns the error for an answer that is no success.
 
-    def __init__(self, title: str, to_error: Callable[[ApiAnswer], PlatformError]) -> None:
+    With a ``token_request``, calls are authorised with its token; one that is refused is requested again once.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        to_error: Callable[[ApiAnswer], PlatformError],
+        token_request: TokenRequest | None = None,
+        token_patience: timedelta = timedelta(seconds=15),
+    ) -> None:
         self._title = title
         self._to_error = to_error
         self._pool = HttpPool()
+        timeouts = Timeouts(token_patience, token_patience, token_patience)
+        self._token = BearerToken(token_request, self._pool, timeouts=timeouts) if token_request else None
+
+    async def authorization(self) -> Mapping[str, str]:
+        """Return the header with the token; raises `BadCredentials` if the account gets none."""
+        if self._token is None:
+            return {}
+        async with self._translated():
+            return await self._token.headers("", "", b"")
 
     async def call(
         self,
@@ -47,8 +76,13 @@ class HttpApi:
     ) -> ApiAnswer:
         """Return the answer if it is a success or its status one of ``accept``."""
         timeouts = Timeouts(patience, patience, patience)
-        async with self._translated(), self._pool.request(method, url, body, headers, timeouts) as answer:
-            given = ApiAnswer(answer.status, await answer.body(_MAX_ANSWER), answer.headers)
+        for may_renew in (True, False):
+            sent = {**headers, **await self.authorization()}
+            async with self._translated(), self._pool.request(method, url, body, sent, timeouts) as answer:
+                given = ApiAnswer(answer.status, await answer.body(_MAX_ANSWER), answer.headers)
+            if given.status != _UNAUTHORIZED or not may_renew or self._token is None:
+                break
+            await self._token.renew(sent)
         if not 200 <= given.status < 300 and given.status not in accept:
             raise self._to_error(given)
         return given
@@ -79,6 +113,8 @@ class HttpApi:
     async def _translated(self) -> AsyncIterator[None]:
         try:
             yield
+        except BadKey as error:
+            raise BadCredentials(f"{self._title} doesn't accept the credentials: {error}") from error
         except ProviderError as error:  # of the HTTP client, which model providers share
             raise Unreachable(f"{self._title} can't be reached: {error}") from error
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from talaria.contracts.platform import Incoming
-from talaria.core.errors import Refused
+from talaria.core.errors import PlatformError, Refused
 from talaria.platforms.files import safe_file_name
 from talaria.platforms.push_receiver import BodyBroken, BodyTooLarge, PushReceiver, PushRequest, PushResponse
 from talaria.platforms.signatures import BadSignature
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _FILES = "files"
 _FILE_LIFE = timedelta(days=1)
 _TOKEN_BYTES = 24
+_RETRY = PushResponse(HTTPStatus.SERVICE_UNAVAILABLE, headers={"retry-after": "5"})
 
 
 class PostRejected(Exception):
@@ -158,16 +159,19 @@ class PublicFiles:
 class WebhookEndpoint:
     """Receives the posts of one network.
 
-    ``verify`` raises `BadSignature`; ``parse`` returns the updates of a verified body, and raises `ValueError` for one
-    that is not of this network. ``challenge`` answers a GET by which some networks test the address, from its query.
+    ``verify`` raises `BadSignature`, or a `PlatformError` if the network has to retry. ``handshake`` answers a verified
+    body by which some networks test the address, and returns ``None`` for others. ``parse`` returns the updates of a
+    verified body, and raises `ValueError` for one that is not of this network. ``challenge`` answers a GET by which
+    some networks test the address, from its query.
     """
 
     def __init__(
         self,
         settings: EndpointSettings,
-        verify: Callable[[PushRequest, bytes], None],
+        verify: Callable[[PushRequest, bytes], Awaitable[None] | None],
         parse: Callable[[bytes], Awaitable[Sequence[Incoming]]],
         *,
+        handshake: Callable[[bytes], PushResponse | None] | None = None,
         challenge: Callable[[Mapping[str, str]], str | None] | None = None,
         files: PublicFiles | None = None,
         accepted: PushResponse | None = None,
@@ -175,6 +179,7 @@ class WebhookEndpoint:
         self._settings = settings
         self._verify = verify
         self._parse = parse
+        self._handshake = handshake
         self._challenge = challenge
         self._files = files
         self._accepted = accepted or PushResponse()
@@ -202,7 +207,10 @@ class WebhookEndpoint:
     async def _receive(self, request: PushRequest, receiver: PushReceiver[Incoming]) -> PushResponse:
         try:
             body = await self._readers.read(request)
-            self._verify(request, body)
+            if (pending := self._verify(request, body)) is not None:
+                await pending
+            if self._handshake and (answer := self._handshake(body)) is not None:
+                return answer
             stored = await self._store(body, receiver)
         except PostRejected as rejected:
             log.warning("rejected a post: %d, %s", rejected.status, rejected)
@@ -211,10 +219,13 @@ class WebhookEndpoint:
         except BadSignature as error:
             log.warning("rejected a post: the signature is invalid: %s", error)
             return PushResponse(HTTPStatus.UNAUTHORIZED, b"The signature is invalid.")
+        except PlatformError as error:
+            log.warning("can't verify a post: %s", error)
+            return _RETRY
         except ValueError as error:
             log.warning("rejected a post: %s", error)
             return PushResponse(HTTPStatus.BAD_REQUEST, b"The body can't be read.")
-        return self._accepted if stored else PushResponse(HTTPStatus.SERVICE_UNAVAILABLE, headers={"retry-after": "5"})
+        return self._accepted if stored else _RETRY
 
     async def _store(self, body: bytes, receiver: PushReceiver[Incoming]) -> bool:
         """Hand over the updates in order, and return whether all of them were stored."""

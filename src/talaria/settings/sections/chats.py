@@ -49,6 +49,7 @@ BUILT_IN_PLATFORMS = {
     "mattermost": BuiltInPlatform((("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}"),
     "signal": BuiltInPlatform((("SIGNAL_DAEMON",), ("SIGNAL_ACCOUNT",))),
     "line": BuiltInPlatform((("LINE_CHANNEL_TOKEN",), ("LINE_CHANNEL_SECRET",))),
+    "teams": BuiltInPlatform((("TEAMS_APP_ID",), ("TEAMS_APP_SECRET",)), extra="teams"),
     "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),
 }
 

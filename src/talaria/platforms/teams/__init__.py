@@ -1,0 +1,1 @@
+"""Microsoft Teams: a bot in personal chats, group chats and channels, over the Bot Connector service."""

@@ -1,0 +1,97 @@
+"""Setup of Microsoft Teams: the app of a bot, its tenant and secret, and the address that Teams calls."""
+
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
+from talaria.core.errors import Refused
+from talaria.http_client.bearer_tokens import ENTRA_AUTHORITY
+from talaria.platforms.teams.settings import PORT, TENANT, TeamsSettings, read_settings
+from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, decode_answer, expect_200
+
+_APP_ID = "TEAMS_APP_ID"
+_SECRET = "TEAMS_APP_SECRET"  # noqa: S105 (the name of a secret)
+_PUBLIC = {"public_url": "https://localhost"}  # for checks before the question about it
+
+
+class _Granted(Struct):
+    access_token: str
+
+
+def _read(trial: NetworkTrial) -> TeamsSettings:
+    return read_settings("teams", trial.options, trial.secrets.get(_APP_ID, ""), trial.secrets.get(_SECRET, ""))
+
+
+def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+    request = _read(NetworkTrial(trial.secrets, {**_PUBLIC, **trial.options, "authority": base})).token_request
+    form = urlencode(request.form(datetime.now(UTC))).encode()
+    return ProbeRequest("POST", request.url(), {"Content-Type": "application/x-www-form-urlencoded"}, form)
+
+
+def _owner(status: int, body: bytes) -> str:
+    if status == 400:  # Entra's answer to an unknown app or tenant
+        raise TokenRejected
+    expect_200(status)
+    decode_answer(body, _Granted)
+    return ""
+
+
+def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
+    try:
+        _read(trial)
+    except Refused as error:
+        return (str(error),)
+    return ()
+
+
+def _url_problem(url: str) -> str:
+    return next(iter(_find_problems(NetworkTrial({}, {"public_url": url}))), "")
+
+
+def _port_problem(port: str) -> str:
+    return next(iter(_find_problems(NetworkTrial({}, {**_PUBLIC, "port": port}))), "")
+
+
+SETUP = NetworkSetup(
+    title="Microsoft Teams",
+    questions=(
+        SetupQuestion(
+            name=_APP_ID, prompt="App ID", hint="The Microsoft App ID on your bot's Configuration page.", public=True
+        ),
+        SetupQuestion(
+            name="tenant",
+            prompt="Tenant ID",
+            hint=f"The App Tenant ID on the same page; {TENANT} for a bot that serves all tenants.",
+            default=TENANT,
+        ),
+        SetupQuestion(
+            name=_SECRET,
+            hint="The value of a client secret of the app, shown once when you create it.",
+            check=TokenCheck(
+                title="Microsoft Entra",
+                secret=_SECRET,
+                address=lambda trial: trial.options.get("authority", ENTRA_AUTHORITY),
+                request=_request,
+                owner=_owner,
+                remedy="Check App ID and tenant, or create another client secret under Certificates & secrets.",
+            ),
+        ),
+        SetupQuestion(
+            name="public_url",
+            prompt="Public address",
+            hint="Address under which Teams reaches this machine, for example https://bot.example.org/teams.",
+            problem=_url_problem,
+        ),
+        SetupQuestion(
+            name="port",
+            prompt="Port",
+            hint="Port on this machine to which your proxy or tunnel forwards the public address.",
+            default=str(PORT),
+            problem=_port_problem,
+        ),
+    ),
+    next_step="Enter the public address as the bot's messaging endpoint, turn on its Teams channel, start the gateway.",
+    doctor=_find_problems,
+)
