@@ -180,7 +180,7 @@ class Platform(Protocol):
 
 
 class PlatformDefaults:
-    """What an adapter inherits for everything that its network lacks; see `Platform`."""
+    """Refusals and defaults that an adapter inherits for everything its network lacks; see `Platform`."""
 
     name: str
 
