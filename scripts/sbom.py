@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ _LOCKED = re.compile(r"^([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)(?: ; (.*?))?(?: \\)
 _NAME = re.compile(r"^[\w.-]+")
 _EXPRESSION = re.compile(r"^[\w.+-]+(?: (?:AND|OR|WITH) [\w.+-]+)*$")
 _OWN = "talaria-agent"
+_SCHEMAS = "http://cyclonedx.org/schema/"
 
 
 def build_sbom(wheel: Path) -> str:
@@ -27,7 +29,7 @@ def build_sbom(wheel: Path) -> str:
         "hashes": [{"alg": "SHA-256", "content": digest}],
     }
     document = {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "$schema": f"{_SCHEMAS}bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}",
@@ -41,11 +43,19 @@ def build_sbom(wheel: Path) -> str:
 
 def find_problems(sbom: Path) -> list[str]:
     """Return how the document violates the schema of CycloneDX."""
-    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 (only for this check)
-    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415 (only for this check)
+    from jsonschema_rs import Draft7Validator, Registry  # noqa: PLC0415 (only for this check)
 
-    error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom.read_text())
-    return [f"{sbom.name} is invalid: {error}"] if error else []
+    schemas = {name: _read_schema(name) for name in ("bom-1.6", "spdx", "jsf-0.82")}
+    # The main schema names the others by their files, next to its own address.
+    others = Registry([(f"{_SCHEMAS}{name}.SNAPSHOT.schema.json", schema) for name, schema in schemas.items()])
+    check = Draft7Validator(schemas["bom-1.6"], registry=others, validate_formats=True)
+    errors = check.iter_errors(json.loads(sbom.read_text()))
+    return [f"{sbom.name} is invalid at {error.instance_path}: {error.message}" for error in errors]
+
+
+def _read_schema(name: str) -> Any:
+    """Return a schema of CycloneDX from its library."""
+    return json.loads((files("cyclonedx.schema") / "_res" / f"{name}.SNAPSHOT.schema.json").read_text())
 
 
 def _python_components() -> Iterator[dict[str, Any]]:
