@@ -11,8 +11,8 @@ from talaria.contracts.image_maker import MadeImage, SourceImage
 from talaria.core.errors import MalformedReply
 from talaria.core.image_types import image_type
 from talaria.http_client.client import HttpPool
+from talaria.http_client.multipart import FormFile, encode_form
 from talaria.providers.base.errors import failure
-from talaria.providers.multipart import FormFile, encode_form
 from talaria.providers.voice import AudioServer
 
 _LARGEST = 60_000_000  # bytes of an answer, with the image as base64 text

@@ -16,9 +16,9 @@ from talaria.contracts.voice import Recording
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import MalformedReply, ProviderUnreachable
 from talaria.http_client.client import Answer, HttpPool
+from talaria.http_client.multipart import FormFile, encode_form
 from talaria.http_client.timeouts import Timeouts
 from talaria.providers.base.errors import failure
-from talaria.providers.multipart import FormFile, encode_form
 
 _JSON = "application/json"
 _OGG = "audio/ogg"

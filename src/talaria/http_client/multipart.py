@@ -1,4 +1,4 @@
-"""Forms with files, as the audio and image routes of OpenAI take them."""
+"""Forms with files, as some APIs take them."""
 
 import re
 from collections.abc import Mapping
