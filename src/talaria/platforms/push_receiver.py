@@ -162,7 +162,7 @@ class PushReceiver(Generic[T]):
     async def next_item(self, timeout_after: timedelta | None = None) -> PushedItem[T] | None:
         """Return the next update, to be acknowledged by the caller; ``None`` if none comes in time."""
         try:
-            async with asyncio.timeout(timeout_after.total_seconds() if timeout_after else None):
+            async with asyncio.timeout(timeout_after.total_seconds() if timeout_after is not None else None):
                 while (pushed := await self._queue.get()).accepted.done():
                     pass
                 return pushed

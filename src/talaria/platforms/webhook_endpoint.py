@@ -6,7 +6,7 @@ import mimetypes
 import secrets
 import shutil
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
@@ -30,6 +30,7 @@ _FILES = "files"
 _FILE_LIFE = timedelta(days=1)
 _TOKEN_BYTES = 24
 _RETRY = PushResponse(HTTPStatus.SERVICE_UNAVAILABLE, headers={"retry-after": "5"})
+_REMEMBERED = 5000
 
 
 class PostRejected(Exception):
@@ -121,6 +122,15 @@ def read_endpoint(name: str, options: Mapping[str, str], port: int) -> tuple[End
     return settings, {key: text for key, text in options.items() if key not in known}
 
 
+def endpoint_problem(name: str, options: Mapping[str, str]) -> str:
+    """Return why these options of the endpoint can't be used; empty if they can."""
+    try:
+        read_endpoint(name, {"public_url": "https://localhost", **options}, 1)
+    except Refused as error:
+        return str(error)
+    return ""
+
+
 class PublicFiles:
     """Files that a network downloads from us, each for a day at an address that nobody can guess."""
 
@@ -156,13 +166,36 @@ class PublicFiles:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+class CatchUp:
+    """Search for updates whose posts got lost: at the beginning, and after every ``interval``.
+
+    ``missed`` yields them, and ends when the last one is acknowledged. The latest ids of acknowledged updates are
+    remembered, because a network lists what it has posted too.
+    """
+
+    def __init__(self, missed: Callable[[], AsyncGenerator[Incoming, None]], interval: timedelta) -> None:
+        self.missed = missed
+        self.interval = interval
+        self._taken: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, external_id: str) -> bool:
+        return external_id in self._taken
+
+    def remember(self, external_id: str) -> None:
+        """Remember an update that needs nothing more."""
+        self._taken[external_id] = None
+        while len(self._taken) > _REMEMBERED:
+            self._taken.popitem(last=False)
+
+
 class WebhookEndpoint:
     """Receives the posts of one network.
 
     ``verify`` raises `BadSignature`, or a `PlatformError` if the network has to retry. ``handshake`` answers a verified
     body by which some networks test the address, and returns ``None`` for others. ``parse`` returns the updates of a
     verified body, and raises `ValueError` for one that is not of this network. ``challenge`` answers a GET by which
-    some networks test the address, from its query.
+    some networks test the address, from its query. ``catch_up`` finds the posts that got lost, for networks that
+    don't repeat them.
     """
 
     def __init__(
@@ -175,6 +208,7 @@ class WebhookEndpoint:
         challenge: Callable[[Mapping[str, str]], str | None] | None = None,
         files: PublicFiles | None = None,
         accepted: PushResponse | None = None,
+        catch_up: CatchUp | None = None,
     ) -> None:
         self._settings = settings
         self._verify = verify
@@ -183,6 +217,7 @@ class WebhookEndpoint:
         self._challenge = challenge
         self._files = files
         self._accepted = accepted or PushResponse()
+        self._catch_up = catch_up
         self._readers = BodyReaders(settings.waiting, settings.reading)
         self._in_flight = 0
 
@@ -199,7 +234,7 @@ class WebhookEndpoint:
         path, largest = self._settings.path, self._settings.largest
         async with (
             receiver.serve(path, receive, largest=largest, answer_get=self._answer_get),
-            aclosing(take_pushed(receiver)) as updates,
+            aclosing(take_pushed(receiver, self._catch_up)) as updates,
         ):
             log.info("listening at http://%s:%d%s", self._settings.host, self._settings.port, path)
             yield updates
@@ -248,11 +283,28 @@ class WebhookEndpoint:
         return PushResponse(403) if answer is None else PushResponse(200, answer.encode())
 
 
-async def take_pushed(receiver: PushReceiver[Incoming]) -> AsyncGenerator[Incoming, None]:
+async def take_pushed(
+    receiver: PushReceiver[Incoming], catch_up: CatchUp | None = None
+) -> AsyncGenerator[Incoming, None]:
     """Yield pushed updates, each acknowledged when the next one is requested, or given back at the end."""
-    while (pushed := await receiver.next_item()) is not None:
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    while True:
+        if catch_up is not None and loop.time() >= due:
+            async with aclosing(catch_up.missed()) as updates:
+                async for update in updates:
+                    yield update
+                    catch_up.remember(update.external_id)
+            due = loop.time() + catch_up.interval.total_seconds()
+        pause = timedelta(seconds=max(due - loop.time(), 0)) if catch_up is not None else None
+        pushed = await receiver.next_item(pause)
+        if pushed is None:
+            continue
         try:
-            yield pushed.item
+            if catch_up is None or pushed.item.external_id not in catch_up:
+                yield pushed.item
             pushed.acknowledge(accepted=True)
+            if catch_up is not None:
+                catch_up.remember(pushed.item.external_id)
         finally:
             pushed.acknowledge(accepted=False)

@@ -109,9 +109,9 @@ class ReceivingSuite(SelectedTests):
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "once")
             assert await far_side.redelivers(), "a network that delivers everything once lacks `redelivery`"
-            await far_side.says(far_side.private, "end")
+            await far_side.says(far_side.private, "the end")
             arrived = [await next_incoming(arrivals)]
-            while arrived[-1].text != "end":
+            while arrived[-1].text != "the end":
                 arrived.append(await next_incoming(arrivals))
         assert len({one.external_id for one in arrived if one.text == "once"}) == 1
 

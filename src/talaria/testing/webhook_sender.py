@@ -1,4 +1,4 @@
-"""A network that calls: posts signed bodies to an adapter, one after the other, until each is accepted."""
+"""A network that calls: posts signed bodies to an adapter, one after the other."""
 
 import asyncio
 from collections import deque
@@ -17,10 +17,14 @@ Post = tuple[bytes, Mapping[str, str]]  # body and headers
 class WebhookSender:
     """Posts in order; ``make`` returns body and headers for an item, and whether it was tried before.
 
-    ``address`` returns where to post; an empty one means that nobody has registered yet.
+    ``address`` returns where to post; an empty one means that nobody has registered yet. A sender that ``retries`` not
+    posts everything once.
     """
 
-    def __init__(self, make: Callable[[object, bool], Post], address: Callable[[], str]) -> None:
+    def __init__(
+        self, make: Callable[[object, bool], Post], address: Callable[[], str], *, retries: bool = True
+    ) -> None:
+        self._retries = retries
         self._make = make
         self._address = address
         self._items: deque[object] = deque()
@@ -58,11 +62,13 @@ class WebhookSender:
                     self._more.clear()
                     await self._more.wait()
                 is_again = False
-                while not await self._post(session, self._items[0], is_again=is_again):
+                while not (is_accepted := await self._post(session, self._items[0], is_again=is_again)):
+                    if not self._retries:
+                        break
                     is_again = True
                     await asyncio.sleep(_PAUSE)  # real time: a network tries again later
                 self._items.popleft()
-                self.accepted += 1
+                self.accepted += is_accepted
 
     async def _post(self, session: ClientSession, item: object, *, is_again: bool) -> bool:
         url = self._address()
