@@ -73,6 +73,8 @@ NAMED_VALUES = {
     "slack_position": "str",
     "slack_thread": "bool",
     "skill_usage": "SkillUsage",
+    "sms_listed": "datetime",
+    "sms_opted_out": "bool",
     "standing_grants": "list[Grant]",
     "sticker": "str",
     "store_probe": "bool",

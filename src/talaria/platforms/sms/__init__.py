@@ -1,0 +1,1 @@
+"""SMS and MMS over a phone number at Twilio."""
