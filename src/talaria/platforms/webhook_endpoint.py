@@ -194,8 +194,7 @@ class WebhookEndpoint:
     ``verify`` raises `BadSignature`, or a `PlatformError` if the network has to retry. ``handshake`` answers a verified
     body by which some networks test the address, and returns ``None`` for others. ``parse`` returns the updates of a
     verified body, and raises `ValueError` for one that is not of this network. ``challenge`` answers a GET by which
-    some networks test the address, from its query. ``catch_up`` finds the posts that got lost, for networks that
-    don't repeat them.
+    some networks test the address, from its query.
     """
 
     def __init__(
@@ -208,7 +207,6 @@ class WebhookEndpoint:
         challenge: Callable[[Mapping[str, str]], str | None] | None = None,
         files: PublicFiles | None = None,
         accepted: PushResponse | None = None,
-        catch_up: CatchUp | None = None,
     ) -> None:
         self._settings = settings
         self._verify = verify
@@ -217,13 +215,15 @@ class WebhookEndpoint:
         self._challenge = challenge
         self._files = files
         self._accepted = accepted or PushResponse()
-        self._catch_up = catch_up
         self._readers = BodyReaders(settings.waiting, settings.reading)
         self._in_flight = 0
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
-        """Listen and yield updates; a post is answered when the update after its last one is requested."""
+    async def connect(self, catch_up: CatchUp | None = None) -> AsyncIterator[AsyncIterator[Incoming]]:
+        """Listen and yield updates; a post is answered when the update after its last one is requested.
+
+        ``catch_up`` finds the posts that got lost, for networks that don't repeat them.
+        """
         receiver: PushReceiver[Incoming] = PushReceiver(
             self._settings.host, self._settings.port, self._settings.patience
         )
@@ -234,7 +234,7 @@ class WebhookEndpoint:
         path, largest = self._settings.path, self._settings.largest
         async with (
             receiver.serve(path, receive, largest=largest, answer_get=self._answer_get),
-            aclosing(take_pushed(receiver, self._catch_up)) as updates,
+            aclosing(take_pushed(receiver, catch_up)) as updates,
         ):
             log.info("listening at http://%s:%d%s", self._settings.host, self._settings.port, path)
             yield updates

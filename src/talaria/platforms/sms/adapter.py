@@ -84,7 +84,6 @@ class Sms(PlatformDefaults):
             self._parse,
             files=self._files,
             accepted=_EMPTY_REPLY,
-            catch_up=self._catch_up,
         )
 
     @asynccontextmanager
@@ -93,7 +92,7 @@ class Sms(PlatformDefaults):
         key, now = self._settings.name, datetime.now(UTC)
         if await self._store.read(lambda tx: SMS_LISTED.get(tx, key)) is None:  # the first time: no history
             await self._store.write(lambda tx: SMS_LISTED.write(tx, key, now))
-        async with self._endpoint.connect() as updates:
+        async with self._endpoint.connect(self._catch_up) as updates:
             await self._register()
             yield updates
 
