@@ -1,5 +1,6 @@
 """The SMS adapter: receives signed posts of Twilio, lists missed messages, and sends replies."""
 
+import asyncio
 import base64
 import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -77,6 +78,7 @@ class Sms(PlatformDefaults):
         self._store = store
         self._api = HttpApi("Twilio", to_error)
         self._files = PublicFiles(folder / "files", settings.endpoint.public_url)
+        self._accepting = asyncio.Lock()
         self._catch_up = CatchUp(self._list_missed, settings.interval)
         self._endpoint = WebhookEndpoint(
             settings.endpoint,
@@ -135,14 +137,17 @@ class Sms(PlatformDefaults):
 
         START is such a request only from people who have opted out.
         """
-        keyword, key = find_keyword(message), self._person_key(message.sender)
-        if keyword == "STOP":
-            await self._store.write(lambda tx: SMS_OPTED_OUT.write(tx, key, True))  # noqa: FBT003 (the value itself)
-        elif keyword == "START":
-            keyword = keyword if await self._store.write(lambda tx: SMS_OPTED_OUT.delete(tx, key)) else ""
-        if keyword or not message.sender:
-            self._catch_up.remember(message.sid)
-            return None
+        async with self._accepting:  # a message can be posted and listed at the same time
+            if message.sid in self._catch_up or not message.sender:
+                return None
+            keyword, key = find_keyword(message), self._person_key(message.sender)
+            if keyword == "STOP":
+                await self._store.write(lambda tx: SMS_OPTED_OUT.write(tx, key, True))  # noqa: FBT003 (the value)
+            elif keyword == "START":
+                keyword = keyword if await self._store.write(lambda tx: SMS_OPTED_OUT.delete(tx, key)) else ""
+            if keyword:
+                self._catch_up.remember(message.sid)
+                return None
         return to_incoming(message, self._settings, datetime.now(UTC))
 
     async def _list_missed(self) -> AsyncGenerator[Incoming, None]:
@@ -153,7 +158,7 @@ class Sms(PlatformDefaults):
         path: str | None = f"/Messages.json?{list_query(self._settings.credentials.number, since - _OVERLAP)}"
         while path:
             page = await self._call("GET", path, SmsPage)
-            listed += [one for one in page.messages if one.direction == "inbound" and one.sid not in self._catch_up]
+            listed += [one for one in page.messages if one.direction == "inbound"]
             path = (page.next_page_uri or "").rpartition(f"/{self._settings.credentials.account}")[2]
         for message in reversed(listed):
             if message.num_media not in {"", "0"}:
