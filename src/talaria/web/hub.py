@@ -264,6 +264,13 @@ class LiveHub:
             elif session_id in again:
                 self.channel(session_id).send_snapshot(stream)
 
+    def add_session(self, stream_id: str, caller: WebCaller, session_id: SessionId) -> None:
+        """Add a conversation that has just begun to a stream, unless there is no such stream."""
+        stream, topic = self.find_stream(stream_id, caller), f"session:{session_id}"
+        if stream is not None and topic not in stream.topics:
+            stream.add_topic(topic)
+            self.channel(session_id).join(stream)
+
     def send_delivered(self, session_id: SessionId) -> None:
         """Let pages that show a conversation read the end of its transcript again."""
         for stream in self.streams:

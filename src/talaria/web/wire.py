@@ -247,9 +247,13 @@ class SayRequest(Struct, frozen=True):
 
 
 class BeginRequest(SayRequest, frozen=True):
-    """The first message of a conversation; slash commands, for example for its model, run before it."""
+    """The first message of a conversation; slash commands, for example for its model, run before it.
+
+    The events of its turn go to ``stream`` from the first one on, if that is an open stream of this browser.
+    """
 
     commands: Annotated[list[_CommandText], Meta(max_length=8)] = []
+    stream: Annotated[str, Meta(max_length=64)] = ""
 
 
 class BranchRequest(Struct, frozen=True):

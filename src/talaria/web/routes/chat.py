@@ -99,6 +99,7 @@ class ChatRoutes:
         session = await self._conversations.begin(caller)
         for text in said.commands:
             await self._commands.run_command(session, text, caller)
+        self._conversations.hub.add_session(said.stream, caller, session.session_id)
         await self._put_here(session.session_id, said, caller)
         self._session_list.check_soon()
         return make_json_reply(BegunSession(session.session_id), status=201)

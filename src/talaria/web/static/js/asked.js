@@ -2,7 +2,7 @@
  * Approvals and questions, in a conversation and on Home. An answer takes a deliberate act: never in the first moment.
  * @module
  */
-import { h, useEffect, useRef, useSignal } from "../vendor/preact.js";
+import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { button, code, div, form, input, label, p, pre, section } from "./elements.js";
 import { renderMarkdown } from "./markdown.js";
 import { attempt } from "./state.js";
@@ -125,7 +125,7 @@ export function ApprovalView({ entry, onAnswer, keys = false }) {
 function TextForm({ field, text, placeholder, button: send, disabled, onSend, longest = 2000, focus = true }) {
   const typed = useSignal("");
   const line = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (focus) line.current?.focus();
   }, []);
   return form(

@@ -4,6 +4,7 @@
  * @module
  */
 import { signal } from "../vendor/preact.js";
+import { filesKey } from "./drafts.js";
 import { button, div, icon, img, span } from "./elements.js";
 import { describe, request, RequestFailed } from "./server.js";
 import { addStyles } from "./pages/frame.js";
@@ -18,9 +19,6 @@ const MOST = 20;
 let next = 0;
 
 void addStyles("attachments.css");
-
-/** The place of uploads in this browser, so that they survive a reload. @type {(id: string) => string} */
-const storageKey = (id) => `files:${id || "new"}`;
 
 export class Attachments {
   /** @param {string} id The conversation; empty for a new one. */
@@ -53,7 +51,8 @@ export class Attachments {
   async take() {
     const files = this.files.peek();
     const uploads = await Promise.all(files.map((one) => one.done));
-    this.files.value = [];
+    const taken = new Set(files.map((one) => one.key));
+    this.files.value = this.files.peek().filter((one) => !taken.has(one.key)); // more may have been added meanwhile
     this._store();
     return uploads.filter((one) => one !== null);
   }
@@ -115,8 +114,8 @@ export class Attachments {
 
   _store() {
     const uploads = this.files.peek().flatMap((one) => (one.upload ? [one.upload] : []));
-    if (uploads.length) localStorage.setItem(storageKey(this._id), JSON.stringify(uploads));
-    else localStorage.removeItem(storageKey(this._id));
+    if (uploads.length) localStorage.setItem(filesKey(this._id), JSON.stringify(uploads));
+    else localStorage.removeItem(filesKey(this._id));
   }
 }
 
@@ -129,7 +128,7 @@ function fromUpload(upload) {
 /** @type {(id: string) => Attached[]} */
 function restore(id) {
   try {
-    return JSON.parse(localStorage.getItem(storageKey(id)) ?? "[]").map(fromUpload);
+    return JSON.parse(localStorage.getItem(filesKey(id)) ?? "[]").map(fromUpload);
   } catch {
     return [];
   }

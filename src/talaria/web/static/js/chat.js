@@ -5,9 +5,9 @@
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { Composer } from "./composer.js";
 import { a, button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
-import { EntryView, queuedView } from "./entries.js";
+import { EntryView, queuedView, saidView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, choices, conversation, drawerOpen, followLink, me, overlay, runCommand } from "./state.js";
+import { attempt, beginning, choices, conversation, drawerOpen, followLink, me, overlay, runCommand } from "./state.js";
 import { isAsked } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
@@ -20,16 +20,20 @@ const LOADING_MILLISECONDS = 1500;
 export function ChatPage() {
   const shown = conversation.value;
   const notes = useSignal(/** @type {string[]} */ ([]));
-  /** @param {string[]} more */
+  const title = shown?.detail.value?.title;
+  useEffect(() => void (document.title = title ? `${title} · Talaria` : "Talaria"), [title]);
+  /** Show notes where the command was given: for a new conversation, in the one it has begun. @param {string[]} more */
   const addNotes = (more) => {
-    const target = conversation.peek();
+    const target = shown ?? conversation.peek();
     if (target) target.notes.value = [...target.notes.peek(), ...more].slice(-20);
     else notes.value = [...notes.peek(), ...more].slice(-20);
   };
   return main(
     { class: "chat", id: "main" },
     h(ChatHeader, { shown }),
-    shown ? h(Transcript, { key: shown.id, conversation: shown }) : h(Welcome, { notes: notes.value }),
+    shown
+      ? h(Transcript, { key: shown.id, conversation: shown })
+      : h(Welcome, { notes: notes.value, said: beginning.value }),
     div(
       { class: "chat-foot" },
       shown ? h(Banner, { conversation: shown }) : null,
@@ -116,12 +120,12 @@ function titleOf(shown) {
   return shown.detail.value?.title || (said?.kind === "user" && said.text.slice(0, 80)) || "Conversation";
 }
 
-/** @type {(props: { notes: string[] }) => Child} */
-function Welcome({ notes }) {
+/** What stands where no conversation has begun; `said` is the message of one that is beginning. @type {(props: { notes: string[], said: string }) => Child} */
+function Welcome({ notes, said }) {
   return div(
     { class: "transcript" },
-    notes.length
-      ? ol({ class: "entries" }, ...notes.map((text) => noteView(text)))
+    notes.length || said
+      ? ol({ class: "entries" }, ...notes.map((text) => noteView(text)), said ? saidView(said) : null)
       : me.value?.model
       ? div({ class: "welcome" }, heading(2, null, greeting()), p(null, "What would you like to do?"))
       : noModel(),

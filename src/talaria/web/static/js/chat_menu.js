@@ -4,7 +4,7 @@
  */
 import { useEffect, useRef } from "../vendor/preact.js";
 import { a, button, div } from "./elements.js";
-import { attempt, changeSession, followLink, me, navigate, overlay } from "./state.js";
+import { attempt, changeSession, followLink, me, navigateFromHere, overlay } from "./state.js";
 
 /** @import { Child } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
@@ -38,8 +38,9 @@ export function ChatMenu({ conversation, onClose }) {
       }, text)
       : null;
   const archive = async () => {
+    const go = navigateFromHere();
     await changeSession(id, { archived: !detail.archived });
-    if (!detail.archived) navigate("/");
+    if (!detail.archived) go("/");
   };
   const isHere = !detail.elsewhere;
   return div(

@@ -3,9 +3,10 @@
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
-import { get } from "./server.js";
+import { countQuestions, get, newId } from "./server.js";
+import { filesKey, putBefore, readDraft, storeDraft } from "./drafts.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
-import { attempt, compose, conversation, deliver, me, navigate, newId, runCommand } from "./state.js";
+import { attempt, compose, conversation, deliver, me, navigateFromHere, runCommand } from "./state.js";
 
 /** @import { Attachments } from "./attachments.js" */
 /** @import { Conversation } from "./conversation.js" */
@@ -20,12 +21,9 @@ const coarse = matchMedia("(pointer: coarse)").matches;
 /** Whether a text is a slash command, not a path. @type {(text: string) => boolean} */
 export const isCommand = (text) => /^\/[^\s/]+(\s|$)/.test(text);
 
-/** The place of a draft in this browser. @type {(id: string) => string} */
-const draftKey = (id) => `draft:${id || "new"}`;
-
 /** @type {(props: { id: string, onNotes: (notes: string[]) => void }) => Child} */
 export function Composer({ id, onNotes }) {
-  const text = useSignal(localStorage.getItem(draftKey(id)) ?? "");
+  const text = useSignal(readDraft(id));
   const sending = useSignal(false);
   const box = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const caret = useSignal(text.value.length);
@@ -52,19 +50,17 @@ export function Composer({ id, onNotes }) {
   };
   const voice = useSignal(/** @type {typeof import("./voice.js") | null} */ (null));
   useEffect(() => {
-    if (localStorage.getItem(`files:${id || "new"}`)) withFiles(() => {});
+    if (localStorage.getItem(filesKey(id))) withFiles(() => {});
     if (me.peek()?.voice && navigator.mediaDevices) void import("./voice.js").then((loaded) => (voice.value = loaded));
   }, []);
 
   useLayoutEffect(() => {
-    if (editing) return;
-    if (text.value) localStorage.setItem(draftKey(id), text.value);
-    else localStorage.removeItem(draftKey(id));
+    if (!editing) storeDraft(id, text.value);
   }, [text.value]);
   // Before the next event: what is typed at once must not be replaced.
   useLayoutEffect(() => {
     if (editing) setText(editing.text);
-    else if (box.current) text.value = localStorage.getItem(draftKey(id)) ?? "";
+    else if (box.current) text.value = readDraft(id);
   }, [editing]);
   useLayoutEffect(() => {
     if (!compose.value) return;
@@ -72,8 +68,10 @@ export function Composer({ id, onNotes }) {
     compose.value = "";
   }, [compose.value]);
   useLayoutEffect(() => fit(box.current), [text.value]);
-  useEffect(() => {
+  const isOpen = useRef(true);
+  useLayoutEffect(() => {
     if (!coarse) box.current?.focus();
+    return () => void (isOpen.current = false);
   }, []);
 
   /** @param {string} value */
@@ -83,6 +81,10 @@ export function Composer({ id, onNotes }) {
     box.current?.focus();
   };
 
+  /** Put a text back that could not be sent, before what was typed since. @param {string} said */
+  const putBack = (said) =>
+    isOpen.current ? (text.value = putBefore(said, text.peek())) : storeDraft(id, putBefore(said, readDraft(id)));
+
   /** @param {boolean} steer */
   const send = async (steer) => {
     const said = text.peek().trim();
@@ -90,14 +92,13 @@ export function Composer({ id, onNotes }) {
     sending.value = true;
     text.value = "";
     const uploads = isCommand(said) ? [] : await attached.peek()?.take() ?? [];
-    const files = uploads.map((one) => one.id);
     const done = await attempt(async () => {
       if (shown && editing) await sendEdited(shown, editing.seq, said);
       else if (isCommand(said)) onNotes(await runCommand(said));
-      else await deliver(shown, { text: said, id: newId(), steer, files });
+      else await deliver(shown, { text: said, id: newId(), steer, files: uploads.map((one) => one.id) });
     });
     sending.value = false;
-    if (!done && !text.peek()) text.value = said;
+    if (!done && said) putBack(said);
     if (!done) attached.peek()?.putBack(uploads);
   };
 
@@ -220,9 +221,10 @@ export function Composer({ id, onNotes }) {
 
 /** Send an edited message, which begins a branch. @type {(shown: Conversation, seq: number, text: string) => Promise<void>} */
 async function sendEdited(shown, seq, text) {
+  const go = navigateFromHere();
   const { session_id } = await shown.branch(seq, text);
   shown.editing.value = null;
-  if (session_id) navigate(`/c/${session_id}`);
+  if (session_id) go(`/c/${session_id}`);
 }
 
 /** Grow with the text. @param {HTMLTextAreaElement | null} box */
@@ -251,7 +253,9 @@ function useOffers(text, caret, box) {
   const value = findCompletable(text.value.slice(0, caret.value));
   const isName = value.startsWith("/") && !value.includes(" ");
 
+  const asks = useRef(countQuestions()).current;
   useEffect(() => {
+    const isNewest = asks();
     index.value = 0;
     if (!value || isName) {
       found.value = isName ? offerCommands(value.slice(1).toLowerCase()) : [];
@@ -260,8 +264,8 @@ function useOffers(text, caret, box) {
     const timer = setTimeout(() => {
       const query = new URLSearchParams({ text: value, session: conversation.peek()?.id ?? "" });
       get(`/web/completions?${query}`).then(
-        (/** @type {ChoiceView[]} */ choices) => (found.value = filterChoices(choices, value)),
-        () => (found.value = []),
+        (/** @type {ChoiceView[]} */ choices) => void (isNewest() && (found.value = filterChoices(choices, value))),
+        () => void (isNewest() && (found.value = [])),
       );
     }, COMPLETION_DELAY);
     return () => clearTimeout(timer);
@@ -331,8 +335,7 @@ function complete(value, chosen) {
 function filterChoices(choices, value) {
   const typed = value.startsWith("@") ? "" : value.slice(value.indexOf(" ") + 1).toLowerCase();
   const fitting = choices.filter((one) => one.value.toLowerCase().includes(typed));
-  /** @type {(one: ChoiceView) => number} */
-  const rank = (one) => (one.value.toLowerCase().startsWith(typed) ? 0 : 1);
+  const rank = (/** @type {ChoiceView} */ one) => (one.value.toLowerCase().startsWith(typed) ? 0 : 1);
   return fitting.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_OFFERED);
 }
 

@@ -3,15 +3,18 @@
  * @module
  */
 import { batch, signal } from "../vendor/preact.js";
-import { describe, get, post, request } from "./server.js";
+import { countQuestions, describe, get, post, request } from "./server.js";
 import { applyEvents, entriesOf, isPrompt, noticeEntries, withNotices } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
-/** @import { CommandReply, MessagePage, NoticeView, QueuedMessage, SessionDetail, SessionRow, TurnEvent } from "./wire.d.ts" */
+/** @import { CommandReply, DeliveredMessage, MessagePage, NoticeView, QueuedMessage, SessionDetail, SessionMessage, SessionRow } from "./wire.d.ts" */
 
+/** What the stream says about a conversation. @typedef {SessionMessage | DeliveredMessage} ConversationMessage */
 /** `seq` is the number of its message, 0 for what the transcript does not hold yet. */
 /** @typedef {{ key: string, seq: number, entry: Entry }} Shown */
+
+/** Details, with the number of the question that they answer. @typedef {{ detail: SessionDetail, number: number }} Numbered */
 
 const PAGE = 60;
 const MOST = 500;
@@ -57,8 +60,15 @@ export class Conversation {
     this._heardAt = 0;
     /** Whether something changed before everything was loaded. */
     this._changedEarly = false;
-    /** Queued messages whose turn has begun. @type {Set<number>} */
+    /** Queued messages whose turn has begun, or that were withdrawn. @type {Set<number>} */
     this._taken = new Set();
+    this._asksPart = countQuestions();
+    this._asksNotices = countQuestions();
+    /** How many details were asked for, and which of them is shown. */
+    this._asked = 0;
+    this._answered = 0;
+    /** What the list knew last, and how many details had been asked for by then. @type {{ row: SessionRow, asked: number } | null} */
+    this._listed = null;
   }
 
   /** Everything on the screen, oldest first. @returns {Shown[]} */
@@ -96,9 +106,12 @@ export class Conversation {
 
   /** Load the end of the transcript, from a message on if one is given. */
   async load(seq = 0) {
+    const isNewest = this._asksPart();
     try {
       const query = seq ? `after=${Math.max(seq - CONTEXT, 0)}&limit=${MOST}` : `limit=${PAGE}`;
       const [detail, page] = await Promise.all([this._getDetail(), this._getPage(query)]);
+      if (!isNewest()) return;
+      this.problem.value = "";
       batch(() => {
         this._setDetail(detail);
         this._turnFrom = page.turn_from ?? Infinity;
@@ -113,13 +126,28 @@ export class Conversation {
       });
       if (page.messages.length === MOST || this._changedEarly) await this._settle();
     } catch (error) {
-      this.problem.value = describe(error);
+      if (isNewest()) this.problem.value = describe(error);
     }
+  }
+
+  /** Show it from its beginning, with what was heard of it: nothing has to be loaded. @type {(text: string, heard: ConversationMessage[]) => void} */
+  begin(text, heard) {
+    this.queued.value = text ? [{ id: 0, text, own: false }] : [];
+    this.loaded.value = true;
+    for (const one of heard) if (one.topic === "delivered" || one.events.length) this.take(one);
+  }
+
+  /** Take what the stream says about it. @param {ConversationMessage} message */
+  take(message) {
+    if (message.topic === "session") this.hear(message);
+    else void this.showDelivered().catch(() => null);
   }
 
   /** Load earlier messages. */
   async loadEarlier() {
-    const page = await this._getPage(`limit=${PAGE}&before=${this._firstSeq}`);
+    const first = this._firstSeq;
+    const page = await this._getPage(`limit=${PAGE}&before=${first}`);
+    if (first !== this._firstSeq) return; // they are there, or another part is shown
     batch(() => {
       this.past.value = [...entriesOf(page.messages), ...this.past.value];
       this.more.value = page.more;
@@ -129,10 +157,9 @@ export class Conversation {
 
   /** Read again what may have changed. */
   async refresh() {
-    const detail = await this._getDetail();
-    batch(() => this._setDetail(detail));
+    this._setDetail(await this._getDetail());
     const turn = this.turn.peek();
-    if (turn && !turn.over && !isPrompt(turn) && !detail.running) {
+    if (turn && !turn.over && !isPrompt(turn) && !this.detail.peek()?.running) {
       const wait = this._heardAt + SILENCE - Date.now();
       if (wait > 0) setTimeout(() => void this.refresh().catch(() => null), wait); // its last events may be on the way
       else this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
@@ -143,28 +170,34 @@ export class Conversation {
   /** Show what was delivered, also in the middle of a turn. */
   async showDelivered() {
     const turn = this.turn.peek();
-    if (!turn || turn.over || isPrompt(turn)) await this.refresh();
-    else this.notices.value = (await this._getPage(`after=${BEYOND}&limit=1`)).notices;
+    if (!turn || turn.over || isPrompt(turn)) return await this.refresh();
+    const isNewest = this._asksNotices();
+    const { notices } = await this._getPage(`after=${BEYOND}&limit=1`);
+    if (isNewest()) this.notices.value = notices;
   }
 
   /** Take over what the list knows. @param {SessionRow} row */
   update(row) {
     const known = this.detail.peek();
-    if (!known) {
+    if (!known && !this.loaded.peek()) {
       this._changedEarly = true;
       return;
     }
-    this.detail.value = { ...known, ...row };
-    if (known.running !== row.running || known.network !== row.network || known.message_count !== row.message_count) {
-      void this.refresh().catch(() => null);
-    }
+    this._listed = { row, asked: this._asked };
+    if (known) this.detail.value = { ...known, ...row };
+    const isSame = known?.running === row.running && known.network === row.network &&
+      known.message_count === row.message_count;
+    if (!isSame) void this.refresh().catch(() => null);
   }
 
-  /** Hear events of the running turn. @param {{ snapshot: boolean, events: TurnEvent[] }} message */
+  /** Hear events of the running turn. @param {SessionMessage} message */
   hear({ snapshot, events }) {
     this._heardAt = Date.now();
     batch(() => {
-      if (snapshot) this.turn.value = applyEvents(null, events);
+      const turn = this.turn.peek();
+      // A turn that has ended stays on the screen until the transcript is there.
+      if (snapshot && !events.length && turn && !isPrompt(turn)) this.turn.value = { ...turn, over: true };
+      else if (snapshot) this.turn.value = applyEvents(null, events);
       else this.turn.value = applyEvents(this.turn.peek(), events);
       for (const event of events) {
         if (event.type === "began") {
@@ -177,8 +210,10 @@ export class Conversation {
       if (snapshot) this._align();
     });
     if (!this.loaded.peek()) this._changedEarly = true;
-    const hasEnded = events.some((event) => ENDS.has(event.type));
-    if (hasEnded || (snapshot && !this.turn.peek() && this.loaded.peek())) void this._settle();
+    const hasEnded = events.some((event) => ENDS.has(event.type)) || (snapshot && !events.length);
+    if (hasEnded && (!snapshot || this.loaded.peek())) void this._settle();
+    else if (!this._asked && this.loaded.peek()) void this.refresh().catch(() => null);
+    if (snapshot && this.problem.peek()) void this.load(); // the line is back
   }
 
   /**
@@ -211,6 +246,7 @@ export class Conversation {
   /** Withdraw a queued message. @param {QueuedMessage} message */
   async withdraw({ id }) {
     await request("DELETE", `/web/sessions/${this.id}/queue/${id}`);
+    this._taken.add(id);
     this.queued.value = this.queued.peek().filter((one) => one.id !== id);
   }
 
@@ -226,12 +262,12 @@ export class Conversation {
 
   /** Continue here what lives in a chat. */
   async takeOver() {
-    this._setDetail(await post(`/web/sessions/${this.id}/take`));
+    this._setDetail({ detail: await post(`/web/sessions/${this.id}/take`), number: ++this._asked });
   }
 
   /** Return it to the chat it was taken from. */
   async handBack() {
-    this._setDetail(await post(`/web/sessions/${this.id}/hand-back`));
+    this._setDetail({ detail: await post(`/web/sessions/${this.id}/hand-back`), number: ++this._asked });
   }
 
   /** Read what is new in the transcript, and show that instead of the live view of a turn that is over. */
@@ -256,7 +292,7 @@ export class Conversation {
     }
   }
 
-  /** @type {(detail: SessionDetail, page: MessagePage) => void} */
+  /** @type {(detail: Numbered, page: MessagePage) => void} */
   _takeOverPage(detail, page) {
     this._setDetail(detail);
     this.notices.value = page.notices;
@@ -281,10 +317,15 @@ export class Conversation {
     this._lastSeq = begin.seq - 1;
   }
 
-  /** @param {SessionDetail} detail */
-  _setDetail(detail) {
-    this.detail.value = detail;
-    this.queued.value = detail.queued.filter((one) => !this._taken.has(one.id));
+  /** Show what was asked for last; an older answer may arrive later. @param {Numbered} answer */
+  _setDetail({ detail, number }) {
+    if (number < this._answered) return;
+    this._answered = number;
+    const row = this._listed && number <= this._listed.asked ? this._listed.row : {};
+    batch(() => {
+      this.detail.value = { ...detail, ...row };
+      this.queued.value = detail.queued.filter((one) => !this._taken.has(one.id));
+    });
   }
 
   /** @param {string} text */
@@ -295,9 +336,10 @@ export class Conversation {
     this.queued.value = queued;
   }
 
-  /** @returns {Promise<SessionDetail>} */
-  _getDetail() {
-    return get(`/web/sessions/${this.id}`);
+  /** @returns {Promise<Numbered>} */
+  async _getDetail() {
+    const number = ++this._asked;
+    return { number, detail: await get(`/web/sessions/${this.id}`) };
   }
 
   /** @param {string} query @returns {Promise<MessagePage>} */

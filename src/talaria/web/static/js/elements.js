@@ -46,6 +46,7 @@ import { h, signal } from "../vendor/preact.js";
  * @property {boolean} [open]
  * @property {boolean} [spellcheck]
  * @property {boolean} [inert]
+ * @property {boolean} [autofocus]
  * @property {string} [viewBox]
  * @property {string} [d]
  * @property {string} [aria-label]

@@ -5,7 +5,7 @@
 import { h, useSignal } from "../vendor/preact.js";
 import { a, button, details, div, icon, img, lazy, li, p, span, summary } from "./elements.js";
 import { renderBlocks, renderMarkdown } from "./markdown.js";
-import { attempt, compose, navigate, runCommand } from "./state.js";
+import { attempt, compose, navigateFromHere, runCommand } from "./state.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
@@ -108,8 +108,9 @@ const action = (name, label, run) =>
 
 /** @type {(conversation: Conversation, seq: number) => Promise<void>} */
 async function branch(conversation, seq) {
+  const go = navigateFromHere();
   const { session_id } = await conversation.branch(seq);
-  if (session_id) navigate(`/c/${session_id}`);
+  if (session_id) go(`/c/${session_id}`);
 }
 
 /** Take back the last exchange; its text can be written again. @param {string} text */
@@ -118,8 +119,13 @@ async function undo(text) {
   compose.value = text;
 }
 
+/** A message that the server may not have yet. @type {(text: string, key?: string) => VNode} */
+export const saidView = (text, key = "said") =>
+  li({ key }, div({ class: "entry user" }, span({ class: "offscreen" }, "You: "), div({ class: "bubble" }, text)));
+
 /** A message that waits for its turn. @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
 export function queuedView(conversation, message) {
+  if (!message.id) return saidView(message.text, `queued.${message.text}`);
   const withdraw = () => conversation.withdraw(message);
   const edit = async () => {
     await withdraw();

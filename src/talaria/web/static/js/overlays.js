@@ -174,7 +174,7 @@ function ItemList({ typed, items, label: title }) {
   const index = useSignal(0);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   const field = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []); // before the next key; as the dialog opens, it has the focus anyway
   const shown = items.slice(0, MOST_ITEMS);
   const current = Math.min(index.value, shown.length - 1);
   useLayoutEffect(() => {
@@ -197,6 +197,7 @@ function ItemList({ typed, items, label: title }) {
       type: "text",
       role: "combobox",
       ref: field,
+      autofocus: true,
       placeholder: title,
       autocomplete: "off",
       value: typed.value,

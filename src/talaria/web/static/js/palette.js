@@ -46,8 +46,9 @@ function commandItem(command) {
     overlay.value = null;
     if (command.usage.includes("<") || command.usage.includes("[")) compose.value = `${line} `;
     else {
+      const before = conversation.peek();
       const shown = await runCommand(line);
-      const target = conversation.peek();
+      const target = before ?? conversation.peek();
       if (target) target.notes.value = [...target.notes.peek(), ...shown].slice(-20);
       else if (shown.length) toast.value = shown.join(" ");
     }

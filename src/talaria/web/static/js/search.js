@@ -2,9 +2,9 @@
  * Search in all conversations, with filters; a result leads to its message.
  * @module
  */
-import { useEffect, useSignal } from "../vendor/preact.js";
+import { useEffect, useRef, useSignal } from "../vendor/preact.js";
 import { a, div, heading, label, li, nav, option, p, section, select, span, ul } from "./elements.js";
-import { get } from "./server.js";
+import { countQuestions, get } from "./server.js";
 import { surfaceName } from "./sidebar.js";
 import { attempt, me, navigate, sessions } from "./state.js";
 
@@ -25,10 +25,14 @@ export function SearchResults({ query, item }) {
   if (owner.value !== "*") filters.set("owner", owner.value);
   if (archived.value) filters.set("archived", archived.value);
   const asked = String(filters);
+  const asks = useRef(countQuestions()).current;
   useEffect(() => {
+    const isNewest = asks();
     const timer = setTimeout(() => {
       void attempt(async () => {
-        hits.value = await get(`/web/search?${asked}`);
+        /** @type {SearchHitView[]} */
+        const found = await get(`/web/search?${asked}`);
+        if (isNewest()) hits.value = found;
       });
     }, SEARCH_DELAY);
     return () => clearTimeout(timer);

@@ -58,6 +58,8 @@ export class Stream {
     this._options = options;
     this._tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
     this._stream = "";
+    /** The stream of the tab that listens, if that is another one. */
+    this._leadersStream = "";
     /** @type {string[]} */
     this._topics = [];
     /** What each other tab wants to hear. @type {Map<string, { topics: string[], at: number }>} */
@@ -67,18 +69,28 @@ export class Stream {
     this._channel.onmessage = (event) => this._hear(event.data);
     /** @type {AbortController | null} */
     this._abort = null;
-    this._closed = false;
+    /** Ends what this stream listens to in the page. */
+    this._closing = new AbortController();
     this._heardAt = 0;
+    /** Topics whose state is wanted once more, until they are sent; `null` if there is nothing to send. @type {Set<string> | null} */
+    this._unsent = null;
+    this._isSending = false;
     /** Ends the pause before the next try. */
     this._retry = () => {};
   }
 
+  /** The id of the stream of this browser, at whichever tab; empty while there is none. */
+  get id() {
+    return this._stream || this._leadersStream;
+  }
+
   /** Start; the topics are those of `watch`. */
   start() {
-    addEventListener("pagehide", () => this._channel.postMessage({ kind: "left", tab: this._tab }));
-    addEventListener("offline", () => this._abort?.abort());
+    const { signal } = this._closing;
+    addEventListener("pagehide", () => this._post({ kind: "left", tab: this._tab }), { signal });
+    addEventListener("offline", () => this._abort?.abort(), { signal });
     for (const name of ["online", "resume", "pageshow", "visibilitychange"]) {
-      addEventListener(name, () => this._revive());
+      addEventListener(name, () => this._revive(), { signal });
     }
     if (navigator.locks) void navigator.locks.request(LOCK, () => this._lead());
     else void this._lead();
@@ -93,9 +105,19 @@ export class Stream {
 
   /** Stop for good. */
   close() {
-    this._closed = true;
+    this._closing.abort();
     this._channel.close();
     this._abort?.abort();
+    this._retry();
+  }
+
+  get _closed() {
+    return this._closing.signal.aborted;
+  }
+
+  /** Say something to the other tabs. @param {object} message */
+  _post(message) {
+    if (!this._closed) this._channel.postMessage(message);
   }
 
   /**
@@ -109,7 +131,7 @@ export class Stream {
   }
 
   _ask() {
-    this._channel.postMessage({ kind: "topics", tab: this._tab, topics: this._topics });
+    this._post({ kind: "topics", tab: this._tab, topics: this._topics });
   }
 
   /** @param {any} data */
@@ -117,11 +139,13 @@ export class Stream {
     if (data.kind === "message" && !this._leads) this._options.onMessage(data.message);
     else if (data.kind === "state" && !this._leads) {
       this._options.onState(data.connected);
+      this._leadersStream = data.stream;
       if (data.fresh) this._ask();
     } else if (data.kind === "signed-out" && !this._leads) this._options.onSignedOut();
     else if (data.kind === "topics") {
       const known = this._others.get(data.tab);
       this._others.set(data.tab, { topics: data.topics, at: Date.now() });
+      if (this._leads && !known && this._stream) this._post({ kind: "state", connected: true, stream: this._stream });
       if (this._leads && String(known?.topics) !== String(data.topics)) void this._send(data.topics);
     } else if (data.kind === "left") {
       this._others.delete(data.tab);
@@ -139,19 +163,27 @@ export class Stream {
    * @param {string[]} [again]
    */
   async _send(again = this._topics) {
-    if (!this._stream) return;
-    const options = {
-      method: "PUT",
-      headers: { "content-type": "application/json", "x-talaria": "web" },
-      body: JSON.stringify({ topics: this._all(), again }),
-    };
-    await fetch(`/web/stream/${this._stream}`, options).catch(() => null);
+    this._unsent = new Set([...this._unsent ?? [], ...again]);
+    if (this._isSending) return; // one after the other: the last one must win
+    this._isSending = true;
+    while (this._unsent && this._stream) {
+      const stream = this._stream;
+      const options = {
+        method: "PUT",
+        headers: { "content-type": "application/json", "x-talaria": "web" },
+        body: JSON.stringify({ topics: this._all(), again: [...this._unsent] }),
+      };
+      this._unsent = null;
+      const reply = await fetch(`/web/stream/${stream}`, options).catch(() => null);
+      if (!reply?.ok && stream === this._stream) this._abort?.abort(); // a new stream has the topics from its beginning
+    }
+    this._isSending = false;
   }
 
   /** Listen until the tab is closed. */
   async _lead() {
     this._leads = true;
-    this._channel.postMessage({ kind: "state", connected: false, fresh: true });
+    this._post({ kind: "state", connected: false, stream: "", fresh: true });
     let delay = FIRST_DELAY;
     while (!this._closed) {
       const began = Date.now();
@@ -170,7 +202,7 @@ export class Stream {
   /** @param {boolean} connected */
   _tell(connected) {
     this._options.onState(connected);
-    this._channel.postMessage({ kind: "state", connected });
+    this._post({ kind: "state", connected, stream: this._stream });
   }
 
   async _listen() {
@@ -181,12 +213,13 @@ export class Stream {
     try {
       const reply = await fetch(`/web/stream?${query}`, { signal: this._abort.signal, cache: "no-store" });
       if (reply.status === 401) {
-        this._channel.postMessage({ kind: "signed-out" });
+        this._post({ kind: "signed-out" });
         this._options.onSignedOut();
-        this._closed = true;
+        this.close();
       }
       if (!reply.ok || !reply.body) return;
       this._stream = id; // the server knows it only now
+      this._unsent = null;
       this._heardAt = Date.now();
       if (this._all().join(",") !== topics) void this._send();
       this._tell(true);
@@ -210,7 +243,7 @@ export class Stream {
         /** @type {StreamMessage} */
         const message = JSON.parse(data);
         this._options.onMessage(message);
-        if (this._others.size) this._channel.postMessage({ kind: "message", message });
+        if (this._others.size) this._post({ kind: "message", message });
       }
     }
   }
@@ -269,6 +302,22 @@ export const get = (path) => request("GET", path);
 
 /** @template T @param {string} path @param {object} [body] @returns {Promise<T>} */
 export const post = (path, body) => request("POST", path, body);
+
+/**
+ * A function to call with every question: it returns one that says whether no newer question was asked since. It is for
+ * questions that replace each other, for example searches: answers may arrive in another order.
+ */
+export function countQuestions() {
+  let asked = 0;
+  return () => {
+    const number = ++asked;
+    return () => number === asked;
+  };
+}
+
+/** A new id for what this browser sends: sent twice, it counts once. */
+export const newId = () =>
+  [...crypto.getRandomValues(new Uint8Array(12))].map((one) => one.toString(16).padStart(2, "0")).join("");
 
 /** The text of an error, for people. @type {(error: unknown) => string} */
 export const describe = (error) => (error instanceof Error ? error.message : String(error));

@@ -2,7 +2,7 @@
  * The list of conversations: live state, search, rename, archive and delete.
  * @module
  */
-import { h, useEffect, useRef, useSignal } from "../vendor/preact.js";
+import { h, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import {
   a,
   aside,
@@ -209,9 +209,10 @@ function SessionItem({ row }) {
 /** @type {(props: { row: SessionRow, onDone: () => void }) => Child} */
 function Rename({ row, onDone }) {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => field.current?.select(), []);
+  const typed = useSignal(row.title);
+  useLayoutEffect(() => field.current?.select(), []); // before the next key
   const save = async () => {
-    const title = field.current?.value.trim() ?? "";
+    const title = typed.peek().trim();
     if (title && title !== row.title) await attempt(() => changeSession(row.id, { title }));
     onDone();
   };
@@ -228,7 +229,8 @@ function Rename({ row, onDone }) {
       type: "text",
       "aria-label": "Title",
       maxlength: 200,
-      value: row.title,
+      value: typed.value,
+      onInput: (event) => (typed.value = /** @type {HTMLInputElement} */ (event.target).value),
       onKeyDown: (event) => {
         if (event.key === "Escape") onDone();
       },

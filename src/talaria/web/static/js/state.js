@@ -3,12 +3,14 @@
  * @module
  */
 import { batch, effect, signal } from "../vendor/preact.js";
-import { describe, get, post, request, RequestFailed, signedOut, Stream } from "./server.js";
+import { countQuestions, describe, get, post, request, RequestFailed, signedOut, Stream } from "./server.js";
 import { Conversation } from "./conversation.js";
+import { forgetOthers, moveDraft } from "./drafts.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
+/** @import { ConversationMessage } from "./conversation.js" */
 /** @typedef {{ kind: "palette" | "branches" | "help" } | { kind: "choose", command: string, title: string }} Overlay */
-/** @import { CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
+/** @import { BegunSession, CommandReply, MeView, SessionPage, SessionRow, StreamMessage } from "./wire.d.ts" */
 
 const RETRY_MILLISECONDS = 3000;
 
@@ -40,6 +42,8 @@ export const overlay = signal(null);
 export const choices = signal(new Map());
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
+/** The first message of a conversation that is beginning. */
+export const beginning = signal("");
 
 /** Topics of the page on the screen. */
 export const pageTopics = signal(/** @type {string[]} */ ([]));
@@ -59,6 +63,12 @@ let stream = null;
 
 /** The message to show in the conversation that is opened next. */
 let target = 0;
+/** How often another page was shown. */
+let visits = 0;
+/** What is heard while a conversation begins, whose id this tab doesn't know yet. @type {Set<ConversationMessage[]>} */
+const early = new Set();
+/** Rows that arrive while the list is being loaded. @type {Set<[SessionRow[], string[]][]>} */
+const pushed = new Set();
 
 /**
  * Show another page; in a conversation, from the message with the number `seq` on.
@@ -71,12 +81,22 @@ export function navigate(to, { replace = false, seq = 0 } = {}) {
     else history.pushState(null, "", to);
   }
   target = seq;
+  visits++;
   if (seq && to === path.peek()) void conversation.peek()?.load(seq);
   batch(() => {
     path.value = to;
     drawerOpen.value = false;
     overlay.value = null;
+    beginning.value = "";
   });
+}
+
+/** A function that shows another page, unless the person has gone to one since. @returns {typeof navigate} */
+export function navigateFromHere() {
+  const visit = visits;
+  return (to, options) => {
+    if (visit === visits) navigate(to, options);
+  };
 }
 
 /** Follow a link within the app, unless it shall open elsewhere. @type {(event: MouseEvent, to: string) => void} */
@@ -101,9 +121,12 @@ export async function signOut() {
 function leave() {
   stream?.close();
   stream = null;
+  asksSessions(); // what is on its way is another person's, if one signs in
   batch(() => {
     me.value = null;
     sessions.value = [];
+    sessionsLoaded.value = false;
+    nextPage.value = "";
     conversation.value = null;
   });
 }
@@ -121,6 +144,8 @@ export async function start() {
     return;
   }
   unreachable.value = false;
+  forgetOthers(me.peek()?.name ?? "");
+  stream?.close();
   stream = new Stream({ onMessage: hear, onState: (state) => (connected.value = state), onSignedOut: leave });
   open();
   stream.watch(topics());
@@ -128,21 +153,35 @@ export async function start() {
   await loadSessions();
 }
 
+const asksSessions = countQuestions();
+
 /** Load the first page of the list. */
 export async function loadSessions() {
-  /** @type {SessionPage} */
-  const page = await get(`/web/sessions?archived=${archivedShown.value}`);
-  batch(() => {
-    sessions.value = page.sessions;
-    nextPage.value = page.next;
-    sessionsLoaded.value = true;
-  });
+  const isNewest = asksSessions();
+  /** @type {[SessionRow[], string[]][]} */
+  const meanwhile = [];
+  pushed.add(meanwhile);
+  try {
+    /** @type {SessionPage} */
+    const page = await get(`/web/sessions?archived=${archivedShown.value}`);
+    if (!isNewest()) return;
+    batch(() => {
+      sessions.value = page.sessions;
+      nextPage.value = page.next;
+      sessionsLoaded.value = true;
+      for (const [rows, gone] of meanwhile) mergeRows(rows, gone);
+    });
+  } finally {
+    pushed.delete(meanwhile);
+  }
 }
 
 /** Load another page of the list. */
 export async function loadMoreSessions() {
+  const isNewest = asksSessions();
   /** @type {SessionPage} */
   const page = await get(`/web/sessions?archived=${archivedShown.value}&after=${encodeURIComponent(nextPage.value)}`);
+  if (!isNewest()) return;
   const known = new Set(sessions.value.map((one) => one.id));
   batch(() => {
     sessions.value = [...sessions.value, ...page.sessions.filter((one) => !known.has(one.id))];
@@ -157,19 +196,17 @@ function hear(message) {
       outdated.value = me.peek()?.digest !== undefined && me.peek()?.digest !== message.digest;
       break;
     case "sessions":
+      for (const one of pushed) one.push([message.rows, message.gone]);
       mergeRows(message.rows, message.gone);
       break;
     case "changed":
       pageChange.value = { page: message.page, count: pageChange.peek().count + 1 };
       break;
-    case "session": {
-      const shown = conversation.peek();
-      if (shown?.id === message.session) shown.hear(message);
-      break;
-    }
+    case "session":
     case "delivered": {
       const shown = conversation.peek();
-      if (shown?.id === message.session) void shown.showDelivered().catch(() => null);
+      if (shown?.id === message.session) shown.take(message);
+      for (const one of early) one.push(message);
       break;
     }
     case "notice":
@@ -221,12 +258,6 @@ effect(() => {
   stream?.watch(topics());
 });
 
-effect(() => {
-  if (onPage()) return; // a page sets its own title
-  const title = conversation.value?.detail.value?.title;
-  document.title = title ? `${title} · Talaria` : "Talaria";
-});
-
 /** What this tab wants to hear about, and what a person can see on it now. */
 function topics() {
   const id = conversation.peek()?.id;
@@ -238,10 +269,27 @@ addEventListener("visibilitychange", () => stream?.watch(topics()));
 
 /** Begin a conversation with a first message, and show it. @type {(text: string, id: string, files?: string[]) => Promise<void>} */
 export async function begin(text, id, files = []) {
-  /** @type {{ session_id: string }} */
-  const { session_id } = await post("/web/sessions", { text, id, files, commands: [...choices.peek().values()] });
-  choices.value = new Map();
-  navigate(`/c/${session_id}`);
+  const [visit, commands] = [visits, [...choices.peek().values()]];
+  /** @type {ConversationMessage[]} */
+  const heard = [];
+  early.add(heard);
+  beginning.value = text;
+  try {
+    /** @type {BegunSession} */
+    const { session_id } = await post("/web/sessions", { text, id, files, commands, stream: stream?.id ?? "" });
+    choices.value = new Map();
+    if (visit !== visits) return; // the person has gone elsewhere
+    const shown = new Conversation(session_id);
+    shown.begin(text, heard.filter((one) => one.session === session_id));
+    moveDraft("", session_id);
+    batch(() => {
+      conversation.value = shown;
+      navigate(`/c/${session_id}`);
+    });
+  } finally {
+    early.delete(heard);
+    if (visit === visits) beginning.value = "";
+  }
 }
 
 /** Send a message, or store it if the server can't be reached. @type {(shown: Conversation | null, said: { text: string, id: string, steer: boolean, files: string[] }) => Promise<void>} */
@@ -262,9 +310,10 @@ export async function deliver(shown, said) {
  */
 export async function runCommand(text) {
   const shown = conversation.peek();
+  const go = navigateFromHere();
   /** @type {CommandReply} */
   const reply = await post(shown ? `/web/sessions/${shown.id}/commands` : "/web/commands", { text });
-  if (reply.session_id && reply.session_id !== shown?.id) navigate(`/c/${reply.session_id}`);
+  if (reply.session_id && reply.session_id !== shown?.id) go(`/c/${reply.session_id}`);
   else if (shown) await shown.refresh();
   return reply.shown;
 }
@@ -279,13 +328,8 @@ export async function changeSession(id, changes) {
 /** Delete a conversation for good. @param {string} id */
 export async function deleteSession(id) {
   await request("DELETE", `/web/sessions/${id}`);
-  if (conversation.peek()?.id === id) navigate("/", { replace: true });
+  if (path.peek() === `/c/${id}`) navigate("/", { replace: true });
   mergeRows([], [id]);
-}
-
-/** A new id for what this browser sends: sent twice, it counts once. */
-export function newId() {
-  return [...crypto.getRandomValues(new Uint8Array(12))].map((one) => one.toString(16).padStart(2, "0")).join("");
 }
 
 /** Run something, and show its failure. @param {() => Promise<unknown>} action */

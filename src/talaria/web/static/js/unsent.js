@@ -37,18 +37,21 @@ export function keep(message) {
 export async function sendWaiting() {
   if (sending) return;
   sending = true;
+  let id = "";
   try {
     for (let [first] = read(); first; [first] = read()) {
       const { session, ...message } = first;
+      id = message.id;
       /** @type {{ session_id?: string }} */
       const reply = await post(session ? `/web/sessions/${session}/messages` : "/web/sessions", message);
       write(read().filter((one) => one.id !== message.id));
       if (reply.session_id && path.peek() === "/") navigate(`/c/${reply.session_id}`);
     }
   } catch (error) {
+    if (error instanceof RequestFailed && error.status === 401) return; // sent after the next sign-in
     if (error instanceof RequestFailed && error.status >= 400 && error.status < 500) {
-      const [refused, ...rest] = read();
-      write(rest);
+      const refused = read().find((one) => one.id === id);
+      write(read().filter((one) => one.id !== id)); // another tab may have sent others meanwhile
       toast.value = `A message wasn't sent: ${describe(error)} ${refused?.text.slice(0, 80) ?? ""}`;
     } else setTimeout(sendWaiting, RETRY_MILLISECONDS);
   } finally {

@@ -2,7 +2,7 @@
  * Voice input: a recording becomes text in the composer. Loaded where recordings can be transcribed.
  * @module
  */
-import { useEffect, useSignal } from "../vendor/preact.js";
+import { useEffect, useRef, useSignal } from "../vendor/preact.js";
 import { send } from "./attachments.js";
 import { button, icon } from "./elements.js";
 import { attempt } from "./state.js";
@@ -15,13 +15,20 @@ const LONGEST_MILLISECONDS = 300_000;
 export function VoiceButton({ text }) {
   const current = useSignal(/** @type {Recording | null} */ (null));
   const busy = useSignal(false);
-  useEffect(() => () => void current.peek()?.cancel(), []); // a recording ends with the composer
+  const isOpen = useRef(true);
+  useEffect(() => () => {
+    isOpen.current = false;
+    current.peek()?.cancel(); // a recording ends with the composer
+  }, []);
   const toggle = async () => {
     const recording = current.peek();
     busy.value = true;
     await attempt(async () => {
-      if (!recording) current.value = await record();
-      else {
+      if (!recording) {
+        const begun = await record();
+        if (isOpen.current) current.value = begun;
+        else begun.cancel();
+      } else {
         current.value = null;
         text.value = `${text.peek()} ${await recording.transcribe()}`.trim();
       }

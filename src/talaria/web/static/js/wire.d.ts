@@ -91,6 +91,7 @@ export interface BeginRequest {
   steer: boolean;
   files: string[];
   commands: string[];
+  stream: string;
 }
 
 /** A conversation that has begun. */
