@@ -93,7 +93,9 @@ class PageChannels:
         """Set the pages of a stream; those that its person may not see are left out."""
         for page, channel in self._channels.items():
             if page in topics and (stream.caller.is_owner or page not in _OF_OWNERS):
-                channel.join(stream)
+                if stream not in channel.followers:
+                    channel.join(stream)
+                    stream.send(ChangedMessage(page))  # it may have changed between its load and now
             elif stream in channel.followers:
                 channel.leave(stream)
 

@@ -6,6 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { a, button, canvas, div, form, input, label, li, p, span, ul } from "../elements.js";
 import { post } from "../server.js";
 import { attempt, followLink, path } from "../state.js";
+import { countAnswers } from "./answers.js";
 import { ActionButton, textOf } from "./controls.js";
 import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
 
@@ -74,7 +75,13 @@ function View({ browser, reload }) {
   const send = (...inputs) => void (mine && attempt(() => post(`${address}/input`, { inputs })));
   useEffect(() => {
     const events = new EventSource(`${address}/view`);
-    events.onmessage = (event) => void show(JSON.parse(event.data), frame, screen.current);
+    const asks = countAnswers();
+    events.onmessage = (event) => {
+      /** @type {ViewFrame} */
+      const next = JSON.parse(event.data);
+      frame.value = next.image ? next : { ...frame.peek(), dialog: "", title: "", ...next };
+      if (next.image && screen.current) void draw(next.image, screen.current, asks());
+    };
     return () => events.close();
   }, [address]);
   const control = async () => {
@@ -140,16 +147,15 @@ function dialogNotice(text, send) {
 }
 
 /**
- * Draw a frame; one without an image changes only the rest.
- * @param {ViewFrame} next
- * @param {import("../../vendor/preact.d.ts").Signal<ViewFrame>} frame
- * @param {HTMLCanvasElement | null} screen
+ * Draw a picture, unless a newer one has arrived by the time it is decoded.
+ * @param {string} image
+ * @param {HTMLCanvasElement} screen
+ * @param {() => boolean} isNewer
  */
-async function show(next, frame, screen) {
-  frame.value = next.image ? next : { ...frame.peek(), dialog: "", title: "", ...next };
-  if (!next.image || !screen) return;
-  const bytes = Uint8Array.from(atob(next.image), (one) => one.charCodeAt(0));
+async function draw(image, screen, isNewer) {
+  const bytes = Uint8Array.from(atob(image), (one) => one.charCodeAt(0));
   const picture = await createImageBitmap(new Blob([bytes], { type: "image/jpeg" }));
+  if (!isNewer()) return;
   screen.width = picture.width;
   screen.height = picture.height;
   screen.getContext("2d")?.drawImage(picture, 0, 0);

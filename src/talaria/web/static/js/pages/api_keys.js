@@ -89,7 +89,7 @@ function NewKey({ scopes, onCreated }) {
     });
   return plainForm(
     "stack",
-    () => void create(),
+    create,
     textField("key-name", "Name of a new key", name.value, (text) => (name.value = text), {
       placeholder: "my-script",
       maxlength: 64,

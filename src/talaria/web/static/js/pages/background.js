@@ -6,6 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { get, post } from "../server.js";
 import { code, div, heading, li, p, pre, section, span, ul } from "../elements.js";
 import { attempt, pageChange } from "../state.js";
+import { oneAtATime } from "./answers.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
@@ -94,15 +95,15 @@ function Output({ process }) {
   const end = useRef(-1);
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const { page, count } = pageChange.value;
+  const read = useRef(oneAtATime(async () => {
+    /** @type {OutputPage} */
+    const found = await get(`/web/processes/${process.id}/output?after=${end.current}`);
+    const before = end.current === found.start ? text.peek() : "";
+    end.current = found.end;
+    if (found.text || !before) text.value = `${before}${found.text}`.slice(-MOST_OUTPUT);
+  })).current;
   useEffect(() => {
-    if (!open.value) return;
-    void attempt(async () => {
-      /** @type {OutputPage} */
-      const found = await get(`/web/processes/${process.id}/output?after=${end.current}`);
-      const before = end.current === found.start ? text.peek() : "";
-      end.current = found.end;
-      if (found.text || !before) text.value = `${before}${found.text}`.slice(-MOST_OUTPUT);
-    });
+    if (open.value) void attempt(read);
   }, [open.value, page === "background" ? count : 0]);
   useEffect(() => {
     if (box.current) box.current.scrollTop = box.current.scrollHeight;

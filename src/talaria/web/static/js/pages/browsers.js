@@ -91,7 +91,7 @@ function ApproveBrowser({ people, load }) {
     "The sign-in page can show a code of 8 letters. Type it here to let that browser in.",
     plainForm(
       "inline-form",
-      () => void approve(),
+      approve,
       textField("browser-code", "Code that it shows", typed.value, (text) => (typed.value = text), {
         placeholder: "ABCD-EFGH",
         maxlength: 20,
@@ -107,7 +107,10 @@ function AddDevice({ people }) {
   const made = useSignal(/** @type {BrowserCode | null} */ (null));
   const person = useSignal("");
   const make = async () => {
-    made.value = await post("/web/browsers/code", { person: person.peek() });
+    const whose = person.peek();
+    /** @type {BrowserCode} */
+    const code = await post("/web/browsers/code", { person: whose });
+    if (whose === person.peek()) made.value = code;
   };
   const shown = made.value;
   return panel(

@@ -96,17 +96,18 @@ export const settingRow = (title, about, ...controls) =>
  */
 export function ListEditor({ id, label: text, values, onChange, about = null, placeholder = "", disabled = false }) {
   const typed = useSignal("");
-  const add = () => {
+  const add = async () => {
     const one = typed.peek().trim();
-    if (one && !values.includes(one)) onChange([...values, one]);
     typed.value = "";
+    if (!one || values.includes(one)) return;
+    if (await onChange([...values, one]) === false && !typed.peek()) typed.value = one;
   };
   return form(
     {
       class: "list-editor",
       onSubmit: (event) => {
         event.preventDefault();
-        add();
+        void add();
       },
     },
     label({ for: id }, text),
@@ -164,14 +165,24 @@ export const textField = (id, text, value, onInput, more = {}) =>
     }),
   );
 
-/** A form that runs something when it is submitted. @type {(kind: string, onSubmit: () => unknown, ...children: Child[]) => VNode} */
+/** Forms whose submission is being handled. @type {WeakSet<EventTarget>} */
+const submitting = new WeakSet();
+
+/** A form that runs something when it is submitted, and nothing again until that is done. @type {(kind: string, onSubmit: () => unknown, ...children: Child[]) => VNode} */
 export const plainForm = (kind, onSubmit, ...children) =>
   form(
     {
       class: kind,
-      onSubmit: (event) => {
+      onSubmit: async (event) => {
         event.preventDefault();
-        onSubmit();
+        const { currentTarget: target } = event;
+        if (!target || submitting.has(target)) return;
+        submitting.add(target);
+        try {
+          await onSubmit();
+        } finally {
+          submitting.delete(target);
+        }
       },
     },
     ...children,

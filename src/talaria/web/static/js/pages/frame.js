@@ -6,6 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { button, div, header, heading, icon, main, p } from "../elements.js";
 import { describe, get } from "../server.js";
 import { assetBase, connected, drawerOpen, pageChange, pageTopics } from "../state.js";
+import { countAnswers } from "./answers.js";
 
 /** @import { Child, Signal } from "../../vendor/preact.d.ts" */
 
@@ -80,12 +81,19 @@ export function CardPage({ title, add, failure, form, content }) {
 export function useLoaded(address) {
   const data = useSignal(/** @type {T | null} */ (null));
   const failure = useSignal("");
+  const asks = useRef(countAnswers()).current;
+  const current = useRef(address);
+  current.current = address;
   const reload = async () => {
+    const isNewer = asks();
     try {
-      data.value = await get(address);
+      /** @type {T} */
+      const found = await get(address);
+      if (address !== current.current || !isNewer()) return;
+      data.value = found;
       failure.value = "";
     } catch (error) {
-      failure.value = describe(error);
+      if (address === current.current && isNewer()) failure.value = describe(error);
     }
   };
   useEffect(() => void reload(), [address]);

@@ -2,10 +2,11 @@
  * Goals of all conversations: state, budgets, verdicts, and how to set, pause, resume and clear them.
  * @module
  */
-import { h, useEffect, useSignal } from "../../vendor/preact.js";
+import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
 import { button, div, form, heading, label, li, ol, p, span, textarea, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
+import { countAnswers } from "./answers.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration, formatMoney, formatNumber } from "./format.js";
 import { CardPage, emptyState, reloadAfter, useLive } from "./frame.js";
@@ -194,8 +195,15 @@ const verdictChip = (verdict) => stateChip(verdict.verdict, verdict.verdict);
 function Verdicts({ session, count }) {
   const open = useSignal(false);
   const found = useSignal(/** @type {VerdictView[] | null} */ (null));
+  const asks = useRef(countAnswers()).current;
   useEffect(() => {
-    if (open.value) void attempt(async () => void (found.value = await get(`/web/goals/${session}/verdicts`)));
+    const isNewer = asks();
+    if (!open.value) return;
+    void attempt(async () => {
+      /** @type {VerdictView[]} */
+      const verdicts = await get(`/web/goals/${session}/verdicts`);
+      if (isNewer()) found.value = verdicts;
+    });
   }, [open.value, count]);
   return fold(
     open,

@@ -143,7 +143,7 @@ function HookEditor({ folder, before, files, onSaved, onCancel }) {
     );
   return plainForm(
     "fold-body stack",
-    () => void save(),
+    save,
     failureNotice(failure.value),
     area("manifest", "HOOK.yaml", manifest, 7),
     area("handler", "handler.py; empty if HOOK.yaml has a line run:", handler, 10),

@@ -3,9 +3,9 @@
  * @module
  */
 import { useEffect, useSignal } from "../../vendor/preact.js";
-import { describe, get, post, request } from "../server.js";
+import { describe, get, newId, post, request } from "../server.js";
 import { button, details, div, form, input, label, li, ol, p, span, strong, summary, textarea } from "../elements.js";
-import { attempt, me, newId } from "../state.js";
+import { attempt, me } from "../state.js";
 
 /** @import { Child, Signal } from "../../vendor/preact.d.ts" */
 /** @import { JobPreview, JobView } from "../wire.d.ts" */

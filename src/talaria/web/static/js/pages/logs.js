@@ -6,6 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { describe, get } from "../server.js";
 import { button, div, input, label, ol, p, span, time } from "../elements.js";
 import { pageChange, pageTopics, path } from "../state.js";
+import { oneAtATime } from "./answers.js";
 import { failureNotice, PageFrame } from "./frame.js";
 import { conversationLink, Segments } from "./parts.js";
 
@@ -84,48 +85,54 @@ function useLog(query, following) {
   const failure = useSignal("");
   const start = useSignal(0);
   const end = useRef(-1);
-  /** @type {(more: string) => Promise<LogView | null>} */
+  const isFirst = useRef(true);
+  const current = useRef(query);
+  current.current = query;
+  /** Entries, or `null` if there are none or another query was made since. @type {(more: string) => Promise<LogView | null>} */
   const read = async (more) => {
+    const asked = current.current;
     try {
       /** @type {LogView} */
-      const page = await get(`/web/logs?${query}${more}`);
+      const page = await get(`/web/logs?${asked}${more}`);
+      if (asked !== current.current) return null;
       failure.value = "";
       return page;
     } catch (error) {
-      failure.value = describe(error);
+      if (asked === current.current) failure.value = describe(error);
       return null;
     }
   };
   useEffect(() => {
-    let current = true;
+    end.current = -1; // nothing is added before this query is answered
     const timer = setTimeout(async () => {
       const page = await read("");
-      if (!page || !current) return;
+      if (!page) return;
       entries.value = page.entries;
       start.value = page.start;
       end.current = page.end;
-    }, end.current < 0 ? 0 : TYPING_DELAY);
-    return () => {
-      current = false;
-      clearTimeout(timer);
-    };
+    }, isFirst.current ? 0 : TYPING_DELAY);
+    isFirst.current = false;
+    return () => clearTimeout(timer);
   }, [query]);
   useEffect(() => {
     pageTopics.value = ["logs"];
     return () => void (pageTopics.value = []);
   }, []);
   const { page, count } = pageChange.value;
+  const follow = useRef(oneAtATime(async () => {
+    const from = end.current;
+    const found = from < 0 ? null : await read(`&after=${from}`);
+    if (!found || from !== end.current) return;
+    entries.value = [...entries.peek(), ...found.entries].slice(-MOST_ENTRIES);
+    end.current = found.end;
+  })).current;
   useEffect(() => {
-    if (page !== "logs" || !following.peek() || end.current < 0) return;
-    void read(`&after=${end.current}`).then((found) => {
-      if (!found) return;
-      entries.value = [...entries.peek(), ...found.entries].slice(-MOST_ENTRIES);
-      end.current = found.end;
-    });
+    if (page === "logs" && following.peek()) void follow();
   }, [page === "logs" ? count : 0, following.value]);
   const earlier = async () => {
-    const found = await read(`&before=${start.peek()}`);
-    if (!found) return;
+    const before = start.peek();
+    const found = await read(`&before=${before}`);
+    if (!found || before !== start.peek()) return;
     entries.value = [...found.entries, ...entries.peek()].slice(0, MOST_ENTRIES);
     start.value = found.start;
   };

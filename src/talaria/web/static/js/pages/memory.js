@@ -21,7 +21,10 @@ export function Memory() {
   /** @type {(change: { kind: string, old?: string, new?: string }) => Promise<boolean>} */
   const edit = (change) =>
     attempt(async () => {
-      data.value = await post("/web/memory", { ...change, person: person.peek() });
+      const whose = person.peek();
+      /** @type {MemoryView} */
+      const changed = await post("/web/memory", { ...change, person: whose });
+      if (whose === person.peek()) data.value = changed;
     });
   return panel(
     "Memory",
@@ -65,7 +68,7 @@ function Book({ book, edit }) {
       : p({ class: "caption" }, "Nothing is remembered yet."),
     plainForm(
       "inline-form",
-      () => void add(),
+      add,
       div(
         { class: "field grow" },
         label({ class: "offscreen", for: id }, `Add to: ${title}`),
@@ -92,7 +95,7 @@ function Entry({ entry, kind, edit }) {
       null,
       plainForm(
         "inline-form",
-        () => void edit({ kind, old: text, new: typed }).then((saved) => saved && (draft.value = null)),
+        () => edit({ kind, old: text, new: typed }).then((saved) => saved && (draft.value = null)),
         div(
           { class: "field grow" },
           label({ class: "offscreen", for: `edit-${kind}` }, "Entry"),

@@ -5,7 +5,7 @@
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
 import { div, icon, input, label, p, span, table, tbody, td, th, thead, tr } from "../elements.js";
 import { describe, get, post } from "../server.js";
-import { conversation, me, navigate, path, toast } from "../state.js";
+import { conversation, me, navigateFromHere, path, toast } from "../state.js";
 import { ActionButton, ListEditor, panel, textOf } from "./controls.js";
 import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
 import { FirstModel } from "./first_model.js";
@@ -153,10 +153,11 @@ function ModelRow({ one, view, session, changed }) {
     await changed();
   };
   const useHere = async () => {
+    const go = navigateFromHere();
     /** @type {CommandReply} */
     const reply = await post(`/web/sessions/${session}/commands`, { text: `/model ${name}` });
     toast.value = reply.shown.join(" ").replaceAll("`", "");
-    navigate(`/c/${session}`);
+    go(`/c/${session}`);
     if (conversation.peek()?.id === session) await conversation.peek()?.refresh();
   };
   return tr(

@@ -2,7 +2,7 @@
  * Push notifications of this browser.
  * @module
  */
-import { h, useEffect, useSignal } from "../../vendor/preact.js";
+import { h, useLayoutEffect, useSignal } from "../../vendor/preact.js";
 import { button, div, form, input, label, p, span } from "../elements.js";
 import { canPush, subscribe, unsubscribe } from "../installed.js";
 import { post } from "../server.js";
@@ -51,7 +51,7 @@ function Options({ push, data }) {
   const to = useSignal(push.quiet_to);
   const busy = useSignal(false);
   const blocked = Notification.permission === "denied";
-  useEffect(() => {
+  useLayoutEffect(() => {
     shows.value = push.shows_content;
     from.value = push.quiet_from;
     to.value = push.quiet_to;

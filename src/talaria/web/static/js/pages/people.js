@@ -189,7 +189,7 @@ function NewPerson({ settings, names }) {
   };
   return plainForm(
     "inline-form",
-    () => void add(),
+    add,
     textField("person-name", "Name", name.value, (text) => (name.value = text), { placeholder: "alice" }),
     textField("person-id", "First id", id.value, (text) => (id.value = text), { placeholder: "telegram:12345" }),
     button({ type: "submit", disabled: !valid }, "Add person"),

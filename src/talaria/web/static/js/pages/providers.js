@@ -38,7 +38,7 @@ export function KeyForm({ provider, use, done }) {
   const failed = result.value && !result.value.saved;
   return plainForm(
     "stack",
-    () => void save(true),
+    () => save(true),
     div(
       { class: "field" },
       label({ for: `key-${provider.name}` }, `Key for ${provider.title}`),
@@ -88,7 +88,7 @@ export function OwnServer({ done, use }) {
     });
   return plainForm(
     "stack",
-    () => void save(),
+    save,
     p({ class: "row-name" }, "Another server with an OpenAI-compatible API"),
     textField("own-address", "Address", address.value, (text) => (address.value = text), {
       placeholder: "http://127.0.0.1:9000/v1",

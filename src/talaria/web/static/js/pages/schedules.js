@@ -2,10 +2,11 @@
  * Schedules: jobs with their next runs and history; created in plain English with a preview.
  * @module
  */
-import { h, useEffect, useSignal } from "../../vendor/preact.js";
+import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
 import { button, code, div, heading, li, ol, p, pre, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
+import { countAnswers } from "./answers.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
 import { CardPage, emptyState, reloadAfter, useLive } from "./frame.js";
@@ -126,8 +127,15 @@ function JobCard({ job, reload }) {
 function Runs({ job }) {
   const open = useSignal(false);
   const found = useSignal(/** @type {RunView[] | null} */ (null));
+  const asks = useRef(countAnswers()).current;
   useEffect(() => {
-    if (open.value) void attempt(async () => void (found.value = (await get(`/web/schedules/${job.id}/runs`)).runs));
+    const isNewer = asks();
+    if (!open.value) return;
+    void attempt(async () => {
+      /** @type {{ runs: RunView[] }} */
+      const { runs } = await get(`/web/schedules/${job.id}/runs`);
+      if (isNewer()) found.value = runs;
+    });
   }, [open.value, job]);
   const body = found.value?.length
     ? ol({ class: "runs" }, ...found.value.map(runView))

@@ -196,11 +196,14 @@ function FieldsForm({ fields, settings, full }) {
   const values = changesOf(fields, edits.value);
   const count = Object.keys(values).length;
   const save = async () => {
-    if (await settings.save(values)) edits.value = {};
+    const sent = edits.peek();
+    if (!(await settings.save(values))) return;
+    const since = Object.entries(edits.peek()).filter(([key, value]) => !(key in sent) || sent[key] !== value);
+    edits.value = Object.fromEntries(since);
   };
   return plainForm(
     "fields",
-    () => void save(),
+    save,
     ...fields.map((setting) =>
       h(SettingField, {
         key: setting.key,

@@ -2,9 +2,10 @@
  * The settings of the agent: loaded once per page, changed together, and never over another change.
  * @module
  */
-import { useEffect, useSignal } from "../../vendor/preact.js";
+import { useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { describe, get, request, RequestFailed } from "../server.js";
 import { toast } from "../state.js";
+import { countAnswers } from "./answers.js";
 
 /** @import { Signal } from "../../vendor/preact.d.ts" */
 /** @import { FaultView, SettingsSaved, SettingsView, SettingView } from "../wire.d.ts" */
@@ -25,12 +26,17 @@ export function useSettings() {
   const view = useSignal(/** @type {SettingsView | null} */ (null));
   const failure = useSignal("");
   const faults = useSignal(/** @type {Map<string, string>} */ (new Map()));
+  const asks = useRef(countAnswers()).current;
   const reload = async () => {
+    const isNewer = asks();
     try {
-      view.value = await get("/web/settings");
+      /** @type {SettingsView} */
+      const found = await get("/web/settings");
+      if (!isNewer()) return;
+      view.value = found;
       failure.value = "";
     } catch (error) {
-      failure.value = describe(error);
+      if (isNewer()) failure.value = describe(error);
     }
   };
   /** @param {Record<string, unknown>} values */

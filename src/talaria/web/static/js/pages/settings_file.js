@@ -17,23 +17,29 @@ export function SettingsFile({ onSaved }) {
   const file = useSignal(/** @type {ConfigTextView | null} */ (null));
   const text = useSignal("");
   const checked = useSignal(/** @type {ConfigTextCheck | null} */ (null));
-  const load = async () => {
+  /** Load the file; what was typed since `known` was in the field stays. @param {string} [known] */
+  const load = async (known) => {
     /** @type {ConfigTextView} */
     const loaded = await get("/web/settings/file");
     file.value = loaded;
+    if (known !== undefined && text.peek() !== known) return;
     text.value = loaded.text;
     checked.value = null;
   };
-  useEffect(() => void attempt(load), []);
+  useEffect(() => void attempt(() => load()), []);
   const check = async () => {
-    checked.value = await post("/web/settings/file/check", { text: text.peek() });
+    const typed = text.peek();
+    /** @type {ConfigTextCheck} */
+    const found = await post("/web/settings/file/check", { text: typed });
+    if (typed === text.peek()) checked.value = found;
   };
   const save = async () => {
+    const typed = text.peek();
     try {
       /** @type {SettingsSaved} */
-      const saved = await request("PUT", "/web/settings/file", { text: text.peek(), version: file.peek()?.version });
+      const saved = await request("PUT", "/web/settings/file", { text: typed, version: file.peek()?.version });
       toast.value = ["Saved.", ...saved.notes].join(" ").replaceAll("`", "");
-      await load();
+      await load(typed);
       await onSaved();
     } catch (error) {
       const faults = faultsOf(error);
@@ -53,6 +59,7 @@ export function SettingsFile({ onSaved }) {
       rows: 24,
       spellcheck: false,
       autocomplete: "off",
+      disabled: file.value === null,
       value: text.value,
       onInput: (event) => {
         text.value = textOf(event);
@@ -70,7 +77,7 @@ export function SettingsFile({ onSaved }) {
         disabled: !changed || !result || result.faults.length > 0,
         onRun: save,
       }),
-      h(ActionButton, { label: "Load again", onRun: load, confirm: changed ? "Lose your changes?" : "" }),
+      h(ActionButton, { label: "Load again", onRun: () => load(), confirm: changed ? "Lose your changes?" : "" }),
     ),
   );
 }

@@ -94,7 +94,7 @@ function WaitForOwner({ shown, onEnd }) {
         return;
       }
     };
-    wait().catch((error) => onEnd(describe(error)));
+    wait().catch((error) => isOpen && onEnd(describe(error)));
     return () => void (isOpen = false);
   }, []);
   return div(

@@ -140,7 +140,7 @@ function NewSkill({ onSaved, onCancel }) {
   };
   return plainForm(
     "card block stack",
-    () => void save(),
+    save,
     failureNotice(failure.value),
     textField("skill-name", "Name: lower-case letters, digits and hyphens", name.value, (text) => (name.value = text), {
       placeholder: "water-plants",
@@ -186,7 +186,7 @@ function SkillEditor({ name, before, onSaved, onCancel }) {
   };
   return plainForm(
     "fold-body stack",
-    () => void save(),
+    save,
     failureNotice(failure.value),
     div(
       { class: "field" },

@@ -1,0 +1,40 @@
+/**
+ * Answers in order: what a page asks again and again may be answered the other way round.
+ * @module
+ */
+
+/**
+ * A function to call with every question: it returns one that takes the answer, unless a newer one was taken. It is for
+ * the same question asked again and again: to wait for the newest could take forever.
+ */
+export function countAnswers() {
+  let asked = 0;
+  let taken = 0;
+  return () => {
+    const number = ++asked;
+    return () => {
+      const isNewer = number > taken;
+      if (isNewer) taken = number;
+      return isNewer;
+    };
+  };
+}
+
+/** A function that never runs twice at a time: called meanwhile, it runs once more afterwards. @param {() => Promise<unknown>} action */
+export function oneAtATime(action) {
+  let isRunning = false;
+  let isCalled = false;
+  return async () => {
+    isCalled = true;
+    if (isRunning) return;
+    isRunning = true;
+    try {
+      while (isCalled) {
+        isCalled = false;
+        await action();
+      }
+    } finally {
+      isRunning = false;
+    }
+  };
+}
