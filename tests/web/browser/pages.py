@@ -15,6 +15,7 @@ from tests.api.server_process import Server, serving
 from tests.app.program import Program
 
 from talaria.access.browsers import create_code
+from talaria.testing.wait import LIMIT
 
 WHOLE_CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 CHROMIUM = shutil.which("chromium-headless-shell") or WHOLE_CHROMIUM  # the shell takes half the CPU time
@@ -90,6 +91,7 @@ async def served(program: Program, browser: Browser) -> AsyncIterator[Watched]:
     async with serving(program) as server:
         link = (await asyncio.to_thread(program.run, "web", "--no-open")).out.strip()
         context = await browser.new_context(viewport=DESKTOP, reduced_motion="reduce")
+        context.set_default_timeout(LIMIT * 1000)
         try:
             watched = watch(await context.new_page(), context, server.url, server)
             await watched.page.goto(link)
@@ -139,6 +141,7 @@ async def signed_in(
         has_touch=viewport == PHONE,
         reduced_motion="reduce",
     )
+    context.set_default_timeout(LIMIT * 1000)
     try:
         await context.add_init_script(_REPORT_VIOLATIONS)
         watched = watch(await context.new_page(), context, host.url)
