@@ -17,6 +17,11 @@ pytestmark = needs_chromium
 
 _SETTLED = "new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)))"
 
+_CLOSE_AND_PRESS = """() => {
+    document.querySelector("dialog").close();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true, bubbles: true }));
+}"""
+
 
 class Held:
     """An answer that reaches the page when the test says so; it was given when it was asked for."""
@@ -289,3 +294,16 @@ async def test_drafts_of_one_person_are_not_shown_to_the_next(
             await page.get_by_role("button", name="Sign in").click()
             await watched.visit("/")
             await expect(box).to_have_value(kept)
+
+
+async def test_palette_opens_right_after_another_dialog_is_closed(browser: Browser, host: Hosted) -> None:
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        await page.locator(".transcript").click()
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        await page.evaluate(_CLOSE_AND_PRESS)  # the dialog reports its end after the key
+        await page.get_by_role("combobox", name="Pages").fill("usage")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Usage")).to_be_visible()
+        watched.assert_clean()

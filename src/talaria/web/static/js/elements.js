@@ -81,6 +81,7 @@ import { h, signal } from "../vendor/preact.js";
  * @property {(event: FocusEvent) => void} [onFocus]
  * @property {(event: Event) => void} [onScroll]
  * @property {(event: Event) => void} [onToggle]
+ * @property {(event: Event) => void} [onCancel]
  * @property {(event: Event) => void} [onClose]
  */
 

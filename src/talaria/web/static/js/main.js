@@ -111,7 +111,7 @@ const overlays = lazy(() => import("./overlays.js"));
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
-    overlay.value = overlay.peek() ? null : { kind: "palette" };
+    overlay.value = overlay.peek()?.kind === "palette" ? null : { kind: "palette" };
   } else if (!isTyping(event)) void import("./keys.js").then(({ pressKey }) => pressKey(event));
 });
 

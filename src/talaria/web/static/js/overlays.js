@@ -49,7 +49,8 @@ const KEYS = [
 /** @type {(props: { shown: Overlay }) => Child} */
 export function OverlayView({ shown }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const close = () => (overlay.value = null);
+  // A dialog reports its end a moment later: another one may be open by then.
+  const close = () => void (overlay.peek() === shown && (overlay.value = null));
   useLayoutEffect(() => {
     const before = document.activeElement;
     box.current?.showModal();
@@ -65,6 +66,7 @@ export function OverlayView({ shown }) {
       ref: box,
       class: `overlay ${shown.kind}`,
       "aria-label": title,
+      onCancel: close,
       onClose: close,
       onClick: (event) => {
         if (event.target === box.current) close();
