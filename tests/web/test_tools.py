@@ -131,6 +131,7 @@ async def test_an_mcp_server_is_tested(host: Hosted, owner: httpx.AsyncClient) -
         "mcp.gone.command": "/no/such/program",
         "mcp.box.command": sys.executable,
         "mcp.box.args": [script, "stdio"],
+        "mcp.box.connect_timeout_seconds": 60,
     }
     version = (await owner.get("/web/settings")).json()["version"]
     assert (await owner.patch("/web/settings", json={"values": servers, "version": version})).status_code == 200

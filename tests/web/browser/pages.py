@@ -102,7 +102,8 @@ async def served(program: Program, browser: Browser) -> AsyncIterator[Watched]:
 
 
 async def assert_equals_transcript(page: Page) -> None:
-    """Check that the text on the page is that of the transcript, each reply once."""
+    """Check that the text on the page is that of the transcript, each reply once, when no turn is running."""
+    await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     session = page.url.rpartition("/")[2]
     stored = await page.evaluate(f"fetch('/web/sessions/{session}/messages').then(reply => reply.json())")
     texts = [

@@ -68,7 +68,9 @@ async def test_plan_mode_is_shown_until_it_is_left(browser: Browser, host: Hoste
 
 
 async def test_an_mcp_server_asks_the_person(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
-    settings = f'[mcp.shop]\ncommand = "{sys.executable}"\nargs = ["{_MCP_SERVER}", "stdio"]\nconnect_seconds = 60\n'
+    settings = (
+        f'[mcp.shop]\ncommand = "{sys.executable}"\nargs = ["{_MCP_SERVER}", "stdio"]\nconnect_timeout_seconds = 60\n'
+    )
     model.script(Say(calls=[Ask("mcp_shop_choose", {})]), Say("Tea it is."))
     async with hosted(tmp_path, model, settings) as host, signed_in(browser, host) as watched:
         page = watched.page
