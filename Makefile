@@ -14,18 +14,18 @@ PYTEST ?= $(BIN)/pytest
 ARGS ?=
 STATIC := types lint imports references web
 
-.PHONY: $(STATIC) run test quick check bench dist installs docs site walk lock clean system embedded homeserver localslack apiclients sitegenerator
+.PHONY: $(STATIC) run test quick check bench dist installs docs site walk lock clean system embedded homeserver localslack apiclients sitegenerator containerbase openclawhome
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
-test: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
+test: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator containerbase openclawhome
 	@$(PYTEST) $(ARGS)
 
 quick: $(VENV)/dev.stamp
 	@$(PYTEST) --quick $(ARGS)
 
-check: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator
+check: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator containerbase openclawhome
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target $(STATIC)
 	@echo "== tests" && $(PYTEST) $(ARGS)
 
@@ -69,7 +69,8 @@ lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) dist .homeserver .local-slack .api-clients .site-generator .oidc-provider .mcp-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	@[ ! -d .container-base ] || $(BIN)/python -m scripts.container_base --remove
+	rm -rf $(VENV) dist .homeserver .local-slack .api-clients .site-generator .oidc-provider .mcp-peers .openclaw-home .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)
@@ -85,6 +86,12 @@ localslack:
 
 apiclients: $(VENV)/run.stamp
 	@sh scripts/api-clients.sh $(VENV)
+
+containerbase: $(VENV)/run.stamp system
+	@$(BIN)/python -m scripts.container_base
+
+openclawhome: $(VENV)/run.stamp
+	@$(BIN)/python -m scripts.openclaw_home
 
 sitegenerator: $(VENV)/run.stamp
 	@sh scripts/site-generator.sh $(VENV)

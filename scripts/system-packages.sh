@@ -9,6 +9,9 @@ if grep -qs "^ID=debian" /etc/os-release; then # half the CPU time of the whole 
 fi
 command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
 command -v podman >/dev/null 2>&1 || missing="$missing podman runc"
+if command -v dpkg-query >/dev/null 2>&1; then # the container tests make their base image from these
+    dpkg-query -W python3-venv tzdata >/dev/null 2>&1 || missing="$missing python3-venv tzdata"
+fi
 # systemd would start the daemon of docker, for which nobody asked; tests start one of their own
 command -v dockerd >/dev/null 2>&1 || [ -d /run/systemd/system ] || missing="$missing docker.io"
 command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"

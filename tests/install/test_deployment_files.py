@@ -2,23 +2,17 @@
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
 from tests.app.program import Outcome
 from tests.install.package_index import ROOT
 
-from talaria.settings.environment import environment_value
 from talaria.settings.schema import SettingsSchema
-from talaria.testing.wait import until
 
-IMAGE = "talaria-gateway-test"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 
 def call(*command: str) -> Outcome:
@@ -72,46 +66,3 @@ def test_image_runs_without_root_and_declares_health_and_volumes() -> None:
     assert "HEALTHCHECK" in final
     for copied in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         assert all((ROOT / name).exists() for name in copied.split())
-
-
-@pytest.fixture(scope="module")
-def image() -> Iterator[str]:
-    """The image, built with podman from a base image that is present on this machine; nothing is pulled.
-
-    ``TALARIA_TEST_BASE`` names another base image, ``TALARIA_TEST_BUILD_OPTIONS`` has options for the build.
-    """
-    if shutil.which("podman") is None:
-        pytest.skip("podman isn't installed here: the image is not built.")
-    usual = re.search(r"^ARG BASE=(\S+)$", (ROOT / "Containerfile").read_text(), re.MULTILINE)
-    assert usual is not None
-    base = environment_value("TALARIA_TEST_BASE", usual[1])
-    if call("podman", "image", "exists", base).code:
-        pytest.skip(f"The base image isn't on this machine (`podman pull {base}`): the image is not built.")
-    options = [
-        "--format=docker",
-        "--pull=never",
-        "--network=host",
-        *shlex.split(environment_value("TALARIA_TEST_BUILD_OPTIONS")),
-    ]
-    built = call("podman", "build", *options, "--build-arg", f"BASE={base}", "-t", IMAGE, ".")
-    assert built.code == 0, built.out + built.err
-    yield IMAGE
-    call("podman", "rmi", "--force", IMAGE)
-
-
-async def test_container_serves_the_gateway_as_an_ordinary_user(image: str, tmp_path: Path) -> None:
-    assert call("podman", "run", "--rm", "--entrypoint", "id", image, "-u").out == "10001\n"
-    assert call("podman", "run", "--rm", image, "update").code == 1
-    started = call(
-        "podman", "run", "-d", "--network=host", "-e", "TALARIA__API__ENABLED=true", "-e", "TALARIA__API__PORT=0", image
-    )
-    assert started.code == 0, started.err
-    name = started.out.strip()
-    try:
-        await until(lambda: call("podman", "exec", name, "talaria", "gateway", "status").code == 0)
-        healthy = call("podman", "healthcheck", "run", name)
-        assert healthy.code == 0, healthy.err
-        assert call("podman", "stop", "--time", "60", name).code == 0
-        assert call("podman", "inspect", "--format", "{{.State.ExitCode}}", name).out == "0\n"
-    finally:
-        call("podman", "rm", "--force", name)
