@@ -1,4 +1,4 @@
-"""Import of a home that the real Hermes Agent has made here, from the wheel that `make test` downloads."""
+"""Import of homes that the real Hermes Agent and the real OpenClaw have made on this machine."""
 
 import json
 import subprocess
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripts.openclaw_home import HOME as OPENCLAW
+from scripts.openclaw_home import is_made
 from tests.app.program import Program
 from tests.importers.homes import digest_of, messages_of, sessions_of
 
@@ -38,3 +40,32 @@ def test_a_store_of_the_real_hermes_is_imported(tmp_path: Path) -> None:
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"]
     assert messages[-1].text == "Gulls."
     assert digest_of(home) == before
+
+
+@pytest.mark.skipif(not is_made(), reason="There is no home of OpenClaw: `make openclawhome` makes one")
+def test_a_home_of_the_real_openclaw_is_imported(tmp_path: Path) -> None:
+    before = digest_of(OPENCLAW)
+    program = Program(tmp_path / "home")
+    done = program.run("import", "openclaw", str(OPENCLAW), "--yes", "--json", "--owner", "telegram:777")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)["summary"]
+    assert (summary["sessions"], summary["jobs"]["imported"]) == ({"imported": 1}, 1)
+    (session,) = sessions_of(program).values()
+    assert [(one.role, one.text) for one in messages_of(program, session)] == [
+        ("user", "What grows?"),
+        ("assistant", "Roses."),
+    ]
+    assert "Water" in program.run("cron", "list").out
+    profile = program.home / "profiles" / "default"
+    config, keys = (profile / "config.toml").read_text(), (profile / ".env").read_text()
+    assert 'name = "scripted"' in config
+    assert "server-files" in config
+    assert "planted" not in config
+    assert "LOCAL_API_KEY=sk-planted-0123456789" in keys
+    assert "TELEGRAM_BOT_TOKEN=123:planted" in keys
+    assert (profile / "memory" / "USER.md").read_text() == "Name is Ada\n"
+    assert (profile / "skills" / "notes-from-openclaw" / "memory-2026-03-04.md").read_text() == "Planted roses."
+    assert not (profile / "SOUL.md").exists(), "it is the text of the program"
+    again = program.run("import", "openclaw", str(OPENCLAW), "--yes", "--json")
+    assert json.loads(again.out)["summary"]["sessions"] == {"unchanged": 1}
+    assert digest_of(OPENCLAW) == before
