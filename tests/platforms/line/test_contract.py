@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 from aiohttp import ClientSession
+from msgspec import structs
 from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.contracts.platform import Content
@@ -24,13 +25,14 @@ from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMe
 TOKEN, SECRET = "line-token-of-the-tests", "0123456789abcdef0123456789abcdef"
 ANN, FAMILY = "U0000000000000000000000000000000a", "C0000000000000000000000000000000f"
 PUBLIC = "https://talaria.example/line"
+AT_START = {"index": 0, "length": 7, "type": "user", "isSelf": True}  # a mention of the account
 
 
 class LineFarSide:
     def __init__(self, server: LineServer, folder: Path) -> None:
         self.port = free_port()
         server.tunnel = f"http://127.0.0.1:{self.port}/line"
-        settings = LineSettings(
+        self.settings = LineSettings(
             token=TOKEN,
             secret=SECRET,
             endpoint=EndpointSettings(public_url=PUBLIC, port=self.port),
@@ -39,7 +41,7 @@ class LineFarSide:
             file_limit=1024 * 1024,
             patience=timedelta(seconds=5),
         )
-        self.platform = Line(settings, folder)
+        self.platform = Line(self.settings, folder)
         self.secret = TOKEN
         self.private = Address("line", ANN)
         self.group: Address | None = Address("line", FAMILY, "group")
@@ -48,7 +50,7 @@ class LineFarSide:
         self.server = server
 
     async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
-        mention = {"mention": {"mentionees": [{"index": 0, "length": 1, "type": "user", "isSelf": True}]}}
+        mention = {"text": f"@Winged {text}", "mention": {"mentionees": [AT_START]}}
         is_mention = at.chat_type == "group" and addressed
         self.server.say(at.chat_id, ANN, {"type": "text", "text": text} | (mention if is_mention else {}))
 
@@ -144,6 +146,25 @@ async def test_a_file_is_offered_at_an_address_that_nobody_can_guess(far_side: L
         for wrong in (f"{link}x", f"{far_side.server.tunnel}/files/../cat.png", far_side.server.tunnel):
             async with session.get(wrong) as refused:
                 assert refused.status in {403, 404}
+
+
+async def test_a_picture_too_large_for_a_preview_is_a_link(far_side: LineFarSide, tmp_path: Path) -> None:
+    picture = tmp_path / "large.png"
+    picture.write_bytes(bytes(1024 * 1024 + 1))
+    platform = Line(structs.replace(far_side.settings, file_limit=2 * 1024 * 1024), tmp_path)
+    await platform.send(far_side.private, Content(files=(File(str(picture), "large.png"),)), "large")
+    assert [one["type"] for one in far_side.server.sent] == ["text"]
+    await platform.close()
+
+
+async def test_a_command_follows_a_mention(far_side: LineFarSide) -> None:
+    mentionee = {"index": 3, "length": 7, "type": "user", "isSelf": True}
+    message = {"type": "text", "text": "👩 @Winged /help", "mention": {"mentionees": [mentionee]}}
+    async with far_side.platform.connect() as arrivals:
+        far_side.server.say(FAMILY, ANN, message)
+        far_side.server.say(FAMILY, ANN, {**message, "text": "@Winged /help", "mention": {"mentionees": [AT_START]}})
+        texts = [(await next_incoming(arrivals)).text for _ in range(2)]
+    assert texts == ["👩  /help", "/help"]
 
 
 async def test_typing_is_shown_in_private_chats_only(far_side: LineFarSide) -> None:

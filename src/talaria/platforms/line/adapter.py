@@ -44,6 +44,7 @@ from talaria.platforms.webhook_endpoint import PublicFiles, WebhookEndpoint
 _CONFLICT = 409
 _REMEMBERED = 1000
 _PICTURES = (".jpg", ".jpeg", ".png")
+_LARGEST_PREVIEW = 1024 * 1024  # bytes; the picture is its own preview
 _TYPING_SECONDS = 20
 
 
@@ -142,7 +143,7 @@ class Line(PlatformDefaults):
         path = require_file(file, self._settings.file_limit)
         name = getattr(file, "name", "") or path.name
         url = self._files.publish(path, name)
-        if name.lower().endswith(_PICTURES):
+        if name.lower().endswith(_PICTURES) and path.stat().st_size <= _LARGEST_PREVIEW:
             return {"type": "image", "originalContentUrl": url, "previewImageUrl": url}
         return {"type": "text", "text": f"{name}\n{url}"}
 

@@ -37,9 +37,11 @@ class LineSource(Struct, rename="camel"):
 
 
 class LineMentionee(Struct, rename="camel"):
-    """A mention in a text."""
+    """A mention in a text, at a position in UTF-16 code units."""
 
     type: str = "user"
+    index: int = 0
+    length: int = 0
     is_self: bool = False
 
 
@@ -161,7 +163,18 @@ def _describe(message: LineMessage) -> str:
             where = f"{message.latitude}, {message.longitude}"
             return "\n".join(filter(None, (message.title, message.address, where)))
         case _:
-            return message.text
+            return _remove_mentions(message)
+
+
+def _remove_mentions(message: LineMessage) -> str:
+    """Return a text without mentions of us, so that a command after one is found."""
+    ours = [one for one in (message.mention.mentionees if message.mention else ()) if one.is_self and one.length > 0]
+    if not ours:
+        return message.text
+    text = message.text.encode("utf-16-le")
+    for mention in sorted(ours, key=lambda one: one.index, reverse=True):
+        text = text[: 2 * mention.index] + text[2 * (mention.index + mention.length) :]
+    return text.decode("utf-16-le", errors="replace").strip()
 
 
 def _attachments(message: LineMessage) -> tuple[Attachment, ...]:
