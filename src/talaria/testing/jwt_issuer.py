@@ -27,14 +27,14 @@ class JwtIssuer:
     def key_set(self) -> dict[str, Any]:
         """Return the published keys."""
         self.fetched += 1
-        public = RSAAlgorithm.to_jwk(_make_key(self._number).public_key(), as_dict=True)
+        public = RSAAlgorithm.to_jwk(make_rsa_key(self._number).public_key(), as_dict=True)
         return {"keys": [{**public, "kid": self._key_id, "use": "sig", **self._fields}]}
 
     def sign(self, claims: Mapping[str, Any], *, algorithm: str = "RS256", key_id: str = "") -> str:
         """Return a token that is valid for an hour, unless the claims differ."""
         now = int(time.time())
         full = {"nbf": now, "iat": now, "exp": now + LIFE, **claims}
-        key: Any = _make_key(self._number) if algorithm == "RS256" else "a secret of thirty-two characters"
+        key: Any = make_rsa_key(self._number) if algorithm == "RS256" else "a secret of thirty-two characters"
         return jwt.encode(full, key, algorithm=algorithm, headers={"kid": key_id or self._key_id})
 
     @property
@@ -43,6 +43,6 @@ class JwtIssuer:
 
 
 @cache
-def _make_key(number: int) -> rsa.RSAPrivateKey:
+def make_rsa_key(number: int) -> rsa.RSAPrivateKey:
     """Return a key, the same for all issuers of this process: making one takes long."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)

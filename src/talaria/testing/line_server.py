@@ -14,7 +14,7 @@ from aiohttp import web
 from talaria.core.ids import new_id
 from talaria.platforms.signatures import sign_base64
 from talaria.testing.far_side import FailureKind
-from talaria.testing.webhook_sender import Post, WebhookSender
+from talaria.testing.webhook_sender import Post, WebhookSender, serve_application
 
 BOT = "U00000000000000000000000000000bot"
 _TEXT_LIMIT, _MOST_MESSAGES, _MOST_ITEMS, _LABEL, _DATA = 5000, 5, 13, 20, 300
@@ -192,16 +192,11 @@ async def line_server(
 ) -> AsyncIterator[LineServer]:
     """Serve the API on a free port, and deliver webhooks."""
     server = LineServer(token, secret, people, groups)
-    runner = web.AppRunner(server.application(), shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        async with server.sender.running():
+    async with serve_application(server.application()) as server.url, server.sender.running():
+        try:
             yield server
-    finally:
-        server.hang_up()
-        await runner.cleanup()
+        finally:
+            server.hang_up()
 
 
 def _length(text: str) -> int:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from talaria.core.ids import new_id
 from talaria.testing.far_side import FailureKind
 from talaria.testing.jwt_issuer import JwtIssuer
-from talaria.testing.webhook_sender import Post, WebhookSender
+from talaria.testing.webhook_sender import Post, WebhookSender, serve_application
 
 ISSUER = "https://api.botframework.com"
 BOT_NAME = "Winged"
@@ -276,16 +276,11 @@ class TeamsServer:
 async def teams_server(app_id: str, secret: str, tenant: str, chats: Mapping[str, str]) -> AsyncIterator[TeamsServer]:
     """Serve everything on a free port, and deliver posts."""
     server = TeamsServer(app_id, secret, tenant, chats)
-    runner = web.AppRunner(server.application(), shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        async with server.sender.running():
+    async with serve_application(server.application()) as server.url, server.sender.running():
+        try:
             yield server
-    finally:
-        server.hang_up()
-        await runner.cleanup()
+        finally:
+            server.hang_up()
 
 
 def read_actions(activity: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 _PAUSE = 0.02
 _TIMEOUT = ClientTimeout(total=30)
@@ -95,3 +95,15 @@ class WebhookSender:
         writer.write(f"POST {there.path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
         await writer.drain()
         writer.transport.abort()
+
+
+@asynccontextmanager
+async def serve_application(application: web.Application) -> AsyncIterator[str]:
+    """Serve on a free port of this machine, and yield the address."""
+    runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.core.errors import Refused
+from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
 from talaria.platforms.line.settings import API_URL, PORT, read_settings
 from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200
 
@@ -26,21 +26,9 @@ def _owner(status: int, body: bytes) -> str:
     return f"{info.display_name} ({info.basic_id})"
 
 
-def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
-    try:
-        read_settings("line", trial.options, trial.secrets.get(_TOKEN, ""), trial.secrets.get(_SECRET, ""))
-    except Refused as error:
-        return (str(error),)
-    return ()
-
-
-def _url_problem(url: str) -> str:
-    return next(iter(_find_problems(NetworkTrial({}, {"public_url": url}))), "")
-
-
-def _port_problem(port: str) -> str:
-    return next(iter(_find_problems(NetworkTrial({}, {"public_url": "https://localhost", "port": port}))), "")
-
+_find_problems = refusals_of(
+    lambda trial: read_settings("line", trial.options, trial.secrets.get(_TOKEN, ""), trial.secrets.get(_SECRET, ""))
+)
 
 SETUP = NetworkSetup(
     title="LINE",
@@ -58,19 +46,7 @@ SETUP = NetworkSetup(
             ),
         ),
         SetupQuestion(name=_SECRET, hint="The channel secret on the Basic settings page; it signs what LINE sends."),
-        SetupQuestion(
-            name="public_url",
-            prompt="Public address",
-            hint="Address under which LINE reaches this machine, for example https://bot.example.org/line.",
-            problem=_url_problem,
-        ),
-        SetupQuestion(
-            name="port",
-            prompt="Port",
-            hint="Port on this machine to which your proxy or tunnel forwards the public address.",
-            default=str(PORT),
-            problem=_port_problem,
-        ),
+        *endpoint_questions("LINE", "line", PORT, _find_problems),
     ),
     next_step="In the LINE Developers console, turn on `Use webhook` and `Webhook redelivery`, then start the gateway.",
     doctor=_find_problems,

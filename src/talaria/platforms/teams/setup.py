@@ -6,14 +6,13 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.core.errors import Refused
 from talaria.http_client.bearer_tokens import ENTRA_AUTHORITY
+from talaria.platforms.endpoint_setup import PLACEHOLDER, endpoint_questions, refusals_of
 from talaria.platforms.teams.settings import PORT, TENANT, TeamsSettings, read_settings
 from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, decode_answer, expect_200
 
 _APP_ID = "TEAMS_APP_ID"
 _SECRET = "TEAMS_APP_SECRET"  # noqa: S105 (the name of a secret)
-_PUBLIC = {"public_url": "https://localhost"}  # for checks before the question about it
 
 
 class _Granted(Struct):
@@ -25,7 +24,7 @@ def _read(trial: NetworkTrial) -> TeamsSettings:
 
 
 def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
-    request = _read(NetworkTrial(trial.secrets, {**_PUBLIC, **trial.options, "authority": base})).token_request
+    request = _read(NetworkTrial(trial.secrets, {**PLACEHOLDER, **trial.options, "authority": base})).token_request
     form = urlencode(request.form(datetime.now(UTC))).encode()
     return ProbeRequest("POST", request.url(), {"Content-Type": "application/x-www-form-urlencoded"}, form)
 
@@ -38,21 +37,7 @@ def _owner(status: int, body: bytes) -> str:
     return ""
 
 
-def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
-    try:
-        _read(trial)
-    except Refused as error:
-        return (str(error),)
-    return ()
-
-
-def _url_problem(url: str) -> str:
-    return next(iter(_find_problems(NetworkTrial({}, {"public_url": url}))), "")
-
-
-def _port_problem(port: str) -> str:
-    return next(iter(_find_problems(NetworkTrial({}, {**_PUBLIC, "port": port}))), "")
-
+_find_problems = refusals_of(_read)
 
 SETUP = NetworkSetup(
     title="Microsoft Teams",
@@ -78,19 +63,7 @@ SETUP = NetworkSetup(
                 remedy="Check App ID and tenant, or create another client secret under Certificates & secrets.",
             ),
         ),
-        SetupQuestion(
-            name="public_url",
-            prompt="Public address",
-            hint="Address under which Teams reaches this machine, for example https://bot.example.org/teams.",
-            problem=_url_problem,
-        ),
-        SetupQuestion(
-            name="port",
-            prompt="Port",
-            hint="Port on this machine to which your proxy or tunnel forwards the public address.",
-            default=str(PORT),
-            problem=_port_problem,
-        ),
+        *endpoint_questions("Teams", "teams", PORT, _find_problems),
     ),
     next_step="Enter the public address as the bot's messaging endpoint, turn on its Teams channel, start the gateway.",
     doctor=_find_problems,

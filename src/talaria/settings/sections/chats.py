@@ -51,6 +51,7 @@ BUILT_IN_PLATFORMS = {
     "line": BuiltInPlatform((("LINE_CHANNEL_TOKEN",), ("LINE_CHANNEL_SECRET",))),
     "teams": BuiltInPlatform((("TEAMS_APP_ID",), ("TEAMS_APP_SECRET",)), extra="teams"),
     "sms": BuiltInPlatform((("TWILIO_ACCOUNT_SID",), ("TWILIO_AUTH_TOKEN",), ("TWILIO_PHONE_NUMBER",))),
+    "googlechat": BuiltInPlatform((("GOOGLE_CHAT_CREDENTIALS",),), extra="googlechat"),
     "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),
 }
 
