@@ -1,4 +1,4 @@
-"""Setup of networks that call us: the questions about the public address and the port, and the check of all options."""
+"""Setup of networks that call us: questions about public address and port, and a check of the options."""
 
 from collections.abc import Callable
 
