@@ -211,7 +211,7 @@ class HttpPool:
 
     Proxies come from the environment, except for this machine itself. They are looked up once per server. ``tls`` are
     the trusted certificates, by default the system's. A pool that is ``direct`` uses no proxies; ``resolve`` replaces
-    the lookup of addresses, so that each address can be checked before it is connected to.
+    the lookup of servers, so that each address can be checked before it is connected to; proxies look up their own.
     """
 
     def __init__(

@@ -49,10 +49,10 @@ def _find_proxy(to: HttpAddress) -> HttpAddress | None:
 
 
 async def dial(route: HttpRoute, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> HttpConnection:
-    """Connect, with all handshakes on the way, or raise `OSError`; ``resolve`` looks up the first host."""
+    """Connect, with all handshakes on the way, or raise `OSError`; ``resolve`` looks up the server, never a proxy."""
     first = route.proxy or route.to
     context = tls() if first.is_secure else None
-    reached = await reach(first.host, first.port, resolve)
+    reached = await reach(first.host, first.port, None if route.proxy else resolve)
     _, connection = await asyncio.get_running_loop().create_connection(
         HttpConnection,
         sock=reached,

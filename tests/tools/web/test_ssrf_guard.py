@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from ipaddress import ip_address
 
 import pytest
+from tests.providers.raw_servers import answering, proxy, serving
 from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
@@ -20,8 +21,17 @@ class Names:
         self._answers = list(answers)
 
     async def resolve(self, host: str, port: int) -> list[SocketAddress]:
+        if not self._answers:
+            raise socket.gaierror("the name is unknown")
         address = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         return [(socket.AF_INET, (address, port))]
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
 
 
 @pytest.fixture
@@ -91,3 +101,67 @@ async def test_other_ports_of_an_allowed_host_stay_closed(server: WebServer) -> 
     with pytest.raises(ToolFailed, match="public address"):
         await client.get(server.url("/secret"))
     await client.close()
+
+
+async def test_pages_come_through_the_proxy_of_the_environment(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy is at a private address, knows a name that nobody else does, and is not asked for excepted hosts."""
+    asked: list[str] = []
+    async with serving(proxy(server.port, asked)) as port:
+        monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{port}")
+        monkeypatch.setenv("no_proxy", "near.test")
+        client = WebClient(resolve=Names().resolve)
+        assert (await client.get("http://shop.example/secret")).body == b"secret"
+        with pytest.raises(ToolFailed, match="name can't be resolved"):
+            await client.get("http://near.test/secret")
+        await client.close()
+    (head,) = asked
+    assert head.startswith("GET http://shop.example/secret HTTP/1.1\r\n")
+    assert "Proxy-Authorization: Basic bWU6c2VjcmV0" in head
+    (request,) = server.requests
+    assert request.headers["Host"] == "shop.example"
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.1", "2130706433", "[::ffff:a9fe:a9fe]", "printer", "printer.", "wiki.internal", "wiki.internal."]
+)
+async def test_a_proxy_is_not_asked_for_private_hosts(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    asked: list[str] = []
+    async with serving(proxy(server.port, asked)) as port:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        client = WebClient(resolve=Names().resolve)
+        for scheme in ("http", "https"):
+            with pytest.raises(ToolFailed, match=r"not a public address|private network"):
+                await client.get(f"{scheme}://{host}/secret")
+        await client.close()
+    assert asked == []
+
+
+async def test_a_name_that_is_private_here_is_not_asked_of_a_proxy(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    async with serving(proxy(server.port, asked)) as port:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        client = WebClient(resolve=Names("93.184.215.14", "10.0.0.1").resolve)
+        server.redirect("/away", "http://inside.example/secret")
+        with pytest.raises(ToolFailed, match=r"inside\.example is not a public address"):
+            await client.get("http://outside.example/away")
+        await client.close()
+    assert [head.splitlines()[0] for head in asked] == ["GET http://outside.example/away HTTP/1.1"]
+
+
+async def test_a_failing_proxy_is_named_with_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(answering(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")) as port:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        client = WebClient(resolve=Names().resolve)
+        with pytest.raises(ToolFailed, match=rf"the proxy 127\.0\.0\.1:{port} answered 407\. Check HTTPS_PROXY"):
+            await client.get("https://shop.example/")
+        monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:9")
+        with pytest.raises(ToolFailed, match="only HTTP proxies work"):
+            await client.get("https://other.example/")
+        await client.close()

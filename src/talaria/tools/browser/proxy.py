@@ -23,7 +23,6 @@ _LONGEST_HEAD = 262_144
 _CONNECT_SECONDS = 20.0
 _HEAD_END = b"\r\n\r\n"
 _TARGET = re.compile(r"(?:(?P<scheme>[a-z]+)://)?(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<host>[^/:\[\]@]+))(?::(?P<port>\d{1,5}))?(?P<path>/.*)?\Z", re.IGNORECASE)  # fmt: skip  # noqa: E501 (one pattern)
-_PRIVATE_DOMAINS = ("local", "localhost", "internal", "intranet", "lan", "corp", "home", "arpa")
 _HOP_HEADERS = (b"proxy-connection:", b"connection:", b"keep-alive:", b"proxy-authorization:")
 
 
@@ -93,13 +92,7 @@ async def _connect(route: HttpRoute, guard: Guard) -> tuple[StreamReader, Stream
     to, proxy = route.to, route.proxy
     if proxy is None:
         return await asyncio.open_connection(sock=await reach(to.host, to.port, guard.resolve), limit=_LONGEST_HEAD)
-    guard.check(to)
-    try:
-        await guard.resolve(to.host, to.port)
-    except OSError:  # perhaps only the proxy knows names of the world
-        is_private = "." not in to.host or to.host.rpartition(".")[2] in _PRIVATE_DOMAINS
-        if is_private and not guard.is_allowed(to.host, to.port):
-            raise ToolFailed(f"{to.host} is a name of a private network") from None
+    await guard.check_through_proxy(to)
     reached, name = await reach(proxy.host, proxy.port), proxy.host if proxy.is_secure else None
     reader, writer = await asyncio.open_connection(
         sock=reached, limit=_LONGEST_HEAD, ssl=proxy.is_secure or None, server_hostname=name

@@ -14,7 +14,7 @@ from talaria.core.decompression import decode_content
 from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
 from talaria.http_client.client import Answer, HttpPool
 from talaria.http_client.connection import read_url
-from talaria.http_client.dial import Resolve
+from talaria.http_client.dial import Resolve, find_route
 from talaria.http_client.timeouts import Timeouts
 from talaria.tools.web.ssrf_guard import Guard
 
@@ -46,8 +46,8 @@ class ServerUnreachable(ToolFailed):
 class Fetcher:
     """Fetches from public servers and those in ``allowed``; owns its connections from first use to `close`.
 
-    Limits are the size in bytes, decompressed, and the time of a request with all its redirects. It uses no proxy: a
-    proxy would connect to an address that nobody has checked.
+    Limits are the size in bytes, decompressed, and the time of a request with all its redirects. Proxies come from the
+    environment; what is asked of one is checked first, as far as names resolve here.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Fetcher:
         self._size_limit = size_limit
         self._time_limit = time_limit
         self._timeouts = Timeouts(connect=time_limit, first_byte=time_limit, silence=time_limit)
-        self._pool = HttpPool(direct=True, resolve=self._guard.resolve)
+        self._pool = HttpPool(resolve=self._guard.resolve)
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_REQUESTS_PER_SERVER))
 
     async def get(self, url: str, check: CheckUrl | None = None) -> Download:
@@ -69,7 +69,7 @@ class Fetcher:
         except TimeoutError as error:
             raise ServerUnreachable(f"{url[:200]} didn't answer within {seconds:g} s") from error
         except ProviderUnreachable as error:
-            raise ServerUnreachable(f"can't fetch {url[:200]}: {error.cause}") from error
+            raise ServerUnreachable(f"can't fetch {url[:200]}: {error.cause}. {error.remedy}".rstrip(" .")) from error
         except ProviderError as error:
             raise ServerUnreachable(f"can't fetch {url[:200]}: {error}") from error
         except ValueError as error:
@@ -95,7 +95,10 @@ class Fetcher:
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
             raise ToolFailed(f"only http:// and https:// URLs can be fetched, not {url[:200]!r}")
         server, _ = read_url(url)
-        self._guard.check(server)
+        if find_route(server).proxy is None:
+            self._guard.check(server)
+        else:
+            await self._guard.check_through_proxy(server)
         async with self._slots[server.authority], self._pool.get(url, _HEADERS, self._timeouts) as answer:
             location = answer.headers.get("location")
             if answer.status in _REDIRECTS and location:

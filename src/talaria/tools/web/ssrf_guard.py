@@ -1,5 +1,6 @@
 """Block requests of a model to this machine and its network (SSRF)."""
 
+import asyncio
 import socket
 from collections.abc import Set as AbstractSet
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -14,6 +15,8 @@ _METADATA = (
     IPv4Network("168.63.129.16"),  # public addresses that are reachable only inside Azure
     IPv4Network("192.0.0.0/24"),  # and at Oracle
 )
+_PRIVATE_DOMAINS = ("local", "localhost", "internal", "intranet", "lan", "corp", "home", "arpa")
+_LOOKUP_SECONDS = 3.0  # where only the proxy knows names, a lookup may get no answer at all
 
 
 class Guard:
@@ -41,6 +44,21 @@ class Guard:
             for _, address in places:
                 _refuse_private(ip_address(address[0]), host)
         return places
+
+    async def check_through_proxy(self, server: HttpAddress) -> None:
+        """Raise `ToolFailed` for an address or name that a proxy must not be asked for.
+
+        The proxy resolves names itself. Those that resolve here have to be public here too; of the others, names of
+        private networks are refused and the rest is left to the proxy's rules.
+        """
+        self.check(server)
+        try:
+            async with asyncio.timeout(_LOOKUP_SECONDS):
+                await self.resolve(server.host, server.port)
+        except OSError:  # of the lookup, also `TimeoutError`
+            *parents, domain = server.host.rstrip(".").split(".")
+            if (not parents or domain in _PRIVATE_DOMAINS) and not self.is_allowed(server.host, server.port):
+                raise ToolFailed(f"{server.host} is a name of a private network") from None
 
     def is_allowed(self, host: str, port: int) -> bool:
         """Return whether the owner allowed a host, whatever its address."""
