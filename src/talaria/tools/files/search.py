@@ -1,7 +1,7 @@
 """The search_files tool: search file contents or names, with ripgrep where available."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from functools import partial
@@ -87,6 +87,8 @@ def scan_contents(found: Matches, pattern: str, *, glob: str, context: int) -> N
     """Add the lines that match the expression, file by file; raises `PatternInvalid`."""
     expression = compile_pattern(pattern)
     for path in _files(found.place, glob):
+        if found.stopped.is_set():
+            return
         for line, matches in _matching(path, found.named(path), expression, context):
             if not found.add(line, matches=matches):
                 return
@@ -116,6 +118,7 @@ def _is_wanted(path: Path, place: Path, glob: str, wanted: "LinearPattern | None
 
 
 def _matching(path: Path, name: str, expression: "LinearPattern", context: int) -> Iterator[tuple[str, bool]]:
+    """Yield matching lines as ``name:4:text`` and context lines as ``name-5-text``, and whether they match."""
     try:
         raw = path.read_bytes()
     except OSError:
@@ -123,20 +126,18 @@ def _matching(path: Path, name: str, expression: "LinearPattern", context: int) 
     if is_binary(raw[:_SNIFFED]):
         return
     lines = raw.decode("utf-8", "replace").splitlines()
-    hits = [index for index, line in enumerate(lines) if expression.occurs_in(line)]
-    yield from _with_context(lines, hits, name, context)
-
-
-def _with_context(lines: Sequence[str], hits: Sequence[int], name: str, context: int) -> Iterator[tuple[str, bool]]:
-    """Yield matching lines as ``name:4:text`` and context lines as ``name-5-text``."""
-    matching, last = set(hits), -1
-    for hit in hits:
-        first = max(last + 1, hit - context)
-        if context and last >= 0 and first > last + 1:
-            yield "--", False
-        for index in range(first, min(len(lines), hit + context + 1)):
-            mark = ":" if index in matching else "-"
-            yield f"{name}{mark}{index + 1}{mark}{lines[index][:LONGEST_LINE]}", index in matching
+    last, due = -1, -1  # the last line that was shown, and the last one of the context of a match
+    for index, line in enumerate(lines):
+        if expression.occurs_in(line):
+            first = max(last + 1, index - context)
+            if context and last >= 0 and first > last + 1:
+                yield "--", False
+            for earlier in range(first, index):
+                yield f"{name}-{earlier + 1}-{lines[earlier][:LONGEST_LINE]}", False
+            yield f"{name}:{index + 1}:{line[:LONGEST_LINE]}", True
+            last, due = index, index + context
+        elif index <= due:
+            yield f"{name}-{index + 1}-{line[:LONGEST_LINE]}", False
             last = index
 
 
