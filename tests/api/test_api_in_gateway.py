@@ -1,7 +1,6 @@
 """The API served by a gateway: sessions move from it to chats, and runs continue in parallel."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ import httpx
 import pytest
 from tests.api.server_process import PATIENCE, Server, client, follow
 from tests.app.program import Program
+from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.gateway_workers import worker, workplace
 from tests.system.handoff_fixture import OWNED
 
@@ -17,12 +17,6 @@ from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.wait import until
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -65,7 +59,7 @@ def _program(home: Path, model: ModelServer, network: LoopbackNetwork, port: int
 async def test_a_conversation_moves_from_the_api_to_a_chat(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
-    port = _free_port()
+    port = free_port()
     async with _gateway(_program(tmp_path, model, network, port), network, port) as http:
         network.say("chat-1", "Hello")
         await network.until(lambda: len(network.shown("chat-1")) >= 1)
@@ -89,7 +83,7 @@ async def test_a_conversation_moves_from_the_api_to_a_chat(
 async def test_a_conversation_moves_in_the_middle_of_a_turn(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork, path: str
 ) -> None:
-    port, going_on, asked = _free_port(), asyncio.Event(), asyncio.Event()
+    port, going_on, asked = free_port(), asyncio.Event(), asyncio.Event()
 
     async def answer(received: Received) -> Say:
         if received.question == "Go.":
@@ -139,7 +133,7 @@ async def test_runs_and_chats_continue_alongside_each_other(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
     later = {"command": "sleep 0.3; echo finished", "background": True, "notify_on_complete": True}
-    port = _free_port()
+    port = free_port()
     async with _gateway(_program(tmp_path, model, network, port), network, port) as http:
         model.script(Say(calls=[Ask("terminal", later)]), Say("Started."), Say("Finished."))
         run = (await http.post("/v1/runs", json={"input": "Go."})).json()

@@ -18,19 +18,13 @@ from tests.app import warm_program
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program, talk
 from tests.http.loopback_client import loopback_client
+from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -254,7 +248,7 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
 
 
 async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path: Path, model: ModelServer) -> None:
-    port = _free_port()
+    port = free_port()
     program = scripted_program(tmp_path, model, f"[api]\nenabled = true\nport = {port}\n")
     process = await warm_program.start(
         "gateway",

@@ -15,6 +15,7 @@ import httpcore2
 import msgspec
 import pytest
 from msgspec import Struct
+from tests.platforms.webhook.webhook_peers import free_port
 from tests.tools.tool_calls import call_from
 from tests.tools.web.web_server import web_server
 
@@ -46,7 +47,8 @@ async def connected(folder: Path, *servers: McpServer) -> AsyncIterator[McpServe
 async def http_server(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(sys.executable, str(SERVER), "http", str(port), stderr=-3)
     try:
-        await until(lambda: is_open(port))
+        await until(lambda: is_open(port) or process.returncode is not None)
+        assert process.returncode is None, "the port is in use"
         yield process
     finally:
         if process.returncode is None:
@@ -68,11 +70,6 @@ def tool_named(servers: McpServers, name: str) -> Tool:
 async def run(servers: McpServers, called: str, shown: list[str] | None = None, **arguments: object) -> ToolOutput:
     tool = tool_named(servers, called)
     return await tool.run(msgspec.convert(arguments, tool.arguments), call_from(Path(), progress=shown))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def is_open(port: int) -> bool:
