@@ -239,6 +239,16 @@ async def test_a_notebook_shows_cells_and_results(tmp_path: Path) -> None:
         ("gb18030", "这是一个中文句子。今天天气很好,我们去公园吧。"),
         ("big5", "這是一個中文句子。今天天氣很好,我們去公園吧。"),
         ("cp949", "이것은 한국어 문장입니다. 오늘은 날씨가 좋네요."),
+        ("cp1252", "“Günstig” – l’été… 5½ cups, eBayÄhnlich, ©2020 Müller™—gut"),
+        ("cp1251", "Windows-приложение: «цитата» — и USB-порт."),
+        ("cp850", "Name;Ort\nJörg;Köln\nÄnne;Füssen"),
+        ("cp850", "C:\\>tree\n├───Übung\n│   └───Möbel\n└───Ärzte"),
+        ("cp437", "El niño comió piñas. ¿Qué pasó mañana?"),
+        ("cp852", "Příliš žluťoučký kůň úpěl ďábelské ódy."),
+        ("cp852", "Zażółć gęślą jaźń. Dzień dobry, proszę państwa."),
+        ("mac_roman", "Voici un texte français, déjà été à la fête."),
+        ("mac_cyrillic", "Это русский текст. Сегодня хорошая погода."),
+        ("iso8859_15", "Preis: 10 € für Äpfel, schöne Grüße."),
         ("utf-16-le", "plain words without a mark"),
         ("utf-32", "wide words"),
     ],
@@ -246,6 +256,25 @@ async def test_a_notebook_shows_cells_and_results(tmp_path: Path) -> None:
 async def test_text_in_common_encodings(tmp_path: Path, encoding: str, text: str) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode(encoding))
     assert (await read(tmp_path / "a.csv")).text == text
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("koi8_r", "# -*- coding: koi8-r -*-\nя = 1\n"),
+        ("cp437", "#!/bin/sh\n# vim: set fileencoding=cp437 :\necho ü\n"),
+        ("cp737", '<?xml version="1.0" encoding="cp737"?>\n<a>Καλημέρα</a>'),
+        ("cp862", '<!doctype html>\n<meta charset="cp862">\nשלום'),
+        ("iso8859_15", '@charset "iso-8859-15";\na { content: "œ" }'),
+        ("cp1252", '<?xml version="1.0" encoding="ISO-8859-1"?>\n<a>“ja”</a>'),
+        ("cp1252", "# coding: utf-8\nname = 'é'"),
+        ("cp1252", "# coding: hex\nname = 'é'"),
+    ],
+)
+async def test_text_that_declares_its_encoding(tmp_path: Path, encoding: str, text: str) -> None:
+    """A declaration that the bytes contradict, and one of something else than text, are ignored."""
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    assert (await read(tmp_path / "a.txt")).text.strip() == text.strip()
 
 
 def encrypted_pdf(path: Path) -> None:
@@ -277,9 +306,14 @@ def nested_entities(path: Path, encoding: str = "utf-8") -> None:
 
 
 def sheets_of_their_own(path: Path) -> None:
+    """Write 100,000 empty parts, which share one place in the file: adding them one by one would take long."""
     with zipfile.ZipFile(path, "w") as archive:
-        for number in range(100_000):
-            archive.writestr(zipfile.ZipInfo(f"xl/worksheets/sheet{number}.xml"), "")
+        archive.writestr("xl/worksheets/sheet0.xml", "")
+        (first,) = archive.infolist()
+        for number in range(1, 100_000):
+            entry = zipfile.ZipInfo(f"xl/worksheets/sheet{number}.xml")
+            entry.CRC, entry.header_offset = first.CRC, first.header_offset
+            archive.filelist.append(entry)
 
 
 def sheets_of_one_part(path: Path) -> None:

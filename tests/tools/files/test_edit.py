@@ -106,7 +106,7 @@ async def test_a_file_in_another_encoding_is_edited_as_it_is_read(desk: Desk) ->
     desk.path.write_bytes("Привет, мир! Как дела?\r\n".encode("cp1251"))
     await desk.replace("мир", "всё")
     assert desk.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
-    with pytest.raises(ToolFailed, match="The file is in windows-1251, which has no '日'"):
+    with pytest.raises(ToolFailed, match="The file is in cp1251, which has no '日'"):
         await desk.replace("всё", "日本")
     assert desk.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
 

@@ -92,6 +92,7 @@ async def test_the_main_part_is_read_alone_where_there_is_one(server: WebServer,
     ("body", "media_type"),
     [
         ("<p>Grüße</p>".encode("latin-1"), "text/html; charset=iso-8859-1"),
+        ("<p>Grüße</p>".encode("mac_roman"), "text/html; charset=x-mac-roman"),
         ("<meta charset='windows-1252'><p>Grüße</p>".encode("cp1252"), "text/html"),
         ("<p>Grüße</p>".encode(), "text/html; charset=no-such-thing"),
         ("<p>Grüße</p>".encode("utf-16"), "text/html"),

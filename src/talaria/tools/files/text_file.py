@@ -20,16 +20,9 @@ _LARGEST_EDIT = 20 * 1024 * 1024
 _SNIFFED = 8192
 
 
-_ENOUGH_TO_GUESS = 4  # bytes outside of ASCII
-_ASCII = bytes(range(128))
 _SHORTEST_WIDE = 8  # bytes of UTF-16 without a mark
 
 
-# Encodings of the web whose names Python doesn't know, or which are larger than the ones that it knows by that name.
-_CODECS = {
-    "Shift_JIS": "cp932", "EUC-KR": "cp949", "Big5": "big5hkscs", "GBK": "gb18030", "windows-874": "cp874",
-    "ISO-8859-8-I": "iso8859_8", "x-mac-cyrillic": "mac_cyrillic",
-}  # fmt: skip
 _JAPANESE_MAIL = b"\x1b$"  # how ISO-2022-JP, which consists of ASCII bytes, begins a word
 
 
@@ -138,24 +131,16 @@ def find_encoding(beginning: bytes, *, whole: bool) -> str | None:
         return "utf-16"
     if b"\0" in beginning:
         return _find_wide_encoding(beginning)
-    if _JAPANESE_MAIL in beginning and beginning.isascii():
-        return _guess_encoding(beginning)
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(beginning, final=whole)
-    except UnicodeDecodeError:
-        enough = len(beginning.translate(None, _ASCII)) >= _ENOUGH_TO_GUESS
-        return _guess_encoding(beginning) if enough else "cp1252"
-    return "utf-8"
+    if not (_JAPANESE_MAIL in beginning and beginning.isascii()):
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(beginning, final=whole)
+        except UnicodeDecodeError:
+            pass
+        else:
+            return "utf-8"
+    from talaria.tools.files.charset import guess_encoding  # noqa: PLC0415 (loaded for a text that isn't UTF-8)
 
-
-def _guess_encoding(beginning: bytes) -> str:
-    """Return the likely encoding of a text that isn't UTF-8, as Firefox would for a page that doesn't say."""
-    from chardetng_py import EncodingDetector  # noqa: PLC0415 (loaded for a text that isn't UTF-8)
-
-    detector = EncodingDetector()
-    detector.feed(beginning, last=True)
-    name: str = detector.guess(tld=None, allow_utf8=False)
-    return _CODECS.get(name, name)
+    return guess_encoding(beginning, whole=whole)
 
 
 def _find_wide_encoding(beginning: bytes) -> str | None:

@@ -109,9 +109,11 @@ async def _read_text(download: "Download") -> str:
 
 def decoded(download: "Download") -> str:
     """Decode by the server's charset, a byte order mark, the page's own declaration, or a guess like a browser's."""
+    from talaria.tools.files.charset import find_codec  # noqa: PLC0415 (loaded with the first page)
+
     for charset in _charsets(download):
         try:
-            return download.body.decode(charset)
+            return download.body.decode(find_codec(charset))
         except (LookupError, UnicodeDecodeError):
             continue
     from talaria.tools.files.text_file import decode_text  # noqa: PLC0415 (loaded for a page that doesn't say)
