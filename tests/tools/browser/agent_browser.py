@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Self
 
 import pytest
 from tests.tools.tool_calls import Answers, call_from
@@ -38,6 +39,12 @@ class AgentBrowser:
         self.registry = BrowserRegistry(root, process_environment())
         self.person = Answers()
         folder.mkdir(exist_ok=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.registry.close()
 
     @property
     def browser(self):  # type: ignore[no-untyped-def] # inferred

@@ -35,25 +35,26 @@ async def test_own_browser_is_used_and_stays_open(
     port_file = folder / "DevToolsActivePort"
     port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
     settings = BrowserSettings(attach=f"http://127.0.0.1:{port}", allowed_hosts=(site.host,), timeout_seconds=30)
-    agent = AgentBrowser(tmp_path / "browsers", tmp_path / "work", settings)
-    assert "Hello" in await agent.open(site.page("/hello", f"<h1>Hello</h1><img src='{other_site.url('/x')}'>"))
-    connection = await agent.browser.connect()
-    assert len(connection.tabs) == 2
-    site.redirects["/out"] = other_site.url("/secret")
-    with pytest.raises(ToolFailed, match=rf"leads to {other_site.host}, which is not a public address; it is blocked"):
-        await agent.open(site.url("/out"))
-    # Chromium loads a page again by itself after most other errors: then nobody would check it any more.
-    await connection.page.wait_for_function("document.body.innerText.includes('ERR_BLOCKED_BY_CLIENT')")
-    with pytest.raises(ToolFailed, match="belongs to the person"):
-        await agent.read("close_tab", tab=1)
-    await agent.registry.close()
+    async with AgentBrowser(tmp_path / "browsers", tmp_path / "work", settings) as agent:
+        assert "Hello" in await agent.open(site.page("/hello", f"<h1>Hello</h1><img src='{other_site.url('/x')}'>"))
+        connection = await agent.browser.connect()
+        assert len(connection.tabs) == 2
+        site.redirects["/out"] = other_site.url("/secret")
+        with pytest.raises(
+            ToolFailed, match=rf"leads to {other_site.host}, which is not a public address; it is blocked"
+        ):
+            await agent.open(site.url("/out"))
+        # Chromium loads a page again by itself after most other errors: then nobody would check it any more.
+        await connection.page.wait_for_function("document.body.innerText.includes('ERR_BLOCKED_BY_CLIENT')")
+        with pytest.raises(ToolFailed, match="belongs to the person"):
+            await agent.read("close_tab", tab=1)
     await asyncio.to_thread(agent.browser.folder.end_soon, remove=True)
     assert process.poll() is None
     assert other_site.seen == []
 
 
 async def test_missing_own_browser_is_reported(tmp_path: Path) -> None:
-    agent = AgentBrowser(tmp_path / "browsers", tmp_path / "work", BrowserSettings(attach="http://127.0.0.1:9"))
-    with pytest.raises(ToolFailed, match="remote-debugging-port"):
-        await agent.browser.connect()
-    await agent.registry.close()
+    settings = BrowserSettings(attach="http://127.0.0.1:9")
+    async with AgentBrowser(tmp_path / "browsers", tmp_path / "work", settings) as agent:
+        with pytest.raises(ToolFailed, match="remote-debugging-port"):
+            await agent.browser.connect()

@@ -107,11 +107,13 @@ async def test_browser_goes_through_the_proxy_of_the_environment(
 ) -> None:
     site.page("/hello", f"<h1>Hello</h1><img src='{other_site.url('/image')}'>")
     async with company_proxy(site, monkeypatch) as upstream:
-        agent = AgentBrowser(new_agent.root, new_agent.folder, new_agent.settings)
-        shown = await agent.open("http://shop.example/hello")
+        agent = AgentBrowser(new_agent.root, new_agent.folder, new_agent.settings)  # with this environment
+        try:
+            shown = await agent.open("http://shop.example/hello")
+        finally:
+            await agent.close()
         assert "Hello" in shown
         assert f"Blocked, not public: {other_site.host}" in shown
-        await agent.close()
     assert "GET http://shop.example/hello" in upstream.asked
     assert other_site.seen == []
 

@@ -167,6 +167,18 @@ async def test_page_that_never_finishes_is_shown_as_far_as_it_is_there(agent: Ag
     assert "The beginning" in shown
 
 
+async def test_page_that_reacts_to_nothing_is_reported_and_left(new_agent: AgentBrowser, site: Website) -> None:
+    await new_agent.open(site.page("/busy", "<h1>Busy</h1><script>onmessage = () => { while (true); }</script>"))
+    connection = await new_agent.browser.connect()
+    await connection.page.evaluate("postMessage('', '*')")
+    connection.timeout = 2
+    with pytest.raises(ToolFailed, match=r"didn't react within 2 s\. Close its tab"):
+        await new_agent.read("snapshot")
+    connection.timeout = new_agent.settings.timeout_seconds
+    await new_agent.read("close_tab")
+    assert "Calm" in await new_agent.open(site.page("/calm", "<h1>Calm</h1>"))
+
+
 async def test_tabs_are_listed_switched_and_closed(agent: AgentBrowser, site: Website) -> None:
     site.page("/second", "<h1>Second page</h1>")
     page = await agent.open(site.page("/first", "<h1>First page</h1><a href=/second target=_blank>Open</a>"))

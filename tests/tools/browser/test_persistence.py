@@ -143,10 +143,9 @@ async def test_cookies_reach_later_sessions_only_if_allowed(
     await new_agent.registry.close()
     for keeps, expected in ((True, "login=ada"), (False, "no cookie")):
         settings = structs.replace(new_settings, keep_cookies=keeps)
-        later = AgentBrowser(new_agent.root, new_agent.folder, settings)
-        assert expected in await later.open(url)
-        end_browser(later.root, later.session_id)
-        await later.registry.close()
+        async with AgentBrowser(new_agent.root, new_agent.folder, settings) as later:
+            assert expected in await later.open(url)
+            end_browser(later.root, later.session_id)
 
 
 async def test_browser_that_cannot_start_is_reported(new_agent: AgentBrowser) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from playwright.async_api import Browser, Frame, Playwright
+from playwright.async_api import Browser, Frame, Page, Playwright
 from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from talaria.contracts.browser import BrowserOptions
 from talaria.core.chromium import has_display, require_executable
@@ -220,12 +221,18 @@ class SessionBrowser:
 
     async def take_snapshot(self) -> PageSnapshot:
         """Return a new snapshot of the current page, without typed passwords."""
-        page = (await self.connect()).page
-        found = await asyncio.gather(*map(_read_passwords, page.frames))
-        # Playwright waits for a frame that never answers until the end of the timeout, then leaves it out.
-        limit = _SHORT_SECONDS * 1000 if None in found else None
-        tree = await convert_errors(lambda: page.aria_snapshot(mode="ai", timeout=limit))
-        for secret in sorted(chain.from_iterable(filter(None, found)), key=len, reverse=True):
+        connection = await self.connect()
+        page = connection.page
+        frames = [frame for frame in page.frames if frame != page.main_frame]
+        shown, *found = await asyncio.gather(
+            _read_passwords(page.main_frame, connection.timeout), *(_read_passwords(frame) for frame in frames)
+        )
+        if shown is None:
+            raise ToolFailed(f"The page didn't react within {connection.timeout:g} s. Close its tab, then open a page.")
+        late = [frame for frame, secrets in zip(frames, found, strict=True) if secrets is None]
+        tree = await convert_errors(lambda: _read_tree(page, leave_out_frames=bool(late)))
+        found += await asyncio.gather(*map(_read_passwords, late))  # a slow frame may be in the tree
+        for secret in sorted(chain.from_iterable(filter(None, [shown, *found])), key=len, reverse=True):
             tree = tree.replace(secret, _MASK)
         self.last = make_snapshot(page.url, await convert_errors(page.title), tree)
         self.folder.remember_page(page.url)
@@ -239,10 +246,18 @@ class SessionBrowser:
             self._connection, self.last = None, None
 
 
-async def _read_passwords(frame: Frame) -> list[str] | None:
+async def _read_tree(page: Page, *, leave_out_frames: bool) -> str:
+    """Return the accessibility tree; Playwright waits for frames that don't answer to the end of its limit."""
+    if leave_out_frames:
+        with suppress(PlaywrightTimeout):  # the page itself is slow
+            return await page.aria_snapshot(mode="ai", timeout=_SHORT_SECONDS * 1000)
+    return await page.aria_snapshot(mode="ai")
+
+
+async def _read_passwords(frame: Frame, seconds: float = _FRAME_SECONDS) -> list[str] | None:
     """Return what is typed into password fields; ``None`` for a frame that doesn't answer, as blocked ones do."""
     try:
-        async with asyncio.timeout(_FRAME_SECONDS):
+        async with asyncio.timeout(seconds):
             return list(await frame.evaluate(_PASSWORDS))
     except TimeoutError:
         return None
