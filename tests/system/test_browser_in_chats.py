@@ -1,4 +1,4 @@
-"""A browser in a chat: screenshots arrive there, it outlives a killed gateway, and ends with the conversation."""
+"""A browser in a chat: screenshots arrive, it outlives eviction and a killed gateway, and ends with its session."""
 
 import re
 import signal
@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 from tests.app.program_with_model import scripted_program
+from tests.gateway.in_process_gateway import served
 from tests.system.test_gateway_process import running
 from tests.tools.browser.agent_browser import CHROMIUM
 from tests.tools.browser.website import serving
 
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.core.os_processes import is_running
+from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
 from talaria.testing.telegram_server import TelegramServer
 from talaria.testing.wait import until
+from talaria.tools.browser.session_folder import list_browsers
 
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed; scripts/system-packages.sh installs it."),
@@ -64,3 +70,48 @@ async def test_screenshot_arrives_and_a_killed_gateway_finds_the_browser_again(
                 (folder,) = (tmp_path / "profiles" / "default" / "browsers").iterdir()
                 await chat.says(ann, "/new")
                 await until(lambda: not folder.exists())
+
+
+def browsing(received: Received) -> Say:
+    """Do with the browser what the message says, and repeat what is on the page."""
+    last = received.json["messages"][-1]
+    if last["role"] == "tool":
+        return Say(f"page: {' '.join(re.findall(r'born 0[.][0-9]+|seat=[0-9]+', last['content']))}")
+    action, _, url = received.question.partition(" ")
+    if action in {"open", "snapshot"}:
+        return Say(calls=[Ask("browser", {"action": action, "url": url} if url else {"action": action})])
+    return Say("ok")
+
+
+async def test_evicted_session_finds_its_tab_and_cookies_again(tmp_path: Path, server: ModelServer) -> None:
+    async def said(chat: str, text: str) -> str:
+        before = len(network.shown(chat))
+        network.say(chat, text, sender=chat)
+        answers = await until(
+            lambda: [one for one in network.shown(chat)[before:] if not one.startswith("… ")]  # what is being done
+        )
+        return answers[0]
+
+    server.answering(browsing)
+    capabilities = PlatformCapabilities(text_limit=4096, idempotent=True)
+    with serving() as site:
+        page = site.page("/seat", f"{_PAGE}<script>document.cookie = 'seat=7'</script>")
+        other = site.page("/other", "<p id=cookie></p><script>cookie.textContent = document.cookie</script>")
+        settings = (
+            'owners = ["loopback:ann", "loopback:bob"]\n[gateway]\nopen_sessions = 1\n'
+            f'[tools]\ntoolsets = ["browser"]\n[browser]\nallowed_hosts = ["{site.host}"]\n'
+        )
+        async with (
+            LoopbackNetwork(capabilities) as network,
+            served(tmp_path, network.platform(), server.url, settings=settings) as gateway,
+        ):
+            shown = await said("ann", f"open {page}")
+            assert shown.startswith("page: born 0.")
+            (browser,) = list_browsers(tmp_path / "profiles" / "default" / "browsers")
+            assert await said("bob", "hello") == "ok"  # the only open session is Bob's now
+            await until(lambda: len(gateway.chats) == 1)
+            assert await said("ann", "snapshot") == shown
+            assert site.seen.count("/seat") == 1
+            assert await said("ann", f"open {other}") == "page: seat=7"
+            await said("ann", "/new")
+            await until(lambda: not is_running(browser.pid))
