@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.leftover_processes import LeftoverProcesses
-from tests.open_subprocesses import OpenSubprocesses
 from tests.shared_servers import SharedServers, server_address
 from tests.storage.engines import Place, one_by_one
 from tests.storage.schema_pool import SchemaPool
@@ -26,7 +25,6 @@ from talaria.testing.postgres import MISSING, find_postgres
 LEFTOVERS = pytest.StashKey[LeftoverProcesses]()
 SERVERS = pytest.StashKey[SharedServers]()
 BAN = pytest.StashKey[ProcessBan]()
-SUBPROCESSES = pytest.StashKey[OpenSubprocesses]()
 BROWSER_TESTS = Path(__file__).parent / "web" / "browser"
 MEMORY = Path("/dev/shm")
 NEEDED_MEMORY = 2 << 30
@@ -95,7 +93,6 @@ def pytest_configure(config: pytest.Config) -> None:
     elif config.getoption("long"):
         settings.load_profile("untimed")
     _put_temporary_files_into_memory()
-    config.stash[SUBPROCESSES] = OpenSubprocesses()
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type] # grammars that jsonschema would compile
     if not hasattr(config, "workerinput"):
         config.stash[SERVERS] = SharedServers()
@@ -123,13 +120,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         ban.is_on = False
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Let a test that leaves a subprocess open fail itself, instead of one that runs later."""
-    yield
-    item.config.stash[SUBPROCESSES].check()
 
 
 def _restore_signals() -> None:

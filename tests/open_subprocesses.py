@@ -14,16 +14,17 @@ import pytest
 
 
 class OpenSubprocesses:
-    """The subprocess transports of asyncio in this process, each with the test that opened it."""
+    """The subprocess transports that tests of a folder open in this process, each with its test."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
         opened = self._opened = WeakKeyDictionary[asyncio.SubprocessTransport, str]()
         start = asyncio.base_subprocess.BaseSubprocessTransport.__init__
 
         def start_and_note(transport: asyncio.SubprocessTransport, *arguments: object, **options: object) -> None:
             start(transport, *arguments, **options)  # type: ignore[arg-type] # as they come
             test = os.environ.get("PYTEST_CURRENT_TEST", "")  # noqa: TID251 (pytest says it here)
-            opened[transport] = f"{test.rpartition(' ')[0]} opened {arguments[2]!r}"
+            if test.startswith(folder):
+                opened[transport] = f"{test.rpartition(' ')[0]} opened {arguments[2]!r}"
 
         asyncio.base_subprocess.BaseSubprocessTransport.__init__ = start_and_note  # type: ignore[method-assign,assignment]
 
