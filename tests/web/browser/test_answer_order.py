@@ -299,7 +299,11 @@ async def test_drafts_of_one_person_are_not_shown_to_the_next(
 async def test_palette_opens_right_after_another_dialog_is_closed(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host) as watched:
         page = watched.page
-        await page.locator(".transcript").click()
+        link = page.get_by_role("link", name="New", exact=True)
+        await link.focus()
+        await page.keyboard.press("?")
+        await page.get_by_role("dialog", name="Keys").get_by_role("button", name="Close").click()
+        await expect(link).to_be_focused()
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
         await page.evaluate(_CLOSE_AND_PRESS)  # the dialog reports its end after the key

@@ -53,8 +53,10 @@ export function OverlayView({ shown }) {
   const close = () => void (overlay.peek() === shown && (overlay.value = null));
   useLayoutEffect(() => {
     const before = document.activeElement;
-    box.current?.showModal();
+    const opened = box.current;
+    opened?.showModal();
     return () => {
+      opened?.close(); // while it is open, nothing behind it can have the focus
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
