@@ -91,8 +91,11 @@ def answer(received: Received) -> Say:
         return Say("Let me correct it.", calls=[Ask("edit_file", _EDIT)], usage=Tokens(input=5210, output=48))
     if "wait_seconds" in said:  # the judge of the goal
         return Say('{"verdict": "wait", "reason": "Brest publishes its table at noon.", "wait_seconds": 3600}')
-    if received.question == "Remove the old tables.":
-        return Say("These files are older than a year.", calls=[Ask("terminal", {"command": "rm -rf *"})])
+    if received.question == "Publish the corrected tables.":
+        return Say(
+            "The server has commits that we do not have.",
+            calls=[Ask("terminal", {"command": "git push --force origin main"})],
+        )
     replies = {question: reply for _, question, reply in CONVERSATIONS}
     return Say(replies.get(received.question, "Done."), usage=Tokens(input=6212, output=164, cache_read=5258))
 
@@ -213,7 +216,7 @@ async def _draw_chat(page: Page, base: str, session: str, folder: Path) -> None:
     await page.keyboard.press("Escape")
     await page.set_viewport_size(PHONE)
     await page.emulate_media(color_scheme="dark")
-    await page.get_by_label("Message", exact=True).fill("Remove the old tables.")
+    await page.get_by_label("Message", exact=True).fill("Publish the corrected tables.")
     await page.get_by_role("button", name="Send").click()
     await page.get_by_role("button", name="Allow once").and_(page.locator(":enabled")).wait_for()
     await _save(page, folder / "web-phone.png")
