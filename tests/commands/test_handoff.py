@@ -83,11 +83,13 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         await server.arrived()
         assert await desk.use("/handoff") == (
             "Where to? Use `/handoff <platform>` with one of "
-            "telegram, discord, slack, matrix, email, ntfy, irc, mattermost, signal, line, teams, sms, googlechat, web."
+            "telegram, discord, slack, matrix, email, ntfy, irc, mattermost, signal, line, teams, "
+            "whatsapp, sms, googlechat, web."
         )
         assert await desk.use("/handoff pigeon") == (
             "There is no platform `pigeon`. Available: "
-            "telegram, discord, slack, matrix, email, ntfy, irc, mattermost, signal, line, teams, sms, googlechat, web."
+            "telegram, discord, slack, matrix, email, ntfy, irc, mattermost, signal, line, teams, "
+            "whatsapp, sms, googlechat, web."
         )
         assert "`talaria setup chat`" in await desk.use("/handoff discord")
         assert "`/sethome`" in await desk.use("/handoff Telegram")
@@ -287,6 +289,7 @@ async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
             "line": False,
             "teams": False,
             "googlechat": False,
+            "whatsapp": False,
             "sms": False,
         }
         assert desk.application.platforms == {**networks, "web": True}

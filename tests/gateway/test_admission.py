@@ -142,6 +142,21 @@ def test_ids_of_one_person_are_admitted_as_one_person(door: Door, database: Data
     )
 
 
+@pytest.mark.parametrize(("first", "other"), [("2", "US.3"), ("US.3", "2")])
+def test_a_person_with_a_phone_number_and_an_alias_has_one_conversation(
+    door: Door, database: Database, first: str, other: str
+) -> None:
+    """Whichever id they use first keeps the conversation, and the settings may name either."""
+    door.settings = Settings(access=AccessSettings(allowed=(f"telegram:{first}",)))
+    for sender in (
+        structs.replace(BEN, id=first),
+        structs.replace(BEN, id="2", aliases=("US.3",)),
+        structs.replace(BEN, id=other),
+    ):
+        assert isinstance(door.admit(structs.replace(said(sender, chat=sender.id), external_id=new_id())), Admitted)
+    assert len({one.session_id for one in database.read(lambda tx: tx.inbox.unsettled())}) == 1
+
+
 def test_the_settings_count_as_they_are_at_the_moment(door: Door) -> None:
     assert isinstance(door.authorize(said(ANN)), Participant)
     door.settings = Settings(access=AccessSettings(blocked=("telegram:1",)))

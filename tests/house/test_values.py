@@ -88,6 +88,7 @@ NAMED_VALUES = {
     "web_server": "WebServer",
     "web_sign_in_code": "SignInCode",
     "welcomed": "bool",
+    "whatsapp_chat": "LastReceived",
 }
 USERS = ("src/talaria/contracts/values.py", "src/talaria/storage/")
 DECLARATION = re.compile(r"\b(?:Session|Named)Value\(")

@@ -66,10 +66,11 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
 
 
 class Sender(Struct, frozen=True, omit_defaults=True):
-    """The author of an update."""
+    """The author of an update; ``aliases`` are other ids of the same person, of which the network vouches."""
 
     id: str
     name: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 class Attachment(Struct, frozen=True, omit_defaults=True):

@@ -29,7 +29,7 @@ from talaria.runtime.turn_log import STEERING
 from talaria.runtime.turns import InboxMessage, make_inbox_arrival
 from talaria.runtime.workers import ForwardedUpdate, assign_worker, forward_update
 from talaria.sessions.chat_directory import record_channel
-from talaria.sessions.keys import identify_session, is_shared, list_user_ids
+from talaria.sessions.keys import build_session_key, identify_session, is_shared, link_user_ids, list_user_ids
 from talaria.sessions.preferences import PREFERENCES, Preferences
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings, RoomSettings, find_room
@@ -173,7 +173,7 @@ def authorize(tx: Transaction, update: Incoming, rules: AdmissionRules) -> Parti
     Records every chat in which the sender may talk, even if the update is not addressed to the agent.
     """
     platform = rules.platform
-    ids = list_user_ids(tx, platform, update.sender.id)
+    ids = _find_user_ids(tx, update.sender, platform)
     match rules.access.decide(update, lambda: is_paired(tx, platform, ids), ids):
         case AccessDenied():
             return Ignored()
@@ -191,6 +191,19 @@ def authorize(tx: Transaction, update: Incoming, rules: AdmissionRules) -> Parti
         return participant
     record_room_message(tx, update, room)
     return Ignored()
+
+
+def _find_user_ids(tx: Transaction, sender: Sender, platform: str) -> tuple[str, ...]:
+    """Return all ids of a sender, linked with their aliases; the id that has a conversation represents them."""
+    ids = list_user_ids(tx, platform, sender.id)
+    if set(sender.aliases) <= set(ids):
+        return ids
+    every = (sender.id, *sender.aliases)
+    places = {one: Address(platform, list_user_ids(tx, platform, one)[0]) for one in every}
+    known = next((one for one in every if tx.bindings.get(build_session_key(places[one]))), sender.id)
+    for one in every:
+        link_user_ids(tx, platform, known, one)
+    return list_user_ids(tx, platform, sender.id)
 
 
 def find_chat_owner(address: Address, network: ChatNetworkSettings) -> str:

@@ -50,6 +50,7 @@ BUILT_IN_PLATFORMS = {
     "signal": BuiltInPlatform((("SIGNAL_DAEMON",), ("SIGNAL_ACCOUNT",))),
     "line": BuiltInPlatform((("LINE_CHANNEL_TOKEN",), ("LINE_CHANNEL_SECRET",))),
     "teams": BuiltInPlatform((("TEAMS_APP_ID",), ("TEAMS_APP_SECRET",)), extra="teams"),
+    "whatsapp": BuiltInPlatform((("WHATSAPP_TOKEN",), ("WHATSAPP_APP_SECRET",), ("WHATSAPP_VERIFY_TOKEN",))),
     "sms": BuiltInPlatform((("TWILIO_ACCOUNT_SID",), ("TWILIO_AUTH_TOKEN",), ("TWILIO_PHONE_NUMBER",))),
     "googlechat": BuiltInPlatform((("GOOGLE_CHAT_CREDENTIALS",),), extra="googlechat"),
     "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),

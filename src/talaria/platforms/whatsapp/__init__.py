@@ -1,0 +1,1 @@
+"""WhatsApp: a business number of the Cloud API, in private chats."""
