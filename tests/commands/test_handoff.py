@@ -18,6 +18,7 @@ from talaria.core.errors import Busy
 from talaria.core.ids import SessionId
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.chat_directory import GATEWAY, HomeChat, read_home, write_home
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
@@ -81,16 +82,9 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         server.script(Say("one two three", pause=30))
         await desk.active_session.put()
         await server.arrived()
-        assert await desk.use("/handoff") == (
-            "Where to? Use `/handoff <platform>` with one of "
-            "telegram, discord, slack, matrix, email, ntfy, irc, mattermost, signal, line, teams, "
-            "whatsapp, sms, googlechat, web."
-        )
-        assert await desk.use("/handoff pigeon") == (
-            "There is no platform `pigeon`. Available: "
-            "telegram, discord, slack, matrix, email, ntfy, irc, mattermost, signal, line, teams, "
-            "whatsapp, sms, googlechat, web."
-        )
+        networks = ", ".join(name for name, network in BUILT_IN_PLATFORMS.items() if network.secrets)
+        assert await desk.use("/handoff") == f"Where to? Use `/handoff <platform>` with one of {networks}, web."
+        assert await desk.use("/handoff pigeon") == f"There is no platform `pigeon`. Available: {networks}, web."
         assert "`talaria setup chat`" in await desk.use("/handoff discord")
         assert "`/sethome`" in await desk.use("/handoff Telegram")
         await desk.application.store.write(lambda tx: write_home(tx, HOME))
@@ -276,22 +270,7 @@ async def test_help_on_slack_shows_how_commands_are_typed(tmp_path: Path) -> Non
 async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
     secrets = TOKEN + "SLACK_BOT_TOKEN=xoxb-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
-        networks = {
-            "telegram": True,
-            "discord": False,
-            "slack": False,
-            "matrix": False,
-            "email": False,
-            "ntfy": False,
-            "irc": False,
-            "mattermost": False,
-            "signal": False,
-            "line": False,
-            "teams": False,
-            "googlechat": False,
-            "whatsapp": False,
-            "sms": False,
-        }
+        networks = {name: name == "telegram" for name, network in BUILT_IN_PLATFORMS.items() if network.secrets}
         assert desk.application.platforms == {**networks, "web": True}
         at_once = ("--now", "move now, in the middle of the turn")
         cancel = ("cancel", "cancel the handoff")

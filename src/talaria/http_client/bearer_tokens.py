@@ -22,47 +22,85 @@ ENTRA_AUTHORITY = "https://login.microsoftonline.com"
 ENTRA_MODEL_SCOPE = "https://cognitiveservices.azure.com/.default"
 GOOGLE_CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address, not a secret
-_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _RENEW_BEFORE = timedelta(minutes=2)
 _ASSERTION_LIFE = timedelta(hours=1)
 _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _LARGEST_ANSWER = 100_000
 
 
+class GrantedToken(Struct, frozen=True):
+    """The answer of an authority; ``expires_in`` is in seconds."""
+
+    access_token: str
+    expires_in: int = 3600
+
+
 class TokenRequest(Protocol):
     """Asks an authority for a token."""
 
+    @property
+    def content_type(self) -> str:
+        """Return the type of the body."""
+
     def url(self) -> str:
         """Return the address of the authority."""
+
+    def encode(self, now: datetime) -> bytes:
+        """Return the body of the request."""
+
+    def decode(self, data: bytes) -> GrantedToken:
+        """Return the token of an answer; raises `ValueError` if it has none."""
+
+
+class _OAuthRequest:
+    """A `TokenRequest` of OAuth: a form, answered in JSON."""
+
+    content_type = "application/x-www-form-urlencoded"
 
     def form(self, now: datetime) -> Mapping[str, str]:
         """Return the fields of the request."""
+        raise NotImplementedError
+
+    def encode(self, now: datetime) -> bytes:
+        """Return the body of the request."""
+        return urlencode(self.form(now)).encode()
+
+    def decode(self, data: bytes) -> GrantedToken:
+        """Return the token of an answer; raises `ValueError` if it has none."""
+        return msgspec.json.decode(data, type=GrantedToken)
 
 
-class EntraTokenRequest(Struct, frozen=True):
+class EntraTokenRequest(_OAuthRequest):
     """Microsoft Entra's client credentials: an application signs in with its own secret."""
 
-    tenant: str
-    client_id: str
-    client_secret: str
-    authority: str = ENTRA_AUTHORITY
-    scope: str = ENTRA_MODEL_SCOPE
+    def __init__(
+        self,
+        tenant: str,
+        client_id: str,
+        client_secret: str,
+        authority: str = ENTRA_AUTHORITY,
+        scope: str = ENTRA_MODEL_SCOPE,
+    ) -> None:
+        self._url = f"{authority.rstrip('/')}/{tenant}/oauth2/v2.0/token"
+        self._client_id = client_id
+        self._client_secret = client_secret
+        self._scope = scope
 
     def url(self) -> str:
         """Return the address of the authority."""
-        return f"{self.authority.rstrip('/')}/{self.tenant}/oauth2/v2.0/token"
+        return self._url
 
     def form(self, now: datetime) -> Mapping[str, str]:
         """Return the fields of the request."""
         return {
             "grant_type": "client_credentials",
-            "client_id": self.client_id,
-            "client_secret": self.client_secret,
-            "scope": self.scope,
+            "client_id": self._client_id,
+            "client_secret": self._client_secret,
+            "scope": self._scope,
         }
 
 
-class GoogleTokenRequest:
+class GoogleTokenRequest(_OAuthRequest):
     """Google's credentials of a file: a service account's signed claim, or a person's refresh token."""
 
     def __init__(self, file: Path, scope: str = GOOGLE_CLOUD_SCOPE) -> None:
@@ -167,22 +205,18 @@ class BearerToken:
 
     async def _renew(self) -> None:
         now = self._clock.now()
-        form, url = self._request.form(now), self._request.url()
-        async with self._http.post(url, urlencode(form).encode(), _FORM, self._timeouts) as answer:
+        body, url = self._request.encode(now), self._request.url()
+        headers = {"Content-Type": self._request.content_type, "Accept": "application/json"}
+        async with self._http.post(url, body, headers, self._timeouts) as answer:
             data = await answer.body(_LARGEST_ANSWER)
         if answer.status >= 500 or answer.status == 429:
             raise ProviderUnreachable(f"{urlsplit(url).hostname} answered {answer.status}", cause="the sign-in failed")
         try:
-            granted = msgspec.json.decode(data, type=_Granted)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            granted = self._request.decode(data)
+        except ValueError as error:
             raise BadKey(f"{urlsplit(url).hostname} gave no token: {_reason(data)}", status=answer.status) from error
         self._token = granted.access_token
         self._expires_at = now + timedelta(seconds=granted.expires_in)
-
-
-class _Granted(Struct, frozen=True):
-    access_token: str
-    expires_in: int = 3600
 
 
 def _reason(data: bytes) -> str:
@@ -192,6 +226,8 @@ def _reason(data: bytes) -> str:
     except ValueError:
         return "its answer isn't JSON"
     said = (
-        str(found.get("error_description") or found.get("error") or "no reason given") if found else "no reason given"
+        str(found.get("error_description") or found.get("error") or found.get("msg") or "no reason given")
+        if found
+        else "no reason given"
     )
     return re.sub(r"\s+", " ", said)[:200]

@@ -41,7 +41,8 @@ class ApiAnswer(Struct, frozen=True):
 class HttpApi:
     """The calls of one account; ``to_error`` returns the error for an answer that is no success.
 
-    With a ``token_request``, calls are authorised with its token; one that is refused is requested again once.
+    With a ``token_request``, calls are authorised with its token; if ``is_expired`` for an answer, another one is
+    requested once.
     """
 
     def __init__(
@@ -50,9 +51,12 @@ class HttpApi:
         to_error: Callable[[ApiAnswer], PlatformError],
         token_request: TokenRequest | None = None,
         token_patience: timedelta = timedelta(seconds=15),
+        *,
+        is_expired: Callable[[ApiAnswer], bool] = lambda answer: answer.status == _UNAUTHORIZED,
     ) -> None:
         self._title = title
         self._to_error = to_error
+        self._is_expired = is_expired
         self._pool = HttpPool()
         timeouts = Timeouts(token_patience, token_patience, token_patience)
         self._token = BearerToken(token_request, self._pool, timeouts=timeouts) if token_request else None
@@ -80,7 +84,7 @@ class HttpApi:
             sent = {**headers, **await self.authorization()}
             async with self._translated(), self._pool.request(method, url, body, sent, timeouts) as answer:
                 given = ApiAnswer(answer.status, await answer.body(_MAX_ANSWER), answer.headers)
-            if given.status != _UNAUTHORIZED or not may_renew or self._token is None:
+            if self._token is None or not may_renew or not self._is_expired(given):
                 break
             await self._token.renew(sent)
         if not 200 <= given.status < 300 and given.status not in accept:

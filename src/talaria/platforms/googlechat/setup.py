@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlencode
 
 from msgspec import Struct
 
@@ -27,11 +26,11 @@ def _read(trial: NetworkTrial) -> GoogleChatSettings:
 def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
     request = _read(NetworkTrial(trial.secrets, {**PLACEHOLDER, **trial.options})).token_request
     try:
-        form = urlencode(request.form(datetime.now(UTC))).encode()
+        form = request.encode(datetime.now(UTC))
         url = trial.base_url or request.url()
     except BadKey as error:
         raise TokenRejected from error
-    return ProbeRequest("POST", url, {"Content-Type": "application/x-www-form-urlencoded"}, form)
+    return ProbeRequest("POST", url, {"Content-Type": request.content_type}, form)
 
 
 def _owner(status: int, body: bytes) -> str:

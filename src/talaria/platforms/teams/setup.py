@@ -1,7 +1,6 @@
 """Setup of Microsoft Teams: the app of a bot, its tenant and secret, and the address that Teams calls."""
 
 from datetime import UTC, datetime
-from urllib.parse import urlencode
 
 from msgspec import Struct
 
@@ -25,8 +24,8 @@ def _read(trial: NetworkTrial) -> TeamsSettings:
 
 def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
     request = _read(NetworkTrial(trial.secrets, {**PLACEHOLDER, **trial.options, "authority": base})).token_request
-    form = urlencode(request.form(datetime.now(UTC))).encode()
-    return ProbeRequest("POST", request.url(), {"Content-Type": "application/x-www-form-urlencoded"}, form)
+    form = request.encode(datetime.now(UTC))
+    return ProbeRequest("POST", request.url(), {"Content-Type": request.content_type}, form)
 
 
 def _owner(status: int, body: bytes) -> str:

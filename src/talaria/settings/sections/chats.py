@@ -53,6 +53,10 @@ BUILT_IN_PLATFORMS = {
     "whatsapp": BuiltInPlatform((("WHATSAPP_TOKEN",), ("WHATSAPP_APP_SECRET",), ("WHATSAPP_VERIFY_TOKEN",))),
     "sms": BuiltInPlatform((("TWILIO_ACCOUNT_SID",), ("TWILIO_AUTH_TOKEN",), ("TWILIO_PHONE_NUMBER",))),
     "googlechat": BuiltInPlatform((("GOOGLE_CHAT_CREDENTIALS",),), extra="googlechat"),
+    "feishu": BuiltInPlatform(
+        (("FEISHU_APP_ID",), ("FEISHU_APP_SECRET",), ("FEISHU_ENCRYPT_KEY",), ("FEISHU_VERIFICATION_TOKEN",)),
+        extra="feishu",
+    ),
     "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),
 }
 
