@@ -22,6 +22,7 @@ command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
 command -v espeak-ng >/dev/null 2>&1 || missing="$missing espeak-ng" # speech is tested with a real program
 [ -x /usr/sbin/ngircd ] || missing="$missing ngircd"
 [ -x /usr/sbin/inspircd ] || missing="$missing inspircd atheme-services"
+command -v prosody >/dev/null 2>&1 || missing="$missing prosody"
 command -v Xvfb >/dev/null 2>&1 || missing="$missing xvfb" # the browser's window
 [ -x /usr/sbin/exim4 ] || missing="$missing exim4-daemon-light"
 [ -x /usr/sbin/dovecot ] || missing="$missing dovecot-imapd dovecot-lmtpd"

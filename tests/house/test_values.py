@@ -89,6 +89,7 @@ NAMED_VALUES = {
     "web_sign_in_code": "SignInCode",
     "welcomed": "bool",
     "whatsapp_chat": "LastReceived",
+    "xmpp_position": "ArchivePosition",
 }
 USERS = ("src/talaria/contracts/values.py", "src/talaria/storage/")
 DECLARATION = re.compile(r"\b(?:Session|Named)Value\(")

@@ -2,19 +2,18 @@
 
 import os
 import socket
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.testing.server_process import START_SECONDS, free_ports, make_certificate, running, wait_for_port
+
 NGIRCD = "/usr/sbin/ngircd"
 INSPIRCD, ATHEME = "/usr/sbin/inspircd", "/usr/bin/atheme-services"
-_START_SECONDS = 60
-_STOP_SECONDS = 20
 _NGIRCD = """[Global]
   Name = irc.localhost
   Info = test
@@ -91,11 +90,11 @@ def ngircd() -> Iterator[IrcServer]:
     """Run ngIRCd, which has no accounts, at a free port."""
     with ExitStack() as stack:
         folder = _make_folder(stack)
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         config = folder / "ngircd.conf"
         config.write_text(_NGIRCD.format(port=port, folder=folder, user=os.getuid(), group=os.getgid()))
-        stack.enter_context(_running([NGIRCD, "-n", "-f", str(config)], folder))
-        _wait_for_port(port)
+        stack.enter_context(running([NGIRCD, "-n", "-f", str(config)], folder))
+        wait_for_port(port)
         yield IrcServer(port)
 
 
@@ -105,79 +104,29 @@ def network_with_services() -> Iterator[IrcServer]:
     with ExitStack() as stack:
         folder = _make_folder(stack)
         make_certificate(folder / "cert.pem", folder / "key.pem")
-        port, tls_port, link_port = _free_ports(3)
+        port, tls_port, link_port = free_ports(3)
         modules = "\n".join(f'<module name="{name}">' for name in _INSPIRCD_MODULES)
         ports = {"port": port, "tls_port": tls_port, "link_port": link_port, "folder": folder}
         (folder / "inspircd.conf").write_text(_INSPIRCD.format(modules=modules, **ports))
         (folder / "atheme.conf").write_text(_ATHEME.format(**ports))
         inspircd = [INSPIRCD, "--nofork", "--runasroot", f"--config={folder}/inspircd.conf"]
-        stack.enter_context(_running(inspircd, folder))
-        _wait_for_port(tls_port)
+        stack.enter_context(running(inspircd, folder))
+        wait_for_port(tls_port)
         atheme = [ATHEME, "-n", "-c", f"{folder}/atheme.conf", "-D", str(folder), "-p", f"{folder}/atheme.pid"]
-        stack.enter_context(_running(atheme, folder))
+        stack.enter_context(running(atheme, folder))
         _wait_for_services(port)
         yield IrcServer(port, tls_port, str(folder / "cert.pem"))
-
-
-def make_certificate(certificate: Path, key: Path) -> None:
-    """Write a self-signed certificate for localhost."""
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-         "-keyout", str(key), "-out", str(certificate), "-days", "30", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
 
 
 def _make_folder(stack: ExitStack) -> Path:
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="talaria-irc-")))
 
 
-@contextmanager
-def _running(command: Sequence[str], folder: Path) -> Iterator[None]:
-    """Run a server, which ends with this process too."""
-    with (folder / "output").open("ab") as output:
-        # setpriv: the server ends even if the test run is killed
-        process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "TERM", *command], stdout=output, stderr=output, cwd=folder
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def _wait_for_port(port: int) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.02)
-        else:
-            return
-
-
 def _wait_for_services(port: int) -> None:
     """Wait until accounts can log in."""
-    end = time.monotonic() + _START_SECONDS
+    end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
-        with socket.create_connection(("127.0.0.1", port), _START_SECONDS) as probe, probe.makefile("rb") as lines:
+        with socket.create_connection(("127.0.0.1", port), START_SECONDS) as probe, probe.makefile("rb") as lines:
             probe.sendall(b"CAP LS 302\r\n")
             if b" sasl=PLAIN" in next(line for line in lines if b" LS " in line):
                 return

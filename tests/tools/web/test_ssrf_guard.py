@@ -9,9 +9,9 @@ from tests.providers.raw_servers import answering, proxy, serving
 from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
+from talaria.http_client.addresses import is_public
 from talaria.http_client.dial import SocketAddress
 from talaria.tools.web.client import WebClient
-from talaria.tools.web.ssrf_guard import is_public
 
 
 class Names:

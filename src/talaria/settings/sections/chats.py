@@ -46,6 +46,7 @@ BUILT_IN_PLATFORMS = {
     "email": BuiltInPlatform((("EMAIL_PASSWORD", "EMAIL_REFRESH_TOKEN"),), ("EMAIL_CLIENT_SECRET",), extra="email"),
     "ntfy": BuiltInPlatform((("NTFY_TOPIC",),), ("NTFY_TOKEN",)),
     "irc": BuiltInPlatform((("IRC_SERVER",),), ("IRC_PASSWORD", "IRC_SERVER_PASSWORD"), command="!{name}"),
+    "xmpp": BuiltInPlatform((("XMPP_JID",), ("XMPP_PASSWORD",)), extra="xmpp", command="!{name}"),
     "mattermost": BuiltInPlatform((("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}"),
     "signal": BuiltInPlatform((("SIGNAL_DAEMON",), ("SIGNAL_ACCOUNT",))),
     "line": BuiltInPlatform((("LINE_CHANNEL_TOKEN",), ("LINE_CHANNEL_SECRET",))),

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from talaria.http_client.addresses import is_public
 from talaria.tools.sandbox.inside import PROXY_FOLDER, PROXY_PORT
-from talaria.tools.web.ssrf_guard import is_public
 
 _BRIDGE = Path(__file__).with_name("proxy_bridge.py")
 _LONGEST_HEAD = 65_536
