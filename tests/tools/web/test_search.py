@@ -226,10 +226,10 @@ async def test_an_engine_that_hangs_is_left_after_the_time_limit(
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as silent:
         port = silent.sockets[0].getsockname()[1]
         slow = EngineAccount("brave", KEY, f"http://127.0.0.1:{port}")
-        chain = chain_of(opened, slow, servers.account("tavily"), options=SearchOptions(seconds=0.3))
+        chain = chain_of(opened, slow, servers.account("tavily"), options=SearchOptions(seconds=3))
         answer = await search(chain, "rye")
         await chain.close()
-    assert "skipped Brave: no answer within 0.3 s" in answer
+    assert "skipped Brave: no answer within 3 s" in answer
 
 
 async def test_nothing_found_anywhere_names_who_was_asked(servers: SearchServers, opened: list[SearchChain]) -> None:
