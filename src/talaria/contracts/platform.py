@@ -15,7 +15,6 @@ from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
 
 Unit = Literal["characters", "utf16", "bytes"]
-Markup = Literal["markdown", "plain"]
 
 
 class Rate(Struct, frozen=True):
@@ -47,7 +46,6 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
 
     text_limit: int
     text_unit: Unit = "characters"
-    markup: Markup = "markdown"
     replies: bool = True
     edits: bool = False
     edit_pace: timedelta = timedelta(seconds=1)

@@ -19,7 +19,6 @@ from talaria.core.messages import File
 from talaria.platforms.googlechat.adapter import GoogleChat
 from talaria.platforms.googlechat.settings import GoogleChatSettings, read_settings
 from talaria.platforms.googlechat.setup import SETUP
-from talaria.platforms.googlechat.wire import to_chat_markup
 from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.googlechat_server import CHAT_ACCOUNT, GoogleChatServer, googlechat_server, read_buttons
 from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
@@ -171,20 +170,6 @@ async def test_pictures_are_shown_and_other_files_are_links(far_side: GoogleChat
         for link, data in zip(_links(sent), (b"notes", b"\x89PNG"), strict=True):
             async with session.get(link.replace(PUBLIC, far_side.server.tunnel)) as found:
                 assert (found.status, await found.read()) == (200, data)
-
-
-@pytest.mark.parametrize(
-    ("markdown", "shown"),
-    [
-        ("**bold** and *italic*", "*bold* and _italic_"),
-        ("# Title\n- *one*\n- two", "*Title*\n- _one_\n- two"),
-        ("~~gone~~ [site](https://example.org/a_b)", "~gone~ <https://example.org/a_b|site>"),
-        ("`**code**` and\n```\n# no **title**\n```", "`**code**` and\n```\n# no **title**\n```"),
-        ("2 * 3 * 4 and a_b_c", "2 * 3 * 4 and a_b_c"),
-    ],
-)
-def test_markdown_is_converted(markdown: str, shown: str) -> None:
-    assert to_chat_markup(markdown) == shown
 
 
 async def test_a_missing_key_file_is_reported(far_side: GoogleChatFarSide) -> None:

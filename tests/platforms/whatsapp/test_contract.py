@@ -17,7 +17,6 @@ from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
 from talaria.core.messages import File
 from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.platforms.whatsapp.adapter import WHATSAPP_CHAT, LastReceived, WhatsApp
-from talaria.platforms.whatsapp.outgoing import format_text
 from talaria.platforms.whatsapp.settings import WhatsAppSecrets, WhatsAppSettings, read_settings
 from talaria.platforms.whatsapp.setup import SETUP
 from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
@@ -296,7 +295,7 @@ async def test_files_go_out_as_whatsapp_takes_them(far_side: WhatsAppFarSide, tm
         (tmp_path / name).write_bytes(name.encode())
         files.append(File(str(tmp_path / name), name))
     await far_side.platform.send(far_side.private, Content(text="Four.", files=tuple(files)), "files")
-    await far_side.platform.send(far_side.private, Content(text="*One*", files=(files[0],)), "file")
+    await far_side.platform.send(far_side.private, Content(text="**One**", files=(files[0],)), "file")
     text, picture, voice, notes, link, captioned = far_side.server.sent
     assert [one["type"] for one in (text, picture, voice, notes)] == ["text", "image", "audio", "document"]
     assert far_side.server.media[notes["document"]["id"]] == ("text/plain", b"notes.md")
@@ -311,12 +310,6 @@ async def test_a_file_beyond_the_limit_is_not_downloaded(far_side: WhatsAppFarSi
     assert (attachment.kind, attachment.media_type) == ("voice", "audio/ogg")
     with pytest.raises(Rejected, match="more than 1048576 bytes"):
         await far_side.platform.fetch(attachment, tmp_path)
-
-
-def test_markdown_is_written_as_whatsapp_reads_it() -> None:
-    text = "# Title\n**bold** and ~~gone~~, [here](https://x.example/a_b)\n```\n**code**\n```\n`**x**`"
-    written = "*Title*\n*bold* and ~gone~, here (https://x.example/a_b)\n```\n**code**\n```\n`**x**`"
-    assert format_text(text) == written
 
 
 async def test_setup_tests_the_token_and_the_answers(far_side: WhatsAppFarSide) -> None:

@@ -1,6 +1,5 @@
 """Translation between events and messages of Google Chat and the vocabulary, without I/O."""
 
-import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,17 +13,12 @@ from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
 from talaria.platforms.files import sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
+from talaria.platforms.light_markup import Notation, convert_markdown
 
 TEXT_LIMIT = 28_000  # bytes; a whole message with its cards has 32,000
+MARKUP = Notation(bold="*", italic="_", struck="~", link=r"<\2|\1>")
 _BUTTON = "talaria_button"
 _KEYS = uuid.UUID("0d9dbb3a-6a39-4a52-9a0b-5a7d1f3b6c11")
-_CODE = re.compile(r"(```[^`]*```|`[^`\n]*`)")
-_BOLD = re.compile(r"\*\*([^*\n]+)\*\*|__([^_\n]+)__")
-_ITALIC = re.compile(r"(?<![*\w])\*([^*\s\n][^*\n]*)\*(?![*\w])")
-_STRUCK = re.compile(r"~~([^~\n]+)~~")
-_LINK = re.compile(r"\[([^\[\]\n|<>]+)\]\((https?://[^()\s|<>]+)\)")
-_HEADING = re.compile(r"^#{1,6} ([^\n*]+)$", re.MULTILINE)
-_MARK = "\0"  # of bold text, while italics are found; texts have no such character
 
 
 class ChatUser(Struct, rename="camel"):
@@ -199,7 +193,7 @@ def make_message(content: Content, pictures: Sequence[tuple[str, str]], links: S
     text = sanitize_text(content.text)
     if (size := len(text.encode())) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} bytes, and this one {size}")
-    text = "\n".join(filter(None, (to_chat_markup(text) if text.strip() else "", *links)))
+    text = "\n".join(filter(None, (convert_markdown(text, MARKUP) if text.strip() else "", *links)))
     if not text and not pictures:
         raise Rejected("a message without text can't be sent")
     widgets: list[dict[str, Any]] = [{"image": {"imageUrl": url, "altText": name}} for name, url in pictures]
@@ -212,19 +206,6 @@ def make_message(content: Content, pictures: Sequence[tuple[str, str]], links: S
 def _button(button: Button) -> dict[str, Any]:
     action = {"function": "choose", "parameters": [{"key": _BUTTON, "value": button.value}]}
     return {"text": button.label, "onClick": {"action": action}}
-
-
-def to_chat_markup(text: str) -> str:
-    """Return Markdown in the markup of Google Chat, which has other marks for bold, italics and links."""
-    parts = _CODE.split(text)
-    return "".join(part if number % 2 else _convert(part) for number, part in enumerate(parts))
-
-
-def _convert(text: str) -> str:
-    text = _HEADING.sub(lambda found: f"{_MARK}{found[1].strip()}{_MARK}", text)
-    text = _BOLD.sub(lambda found: f"{_MARK}{found[1] or found[2]}{_MARK}", text)
-    text = _STRUCK.sub(r"~\1~", _ITALIC.sub(r"_\1_", text))
-    return _LINK.sub(r"<\2|\1>", text).replace(_MARK, "*")
 
 
 def to_error(answer: ApiAnswer) -> PlatformError:

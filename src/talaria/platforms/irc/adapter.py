@@ -43,7 +43,7 @@ class Irc(PlatformDefaults):
     def __init__(self, settings: IrcSettings, store: Store, commands: Collection[str] = ()) -> None:
         self.name = settings.name
         self.abilities = PlatformCapabilities(
-            text_limit=TEXT_LIMIT, text_unit="bytes", markup="plain", replies=False, exclusive=True, backlog=False
+            text_limit=TEXT_LIMIT, text_unit="bytes", replies=False, exclusive=True, backlog=False
         )
         self._settings = settings
         self._store = store

@@ -11,6 +11,7 @@ from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.files import sanitize_text
+from talaria.platforms.light_markup import PLAIN, convert_markdown
 from talaria.platforms.typed_commands import read_command
 
 TEXT_LIMIT = 400  # bytes of a message, which is one line unless nick and channel are very long
@@ -129,7 +130,7 @@ def split_message(text: str, nick: str, target: str) -> list[str]:
 
     A line is cut at a space or between characters, never inside one. More than `MOST_LINES` lines are joined.
     """
-    text = sanitize_text(text).replace("\t", "    ")
+    text = convert_markdown(text, PLAIN).replace("\t", "    ")
     if len(text.encode()) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} bytes, and this one {len(text.encode())}")
     lines = [line for line in text.split("\n") if line.strip() and not _FENCE.fullmatch(line)]

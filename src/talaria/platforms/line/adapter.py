@@ -56,7 +56,6 @@ class Line(PlatformDefaults):
         self.abilities = PlatformCapabilities(
             text_limit=TEXT_LIMIT,
             text_unit="utf16",
-            markup="plain",
             typing=True,
             buttons=True,
             idempotent=True,

@@ -11,8 +11,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Button, Content, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
-from talaria.platforms.files import sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
+from talaria.platforms.light_markup import PLAIN, convert_markdown
 from talaria.platforms.line.settings import LineSettings
 
 TEXT_LIMIT = 5000  # UTF-16 code units
@@ -200,7 +200,7 @@ def make_key(to: Address, key: str, part: int) -> str:
 
 def make_messages(content: Content, links: Sequence[Mapping[str, Any]], key: str, quote: str) -> list[dict[str, Any]]:
     """Return the message objects of a content with these files; raises `Rejected` for a text that can't be sent."""
-    text = sanitize_text(content.text)
+    text = convert_markdown(content.text, PLAIN)
     if (size := len(text.encode("utf-16-le")) // 2) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} characters, and this one {size}")
     messages: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ from talaria.contracts.platform import Attachment, Content, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Rejected, SlowDown, Unreachable
 from talaria.platforms.files import sanitize_text
+from talaria.platforms.light_markup import PLAIN, convert_markdown
 
 TEXT_LIMIT = 2000  # bytes; a longer text would be sent as a file
 _MENTION = "\ufffc"  # stands for a mention in the text
@@ -172,7 +173,7 @@ def to_incoming(envelope: Envelope, platform: str, us: OwnIdentity) -> Incoming 
 
 def send_params(to: Address, content: Content, files: list[str]) -> dict[str, object]:
     """Return the parameters that send a message; raises `Rejected` if it is empty or too long."""
-    text = sanitize_text(content.text)
+    text = convert_markdown(content.text, PLAIN)
     if len(text.encode()) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} bytes, and this one {len(text.encode())}")
     if not text.strip() and not files:

@@ -68,7 +68,6 @@ class Sms(PlatformDefaults):
         self.abilities = PlatformCapabilities(
             text_limit=TEXT_LIMIT,
             text_unit="utf16",
-            markup="plain",
             replies=False,
             progress=False,
             exclusive=True,

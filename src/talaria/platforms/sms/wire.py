@@ -13,8 +13,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
-from talaria.platforms.files import sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
+from talaria.platforms.light_markup import PLAIN, convert_markdown
 from talaria.platforms.signatures import sign_base64
 from talaria.platforms.sms.settings import SmsSettings
 
@@ -180,7 +180,7 @@ def list_query(number: str, since: datetime) -> str:
 
 def make_forms(to: str, text: str, media: Sequence[str], links: Sequence[str], settings: SmsSettings) -> list[bytes]:
     """Return the forms of the messages for a text and addresses of files; raises `Rejected` for one without both."""
-    text = sanitize_text(text)
+    text = convert_markdown(text, PLAIN)
     if (size := len(text.encode("utf-16-le")) // 2) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} characters, and this one {size}")
     origin = {"MessagingServiceSid": settings.messaging_service} if settings.messaging_service else {}

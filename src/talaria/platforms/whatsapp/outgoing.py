@@ -1,7 +1,6 @@
 """Messages, templates and errors of the Cloud API (Graph API v25.0), without I/O."""
 
 import mimetypes
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,6 +12,7 @@ from talaria.contracts.platform import Button, Content
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
 from talaria.platforms.files import sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
+from talaria.platforms.light_markup import STARS, convert_markdown
 from talaria.platforms.whatsapp.incoming import GraphError
 from talaria.platforms.whatsapp.settings import WhatsAppSettings
 
@@ -36,13 +36,6 @@ _TYPES = {
     f"{_OFFICE}.presentationml.presentation": "document",
 }
 _TEXT_TYPES = {"application/json", "application/xml", "application/yaml", "application/toml", "application/javascript"}
-_CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
-_MARKUP = (
-    (re.compile(r"^#{1,6} +(\S.*?) *#*$", re.MULTILINE), r"*\1*"),
-    (re.compile(r"\*\*(\S(?:.*?\S)?)\*\*"), r"*\1*"),
-    (re.compile(r"~~(\S(?:.*?\S)?)~~"), r"~\1~"),
-    (re.compile(r"\[([^\]\n]+)\]\((https?://[^)\s]+)\)"), r"\1 (\2)"),
-)
 _BAD_ACCOUNT = {0, 3, 10, 190, 368, 131005, 131031, 131042, 131045, *range(200, 300)}
 _TOO_MANY = {4, 80007, 130429, 131048, 131064, 133016}
 _PAIR_LIMIT, _PAIR_PAUSE = 131056, timedelta(seconds=6)
@@ -95,20 +88,11 @@ def choose_upload(name: str, media_type: str, size: int) -> UploadKind:
     return UploadKind(kind, given) if kind and size <= _LIMITS[kind] else UploadKind()
 
 
-def format_text(markdown: str) -> str:
-    """Return Markdown in the notation of WhatsApp: never longer, and with code left alone."""
-    parts = _CODE.split(sanitize_text(markdown))
-    for position in range(0, len(parts), 2):
-        for pattern, replacement in _MARKUP:
-            parts[position] = pattern.sub(replacement, parts[position])
-    return "".join(parts)
-
-
 def make_messages(content: Content, media: Sequence[dict[str, Any]], links: Sequence[str]) -> list[dict[str, Any]]:
     """Return the messages of a content with uploaded files; raises `Rejected` for a text that can't be sent."""
     if len(sanitize_text(content.text)) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} characters, and this one {len(content.text)}")
-    text = format_text(content.text)
+    text = convert_markdown(content.text, STARS)
     files = [dict(one) for one in media]
     captioned = files[0] if len(files) == 1 and files[0]["type"] != "audio" and not content.buttons else None
     messages: list[dict[str, Any]] = []
@@ -127,7 +111,7 @@ def make_messages(content: Content, media: Sequence[dict[str, Any]], links: Sequ
 def make_templates(content: Content, settings: WhatsAppSettings) -> list[dict[str, Any]]:
     """Return a text as templates, whose parameters have neither line breaks nor several spaces."""
     labels = " / ".join(button.label for button in content.buttons)
-    words = f"{format_text(content.text)} {f'({labels})' if labels else ''}".split()
+    words = f"{convert_markdown(content.text, STARS)} {f'({labels})' if labels else ''}".split()
     pieces = [""]
     for word in words:
         for part in [word[start : start + _PARAMETER] for start in range(0, len(word), _PARAMETER)]:

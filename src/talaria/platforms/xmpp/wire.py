@@ -14,6 +14,7 @@ from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.files import sanitize_text
+from talaria.platforms.light_markup import STARS, convert_markdown
 from talaria.platforms.typed_commands import read_command
 from talaria.platforms.xmpp.xml_stream import CLIENT, make
 
@@ -33,13 +34,6 @@ _OOB = "jabber:x:oob"
 _HINTS = "urn:xmpp:hints"
 _OMEMO = ("{eu.siacs.conversations.axolotl}encrypted", "{urn:xmpp:omemo:2}encrypted")
 _MESSAGE_IDS = UUID("5f0c1d54-3a3e-4d0e-9f2c-6d1b5a0d8c11")
-_CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.DOTALL)
-_STYLES = (
-    (re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE), r"*\1*"),
-    (re.compile(r"(?<![*\\])\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*(?!\*)"), r"*\1*"),
-    (re.compile(r"~~(?=\S)([^~\n]+?)(?<=\S)~~"), r"~\1~"),
-    (re.compile(r"(?<!!)\[([^\[\]\n]{1,200})\]\((https?://[^\s()]+)\)"), r"\1 (\2)"),
-)
 
 
 class XmppMessage(Struct, frozen=True):
@@ -94,16 +88,12 @@ def make_message_id(chat: str, key: str) -> str:
 
 def check_text(text: str) -> str:
     """Return a text in the styling that XMPP clients show (XEP-0393); raises `Rejected` if it is empty or too long."""
-    text = sanitize_text(text)
+    text = convert_markdown(text, STARS)
     if len(text) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} characters, and this one {len(text)}")
     if not text.strip():
         raise Rejected("a message without text can't be sent")
-    parts = _CODE.split(text)
-    for place in range(0, len(parts), 2):  # the others are code
-        for pattern, style in _STYLES:
-            parts[place] = pattern.sub(style, parts[place])
-    return "".join(parts)
+    return text
 
 
 def text_message(to: str, kind: str, message_id: str, text: str, *extras: Element) -> Element:
