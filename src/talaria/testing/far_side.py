@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Platform
 from talaria.core.addresses import Address
+from talaria.testing.webhook_sender import WebhookSender
 
 FailureKind = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
 
@@ -75,6 +76,49 @@ class FarSide(Protocol):
 
     async def calm(self) -> None:
         """End the disruption that `disrupt` started."""
+
+
+class WebhookServer(Protocol):
+    """A server that calls the adapter; see `FarSide.disrupt` for ``trouble``."""
+
+    trouble: FailureKind | None
+
+    def hang_up(self) -> None:
+        """Break all connections."""
+
+
+class WebhookFarSide:
+    """What the far sides of networks with webhooks have in common."""
+
+    def __init__(self, server: WebhookServer, sender: WebhookSender) -> None:
+        self._server = server
+        self._sender = sender
+
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        """Refuse: see `FarSide.reacts`."""
+        raise NotImplementedError
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        """Refuse: see `FarSide.marks`."""
+        raise NotImplementedError
+
+    async def redelivers(self) -> bool:
+        """Post the last message again."""
+        self._sender.repeat()
+        return True
+
+    async def disrupt(self, trouble: FailureKind) -> bool:
+        """Let the server or its posts fail."""
+        if trouble == "cut":
+            self._server.hang_up()
+            self._sender.hangs_up = True
+        else:
+            self._server.trouble = trouble
+        return True
+
+    async def calm(self) -> None:
+        """End the trouble."""
+        self._server.trouble = None
 
 
 def needs(*features: Feature) -> Callable[[_Test], _Test]:

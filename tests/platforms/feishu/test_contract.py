@@ -22,8 +22,9 @@ from talaria.platforms.feishu.encryption import decrypt_body
 from talaria.platforms.feishu.settings import FeishuSettings, read_settings
 from talaria.platforms.feishu.setup import SETUP
 from talaria.platforms.webhook_endpoint import EndpointSettings
+from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.feishu_server import BOT, FeishuKeys, FeishuServer, feishu_server, read_buttons, read_text
-from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
 
 KEYS = FeishuKeys("cli_a1b2c3", "feishu-secret-of-the-tests", "test key", "verification-token")
 ANN, PRIVATE, GROUP = "ou_ann", "oc_private", "oc_group"
@@ -31,8 +32,9 @@ CHATS = {PRIVATE: "p2p", GROUP: "group"}
 PUBLIC = "https://talaria.example/feishu"
 
 
-class FeishuFarSide:
+class FeishuFarSide(WebhookFarSide):
     def __init__(self, server: FeishuServer) -> None:
+        super().__init__(server, server.sender)
         port = free_port()
         server.tunnel = f"http://127.0.0.1:{port}/feishu"
         self.settings = FeishuSettings(
@@ -64,16 +66,6 @@ class FeishuFarSide:
     async def presses(self, at: Address, message_id: str, label: str) -> None:
         self.server.press(message_id, ANN, label)
 
-    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        raise NotImplementedError
-
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        raise NotImplementedError
-
-    async def redelivers(self) -> bool:
-        self.server.sender.repeat()
-        return True
-
     async def seen(self, at: Address) -> list[VisibleMessage]:
         return [
             VisibleMessage(
@@ -85,17 +77,6 @@ class FeishuFarSide:
             for one in self.server.sent
             if (one["chat_id"], one["root_id"]) == (at.chat_id, at.thread_id)
         ]
-
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
-            self.server.hang_up()
-            self.server.sender.hangs_up = True
-        else:
-            self.server.trouble = trouble
-        return True
-
-    async def calm(self) -> None:
-        self.server.trouble = None
 
 
 def _upload_keys(message: dict[str, Any]) -> list[str]:

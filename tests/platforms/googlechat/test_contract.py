@@ -20,8 +20,9 @@ from talaria.platforms.googlechat.adapter import GoogleChat
 from talaria.platforms.googlechat.settings import GoogleChatSettings, read_settings
 from talaria.platforms.googlechat.setup import SETUP
 from talaria.platforms.webhook_endpoint import EndpointSettings
+from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.googlechat_server import CHAT_ACCOUNT, GoogleChatServer, googlechat_server, read_buttons
-from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
 
 PROJECT, ANN = "123456789012", "ann"
 DIRECT, FRIENDS, SPACE = "AAAAdirect", "AAAAfriends", "AAAAspace"
@@ -29,8 +30,9 @@ SPACES = {DIRECT: "DIRECT_MESSAGE", FRIENDS: "GROUP_CHAT", SPACE: "SPACE"}
 PUBLIC = "https://talaria.example/googlechat"
 
 
-class GoogleChatFarSide:
+class GoogleChatFarSide(WebhookFarSide):
     def __init__(self, server: GoogleChatServer, folder: Path) -> None:
+        super().__init__(server, server.sender)
         port = free_port()
         server.tunnel = f"http://127.0.0.1:{port}/googlechat"
         self.key_file = folder / "key.json"
@@ -62,16 +64,6 @@ class GoogleChatFarSide:
     async def presses(self, at: Address, message_id: str, label: str) -> None:
         self.server.press(message_id, ANN, label)
 
-    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        raise NotImplementedError
-
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        raise NotImplementedError
-
-    async def redelivers(self) -> bool:
-        self.server.sender.repeat()
-        return True
-
     async def seen(self, at: Address) -> list[VisibleMessage]:
         place = f"spaces/{at.chat_id}/threads/{at.thread_id}"
         found = [one for one in self.server.sent if one["space"]["name"] == f"spaces/{at.chat_id}"]
@@ -85,17 +77,6 @@ class GoogleChatFarSide:
             for one in found
             if not at.thread_id or (one["thread"]["name"] == place and "cardsV2" in one)
         ]
-
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
-            self.server.hang_up()
-            self.server.sender.hangs_up = True
-        else:
-            self.server.trouble = trouble
-        return True
-
-    async def calm(self) -> None:
-        self.server.trouble = None
 
 
 def _links(message: dict[str, Any]) -> list[str]:

@@ -19,8 +19,9 @@ from talaria.platforms.line.adapter import Line
 from talaria.platforms.line.settings import LineSettings, read_settings
 from talaria.platforms.line.setup import SETUP
 from talaria.platforms.webhook_endpoint import EndpointSettings
+from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.line_server import LineServer, line_server
-from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
 
 TOKEN, SECRET = "line-token-of-the-tests", "0123456789abcdef0123456789abcdef"
 ANN, FAMILY = "U0000000000000000000000000000000a", "C0000000000000000000000000000000f"
@@ -28,8 +29,9 @@ PUBLIC = "https://talaria.example/line"
 AT_START = {"index": 0, "length": 7, "type": "user", "isSelf": True}  # a mention of the account
 
 
-class LineFarSide:
+class LineFarSide(WebhookFarSide):
     def __init__(self, server: LineServer, folder: Path) -> None:
+        super().__init__(server, server.sender)
         self.port = free_port()
         server.tunnel = f"http://127.0.0.1:{self.port}/line"
         self.settings = LineSettings(
@@ -62,16 +64,6 @@ class LineFarSide:
         data = next(one["data"] for one in items if one["label"] == label and one["data"].startswith(message_id))
         self.server.press(at.chat_id, ANN, data)
 
-    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        raise NotImplementedError
-
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        raise NotImplementedError
-
-    async def redelivers(self) -> bool:
-        self.server.sender.repeat()
-        return True
-
     async def seen(self, at: Address) -> list[VisibleMessage]:
         return [
             VisibleMessage(
@@ -84,17 +76,6 @@ class LineFarSide:
             for one in self.server.sent
             if one["to"] == at.chat_id
         ]
-
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
-            self.server.hang_up()
-            self.server.sender.hangs_up = True
-        else:
-            self.server.trouble = trouble
-        return True
-
-    async def calm(self) -> None:
-        self.server.trouble = None
 
 
 def _links(message: dict[str, str]) -> list[str]:

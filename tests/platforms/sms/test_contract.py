@@ -20,7 +20,8 @@ from talaria.platforms.sms.settings import SmsSettings, TwilioCredentials, read_
 from talaria.platforms.sms.setup import SETUP
 from talaria.platforms.sms.wire import sign_form, signed_urls
 from talaria.platforms.webhook_endpoint import EndpointSettings
-from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, arrival, next_incoming
+from talaria.testing.far_side import WebhookFarSide
+from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, arrival, next_incoming
 from talaria.testing.twilio_server import ACCOUNT, NUMBER, TwilioServer, twilio_server
 from talaria.testing.wait import until
 
@@ -30,8 +31,9 @@ PUBLIC = "https://talaria.example/sms"
 CREDENTIALS = TwilioCredentials(ACCOUNT, TOKEN, NUMBER)
 
 
-class SmsFarSide:
+class SmsFarSide(WebhookFarSide):
     def __init__(self, server: TwilioServer, store: Store, folder: Path) -> None:
+        super().__init__(server, server.posts)
         self.port = free_port()
         server.tunnel = f"http://127.0.0.1:{self.port}/sms"
         self.settings = SmsSettings(
@@ -59,16 +61,6 @@ class SmsFarSide:
     async def presses(self, at: Address, message_id: str, label: str) -> None:
         raise NotImplementedError
 
-    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        raise NotImplementedError
-
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        raise NotImplementedError
-
-    async def redelivers(self) -> bool:
-        self.server.posts.repeat()
-        return True
-
     async def seen(self, at: Address) -> list[VisibleMessage]:
         return [
             VisibleMessage(
@@ -83,17 +75,6 @@ class SmsFarSide:
             for one in self.server.sent
             if one["to"] == at.chat_id
         ]
-
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
-            self.server.hang_up()
-            self.server.posts.hangs_up = True
-        else:
-            self.server.trouble = trouble
-        return True
-
-    async def calm(self) -> None:
-        self.server.trouble = None
 
 
 @pytest.fixture

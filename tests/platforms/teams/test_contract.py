@@ -27,8 +27,9 @@ from talaria.platforms.teams.setup import SETUP
 from talaria.platforms.teams.wire import break_lines
 from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.clock import SettableClock
+from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.jwt_issuer import JwtIssuer
-from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
 from talaria.testing.teams_server import ISSUER, TeamsServer, read_actions, teams_server
 from talaria.testing.wait import until
 
@@ -40,8 +41,9 @@ PUBLIC = "https://talaria.example/teams"
 LINK = re.compile(rf"\[[^\]]*\]\(({re.escape(PUBLIC)}/files/[^)]*)\)")
 
 
-class TeamsFarSide:
+class TeamsFarSide(WebhookFarSide):
     def __init__(self, server: TeamsServer, store: Store, folder: Path) -> None:
+        super().__init__(server, server.sender)
         port = free_port()
         server.tunnel = f"http://127.0.0.1:{port}/teams"
         self.settings = TeamsSettings(
@@ -74,16 +76,6 @@ class TeamsFarSide:
     async def presses(self, at: Address, message_id: str, label: str) -> None:
         self.server.press(message_id, ANN, label)
 
-    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        raise NotImplementedError
-
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        raise NotImplementedError
-
-    async def redelivers(self) -> bool:
-        self.server.sender.repeat()
-        return True
-
     async def seen(self, at: Address) -> list[VisibleMessage]:
         return [
             VisibleMessage(
@@ -95,17 +87,6 @@ class TeamsFarSide:
             for one in self.server.sent
             if one.conversation == _conversation(at) and one.id != at.thread_id
         ]
-
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
-            self.server.hang_up()
-            self.server.sender.hangs_up = True
-        else:
-            self.server.trouble = trouble
-        return True
-
-    async def calm(self) -> None:
-        self.server.trouble = None
 
 
 def _conversation(at: Address) -> str:

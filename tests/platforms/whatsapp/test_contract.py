@@ -19,7 +19,8 @@ from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.platforms.whatsapp.adapter import WHATSAPP_CHAT, LastReceived, WhatsApp
 from talaria.platforms.whatsapp.settings import WhatsAppSecrets, WhatsAppSettings, read_settings
 from talaria.platforms.whatsapp.setup import SETUP
-from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.far_side import WebhookFarSide
+from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
 from talaria.testing.wait import until
 from talaria.testing.whatsapp_server import NUMBER_ID, WhatsAppServer, whatsapp_server
 
@@ -30,8 +31,9 @@ NOBODY = "16505559999"
 PUBLIC = "https://talaria.example/whatsapp"
 
 
-class WhatsAppFarSide:
+class WhatsAppFarSide(WebhookFarSide):
     def __init__(self, server: WhatsAppServer, store: Store, folder: Path) -> None:
+        super().__init__(server, server.webhooks)
         self.port = free_port()
         server.tunnel = f"http://127.0.0.1:{self.port}/whatsapp"
         self.settings = WhatsAppSettings(
@@ -80,10 +82,6 @@ class WhatsAppFarSide:
     async def marks(self, at: Address, message_id: str) -> list[str]:
         return [one for one in [self.server.reactions.get(message_id, "")] if one]
 
-    async def redelivers(self) -> bool:
-        self.server.webhooks.repeat()
-        return True
-
     async def seen(self, at: Address) -> list[VisibleMessage]:
         return [
             VisibleMessage(
@@ -96,17 +94,6 @@ class WhatsAppFarSide:
             for one in self.server.sent
             if one["phone"] == at.chat_id
         ]
-
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
-            self.server.hang_up()
-            self.server.webhooks.hangs_up = True
-        else:
-            self.server.trouble = trouble
-        return True
-
-    async def calm(self) -> None:
-        self.server.trouble = None
 
 
 def _text(message: dict[str, Any]) -> str:
