@@ -88,7 +88,7 @@ class WebhookServer(Protocol):
 
 
 class WebhookFarSide:
-    """What the far sides of networks with webhooks have in common."""
+    """Common part of the far sides of networks with webhooks."""
 
     def __init__(self, server: WebhookServer, sender: WebhookSender) -> None:
         self._server = server
