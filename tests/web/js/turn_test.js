@@ -121,3 +121,8 @@ Deno.test("a summary is one line", () => {
   assertEquals(summarise('{"command":"first\\nsecond"}'), "first");
   assertEquals(summarise("broken"), "broken");
 });
+
+Deno.test("a question that arrives twice is asked once", () => {
+  const turn = applyEvents(null, [...EVENTS.slice(0, 6), ...EVENTS.slice(5, 6)]);
+  assertEquals(turn?.entries.filter((one) => one.kind === "approval").length, 1);
+});

@@ -114,6 +114,7 @@ function apply(turn, event) {
       });
       break;
     case "approval_asked":
+      if (entries.some((one) => isAsked(one) && one.id === event.id)) break; // also in the snapshot
       entries.push({
         kind: "approval",
         id: event.id,
@@ -124,6 +125,7 @@ function apply(turn, event) {
       });
       break;
     case "question_asked":
+      if (entries.some((one) => isAsked(one) && one.id === event.id)) break;
       entries.push({ kind: "question", id: event.id, question: event.question, choices: event.choices });
       break;
     case "question_closed":
