@@ -56,6 +56,24 @@ async def test_the_first_words_of_a_reply_are_sent_at_once(store: Store) -> None
         hub.close()
 
 
+async def test_nothing_follows_the_snapshot_that_has_it(store: Store) -> None:
+    session = await store.write(lambda tx: tx.sessions.create(NewSession(source="web")))
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as jobs:
+        hub = LiveHub(store, jobs)
+        stream = hub.open_stream("one", WebCaller())
+        hub.set_sessions(stream, [session.id], ())
+        channel = hub.channel(session.id)
+        channel.publish(TurnBegan(TurnId("t"), text="Go"))
+        for word in ("one ", "two ", "three"):  # the later ones wait for a tick
+            channel.publish(TextAdded(word))
+        hub.set_sessions(stream, [session.id], [session.id])
+        hub.set_sessions(hub.open_stream("other", WebCaller()), [session.id], ())  # what is joined is sent now
+        last = _read(await anext(aiter(stream)))[-1]
+        assert last["snapshot"]
+        assert "".join(event["text"] for event in last["events"] if event["type"] == "text") == "one two three"
+        hub.close()
+
+
 def _has_queued(stream: BrowserStream, size: int) -> bool:
     return stream.queued >= size
 

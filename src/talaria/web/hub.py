@@ -123,7 +123,6 @@ class SessionChannel(Channel[BrowserStream]):
 
     def join(self, follower: BrowserStream) -> None:
         """Send the turn so far to a stream, and everything from now on."""
-        self._flush()
         self.send_snapshot(follower)
         super().join(follower)
 
@@ -133,6 +132,7 @@ class SessionChannel(Channel[BrowserStream]):
 
     def send_snapshot(self, stream: BrowserStream) -> None:
         """Send the turn so far; empty if none is running."""
+        self._flush()  # what the snapshot has must not follow it
         events = (*self._snapshot.collect(), *self._asked.values())
         if not stream.caller.is_owner:
             events = tuple(map(_for_guests, events))
