@@ -8,7 +8,7 @@ from tests.commands.command_fixture import Desk, open_desk
 from talaria.core.addresses import Address
 from talaria.core.events import ApprovalAsked, ToolAnswered, ToolRefused
 from talaria.core.messages import Text
-from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.wait import until
 
 INSTALL = Say(calls=[Ask("terminal", {"command": "pip install ./nothing-here --help"})])
@@ -102,3 +102,31 @@ async def test_a_rule_for_a_command_holds_in_a_conversation(tmp_path: Path, serv
         await desk.say("list")
         refused = [event.summary for event in desk.events if isinstance(event, ToolRefused)]
     assert refused == ["terminal: ls"]
+
+
+async def test_rules_are_listed_with_what_they_name(tmp_path: Path, server: ModelServer) -> None:
+    more = 'command = "git push"\nsurface = "telegram"\n[rules.all]\naction = "ask"\n'
+    async with open_desk(tmp_path, server, RULES + more) as desk:
+        shown = await desk.use("/approvals")
+    assert "- deny `no-lists`: command `git push`, surface `telegram`" in shown
+    assert "- ask `all`: every call" in shown
+
+
+async def test_terminal_applies_rules_written_before_and_during_its_first_turn(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    """The file is changed as another process does it, before a session's first turn and between two of its calls."""
+    async with open_desk(tmp_path, server, "") as desk:
+        file = desk.application.profile.config_file
+        before = file.read_text()
+
+        def write_rule(call: Received) -> Say:
+            file.write_text(f'{before}[rules.no-pwd]\naction = "deny"\ncommand = "pwd"\n')
+            return Say(calls=[Ask("terminal", {"command": "pwd"})])
+
+        file.write_text(f'{before}[rules.no-ls]\naction = "deny"\ncommand = "ls"\n')
+        server.script(Say(calls=[Ask("terminal", {"command": "ls"})]))
+        server.answering(lambda call: Say("Done.") if "no-pwd" in file.read_text() else write_rule(call))
+        await desk.say("list")
+        refused = [event.summary for event in desk.events if isinstance(event, ToolRefused)]
+    assert refused == ["terminal: ls", "terminal: pwd"]

@@ -15,7 +15,7 @@ from talaria.contracts.memory import MEMORY_KINDS, MemoryEntry, MemoryKind, Memo
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed
-from talaria.settings.live import LiveSettings
+from talaria.settings.live import LiveSettings, read_stamp
 from talaria.settings.load import load as load_file
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
@@ -44,6 +44,12 @@ class ProfileSettings(LiveSettings):
         super().__init__(current)
         self._profile = profile
         self._environment = environment
+        self._stamp = read_stamp(self._profile.config_file)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether the settings file has changed since it was read."""
+        return read_stamp(self._profile.config_file) != self._stamp
 
     def list(self) -> Sequence[Setting]:
         """Return every setting."""
@@ -77,6 +83,7 @@ class ProfileSettings(LiveSettings):
 
     def reload(self) -> None:
         """Apply the settings in the files, unless they have faults."""
+        self._stamp = read_stamp(self._profile.config_file)
         loaded = load_file(self._profile, self._environment)
         if not loaded.faults:
             self.replace(loaded.settings)

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from talaria.commands.arguments import truncate
 from talaria.commands.command import Command, CommandContext
 from talaria.core.errors import NotFound
 from talaria.runtime.questions import SESSION_GRANTS, grant_id, list_standing_grants, revoke_grants
 from talaria.sessions.transcript_export import format_inline_code
+from talaria.settings.model import ApprovalRuleSettings
 
 SCOPES = {
     "once": "this time",
@@ -89,7 +92,7 @@ async def run_approvals(context: CommandContext) -> None:
         lambda tx: (list_standing_grants(tx), SESSION_GRANTS.get(tx, session_id) or [])
     )
     settings = context.application.settings_admin.current
-    rules = [f"- {one.action}: `{name}`" for name, one in settings.rules.items()]
+    rules = [f"- {rule.action} `{name}`: {_describe_rule(rule)}" for name, rule in settings.rules.items()]
     granted = [
         f"- `{grant_id(one)}` {_describe_call(one.tool, one.pattern)}, {where}"
         for grants, where in ((always, "always"), (here, "in this conversation"))
@@ -106,6 +109,12 @@ async def run_approvals(context: CommandContext) -> None:
         ),
     ]
     context.surface.show("\n".join(lines))
+
+
+def _describe_rule(rule: ApprovalRuleSettings) -> str:
+    """Return what a rule names, for example ``command `git push`, surface `telegram```."""
+    named = {name: value for name, value in structs.asdict(rule).items() if name != "action" and value}
+    return ", ".join(f"{name} {format_inline_code(value)}" for name, value in named.items()) or "every call"
 
 
 def _describe_call(tool: str, pattern: str) -> str:

@@ -268,7 +268,9 @@ def revoke_grants(tx: Transaction, id_prefix: str) -> list[Grant]:
     every = [*standing, *(grant for _, grants in in_sessions for grant in grants)]
     revoked = list(dict.fromkeys(filter(is_meant, every)))
     if id_prefix and len(revoked) != 1:
-        raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` shows them.")
+        raise NotFound(
+            f"No single approval matches `{id_prefix}`. `talaria approvals list` and `/approvals` show them."
+        )
     STANDING_GRANTS.write(tx, SINGLE, [grant for grant in standing if not is_meant(grant)])
     for session_id, grants in in_sessions:
         SESSION_GRANTS.write(tx, session_id, [grant for grant in grants if not is_meant(grant)])

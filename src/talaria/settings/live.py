@@ -1,6 +1,10 @@
 """Current settings of a running process, with a generation number."""
 
+from pathlib import Path
+
 from talaria.settings.model import Settings
+
+FileStamp = tuple[int, int, int] | None
 
 
 class LiveSettings:
@@ -17,3 +21,12 @@ class LiveSettings:
         """Replace the settings."""
         self.current = settings
         self.generation += 1
+
+
+def read_stamp(path: Path) -> FileStamp:
+    """Return what differs after a file was changed: time, size and number; ``None`` if it can't be reached."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,18 +1,16 @@
 """Detection of changes to a profile's settings and secrets in a running process."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
 from talaria.settings.errors import Fault, SettingsInvalid
+from talaria.settings.live import FileStamp, read_stamp
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import NO_SECTIONS, Sections
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets, read_secrets
-
-FileStamp = tuple[int, int, int] | None
 
 
 class ChangedKey(Struct, frozen=True):
@@ -79,7 +77,7 @@ class SettingsWatch:
         )
 
     def _read_stamps(self) -> tuple[FileStamp, FileStamp]:
-        return _stamp(self._profile.config_file), _stamp(self._profile.secrets_file)
+        return read_stamp(self._profile.config_file), read_stamp(self._profile.secrets_file)
 
 
 class _State:
@@ -111,11 +109,3 @@ def _list_live_secrets(settings: Settings) -> set[str]:
     """Return the names of the secrets that a running process applies at once: the keys of providers."""
     own = {name for account in settings.providers.values() for name in (account.key, *account.keys)}
     return own | {known.name for known in KNOWN_SECRETS if known.live}
-
-
-def _stamp(path: Path) -> FileStamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

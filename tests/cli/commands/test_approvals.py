@@ -54,7 +54,7 @@ def test_an_approval_that_is_not_there_is_named(program: Program, words: list[st
     write(program, keep_grants)
     refused = program.run("approvals", *words)
     assert refused.code == 1
-    assert "`talaria approvals list` shows them." in refused.err
+    assert "`talaria approvals list`" in refused.err
     assert len(read(program, list_standing_grants)) == 2
 
 

@@ -371,7 +371,6 @@ class SessionTools:
         self._problems: Mapping[str, str] = {}
         self._revision: object = None
         self._personality = ""
-        self._config_stamp: int | None = None
         self.toolbox = _NO_TOOLS
         self.prefix: Prefix | None = None
         self.notes: Sequence[str] = ()
@@ -399,7 +398,7 @@ class SessionTools:
 
         New servers are connected to if that ``may_wait`` for them.
         """
-        self._follow_config_file()
+        follow_settings_file(self._application, self._request.surface.source)
         if may_wait and self._application.settings.mcp != self._accounts:
             await self._connect()
         if (self._workplace.servers.revision if self._accounts else None) == self._revision:
@@ -484,16 +483,10 @@ class SessionTools:
         self.prefix = await open_prefix(self._tool_context, self._request, self.toolbox, self._personality, stored)
         return self.prefix
 
-    def _follow_config_file(self) -> None:
-        """Apply changed settings in a terminal; servers follow their files by themselves."""
-        if self._request.surface.source != "cli":
-            return
-        try:
-            stamp = self._application.profile.config_file.stat().st_mtime_ns
-        except OSError:
-            stamp = 0
-        if self._config_stamp not in (None, stamp):
-            from talaria.app.settings_reload import reload_settings  # noqa: PLC0415 (loaded when settings have changed)
 
-            reload_settings(self._application)
-        self._config_stamp = stamp
+def follow_settings_file(application: "TalariaApplication", surface: str) -> None:
+    """Apply a settings file that has changed since it was read, in a terminal; servers poll theirs."""
+    if surface == "cli" and application.settings_admin.is_outdated:
+        from talaria.app.settings_reload import reload_settings  # noqa: PLC0415 (loaded when settings have changed)
+
+        reload_settings(application)

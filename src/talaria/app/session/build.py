@@ -22,6 +22,7 @@ from talaria.app.session.agent_spec import (
     StoredSession,
     apply_preferences,
     explain_model,
+    follow_settings_file,
     make_signature,
     read_stored_session,
 )
@@ -299,6 +300,7 @@ def _make_approver(
     def policy() -> "ApprovalPolicy":
         from talaria.agent.approval.policy import ApprovalPolicy  # noqa: PLC0415 (loaded with the first tool call)
 
+        follow_settings_file(application, request.surface.source)
         settings = application.settings
         return ApprovalPolicy(
             home=Path(application.environment.get("HOME", str(tool_context.folder))),
