@@ -1,5 +1,7 @@
 """When schedules are due: through both changes of the clocks in three zones, and through a year."""
 
+import sys
+import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -8,17 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from talaria.core.errors import Refused
 from talaria.schedule.cron_expression import read_fields
 from talaria.schedule.recurrence import (
     Calendar,
     Every,
     Once,
     Schedule,
+    find_zone,
+    format_moment,
     last_until,
     next_after,
     parse_schedule,
+    system_zone,
     write_schedule,
 )
+from talaria.settings.sections.checks import is_time_zone
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
@@ -207,3 +214,25 @@ def test_what_was_last_is_the_one_before_the_next(schedule: Schedule, moment: da
     assert last <= moment
     following = next_after(schedule, last)
     assert following is None or following > moment
+
+
+def test_utc_needs_no_time_zone_data(no_zone_data: None) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert format_moment(noon, "UTC") == "Sun 2026-03-01 12:00 UTC"
+    assert due(Calendar("0 7 * * *", "UTC"), noon, noon + DAY) == [datetime(2026, 3, 2, 7, tzinfo=UTC)]
+    assert system_zone({"TZ": "UTC"}) == "UTC"
+    assert is_time_zone("UTC")
+    with pytest.raises(Refused, match="Install the package `tzdata`"):
+        find_zone("Europe/Berlin")
+
+
+@pytest.fixture
+def no_zone_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    monkeypatch.setitem(sys.modules, "tzdata.zoneinfo", None)
+    before = zoneinfo.TZPATH
+    zoneinfo.reset_tzpath(to=[])
+    ZoneInfo.clear_cache()
+    yield
+    zoneinfo.reset_tzpath(to=before)
+    ZoneInfo.clear_cache()

@@ -1,12 +1,13 @@
 """Push subscriptions of signed-in browsers: where notifications are sent, and which."""
 
 from datetime import datetime, time
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfoNotFoundError
 
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.values import NamedValue
+from talaria.core.formatting import load_zone
 
 
 class PushSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,7 +31,7 @@ class PushSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.quiet_from or not self.quiet_to:
             return False
         try:
-            local = now.astimezone(ZoneInfo(self.zone)) if self.zone else now.astimezone()
+            local = now.astimezone(load_zone(self.zone)) if self.zone else now.astimezone()
         except (ZoneInfoNotFoundError, ValueError):
             local = now.astimezone()
         begin, end = time.fromisoformat(self.quiet_from), time.fromisoformat(self.quiet_to)

@@ -2,11 +2,17 @@
 
 import re
 from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from talaria.core.addresses import WEB
 
+if TYPE_CHECKING:  # imported lazily: few people set a zone
+    from zoneinfo import ZoneInfo
+
 # Control characters, and those that reverse or break the text around them.
 HARMFUL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+# A file of the zone database (RFC 9636): no transitions, one type of local time with offset 0, called UTC.
+_UTC_FILE = b"TZif" + bytes(16 + 4 * 4) + b"\0\0\0\1\0\0\0\4" + bytes(6) + b"UTC\0"
 
 
 def escape_harmful(text: str) -> str:
@@ -16,11 +22,23 @@ def escape_harmful(text: str) -> str:
 
 def find_zone(name: str) -> tzinfo | None:
     """Return the zone of the setting ``cli.time_zone``; ``None`` stands for the system's."""
-    if not name:
-        return None
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 (loaded when a zone is set; few people set one)
+    return load_zone(name) if name else None
 
-    return ZoneInfo(name)
+
+def load_zone(name: str) -> "ZoneInfo":
+    """Return a time zone by its exact name; UTC exists even on a machine without time zone data.
+
+    Raises `KeyError`, `ValueError` or `OSError` for an unknown one.
+    """
+    from io import BytesIO  # noqa: PLC0415 (loaded with zones)
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415 (loaded when a zone is set)
+
+    try:
+        return ZoneInfo(name)
+    except ZoneInfoNotFoundError:
+        if name != "UTC":
+            raise
+        return ZoneInfo.from_file(BytesIO(_UTC_FILE), key=name)
 
 
 def format_time(at: datetime, zone: tzinfo | None) -> str:

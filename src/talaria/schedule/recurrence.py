@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from msgspec import Struct
 
 from talaria.core.errors import Refused
+from talaria.core.formatting import load_zone
 from talaria.schedule.cron_expression import CronFields, read_fields
 
 _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -104,9 +105,12 @@ def last_until(schedule: Schedule, moment: datetime) -> datetime | None:
 def find_zone(name: str) -> ZoneInfo:
     """Return a time zone by name, or raise `Refused` for an unknown one."""
     try:
-        return ZoneInfo(name.strip())
+        return load_zone(name.strip())
     except (KeyError, ValueError, OSError):
-        raise Refused(f"Unknown time zone `{name}`. Use a name like Europe/Berlin or UTC.") from None
+        pass
+    if not available_timezones():
+        raise Refused("This machine knows no time zone but UTC. Install the package `tzdata` to use others.")
+    raise Refused(f"Unknown time zone `{name}`. Use a name like Europe/Berlin or UTC.")
 
 
 def resolve_wall_time(wall: datetime, zone: ZoneInfo) -> datetime:
@@ -228,6 +232,6 @@ def _read_name() -> str:
 
 def _is_zone(name: str) -> bool:
     try:
-        return bool(name) and ZoneInfo(name).key == name
+        return bool(name) and load_zone(name).key == name
     except (KeyError, ValueError, OSError):
         return False

@@ -62,3 +62,9 @@ def test_a_route_that_makes_no_sense_is_refused(program: Program, arguments: tup
     done = program.run("routes", "add", *arguments)
     assert done.code != 0
     assert advice in done.err
+
+
+def test_a_list_without_routes_says_how_to_add_one(tmp_path: Path) -> None:
+    listed = Program(tmp_path).run("routes")
+    assert (listed.code, listed.out) == (0, "")
+    assert "There are no routes. `talaria routes add NAME" in listed.err

@@ -68,11 +68,14 @@ def _list(arguments: argparse.Namespace, services: Services) -> int:
         return 0
     fields = ("persona", *(name for name, _ in _PLACES))
     rows = [(name, *(getattr(settings.routes[name], field) for field in fields)) for name in routes.names]
+    if not rows:
+        services.terminal.note(
+            "There are no routes. `talaria routes add NAME --network NETWORK --persona PERSONA` adds one."
+        )
+        return 0
     services.terminal.table(("ROUTE", *(field.upper() for field in fields)), rows)
     for problem in routes.problems():
         services.terminal.note(problem)
-    if not rows and services.terminal.interactive:
-        services.terminal.note("There are no routes. `talaria routes add --help` shows how to add one.")
     return 0
 
 

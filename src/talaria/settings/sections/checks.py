@@ -31,10 +31,10 @@ def is_time_zone(text: str) -> bool:
     """Return whether ``text`` is empty or a time zone known to this machine."""
     if not text:
         return True
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 (loaded when a zone is set; few people set one)
+    from talaria.core.formatting import load_zone  # noqa: PLC0415 (loaded when a zone is set; few people set one)
 
     try:
-        return ZoneInfo(text).key == text
+        return load_zone(text).key == text
     except (KeyError, ValueError, OSError):
         return False
 
