@@ -9,28 +9,28 @@ from tests.platforms.telegram.far_side import TelegramFarSide, telegram_far_side
 from talaria.testing.platform_suite import PlatformSuite
 
 
-class TestTelegramByPolling(PlatformSuite, lacks={"idempotent"}):
+class TestTelegramByPolling(PlatformSuite, lacks={"servers", "idempotent"}):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[TelegramFarSide]:
         async with telegram_far_side() as there:
             yield there
 
 
-class TestTelegramByWebhook(PlatformSuite, lacks={"idempotent", "deaf"}):
+class TestTelegramByWebhook(PlatformSuite, lacks={"servers", "idempotent", "deaf"}):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[TelegramFarSide]:
         async with telegram_far_side(webhook=True) as there:
             yield there
 
 
-class TestLoopback(PlatformSuite, lacks={"groups", "redelivery", "idempotent"}):
+class TestLoopback(PlatformSuite, lacks={"servers", "groups", "redelivery", "idempotent"}):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[LoopbackFarSide]:
         async with loopback_far_side(idempotent=False) as there:
             yield there
 
 
-class TestIdempotentLoopback(PlatformSuite, lacks={"groups", "redelivery"}):
+class TestIdempotentLoopback(PlatformSuite, lacks={"servers", "groups", "redelivery"}):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[LoopbackFarSide]:
         async with loopback_far_side(idempotent=True) as there:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.settings.model import Settings
-from talaria.settings.sections.chats import RouteSettings
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, RouteSettings
 
 # The persona to which a session key was last routed. A handoff binds a session on purpose, whatever the persona.
 ROUTED_PERSONA = NamedValue("routed_persona", str)
@@ -39,6 +39,7 @@ class Routes:
 
     def __init__(self, settings: Settings) -> None:
         self._personas = settings.personas
+        self._accounts = settings.platforms
         self._routes = sorted(settings.routes.items(), key=lambda route: -_rank(route[1]))
 
     @property
@@ -55,11 +56,25 @@ class Routes:
 
     def problems(self) -> list[str]:
         """Return one sentence for each route that can't be used."""
+        named = sorted(self._routes)
         return [
             f"{name}: there is no persona `{route.persona}`."
-            for name, route in sorted(self._routes)
+            for name, route in named
             if route.persona and route.persona not in self._personas
+        ] + [
+            f"{name}: {problem}"
+            for name, route in named
+            if route.server and (problem := self.server_problem(route.network))
         ]
+
+    def server_problem(self, account: str) -> str:
+        """Return why a route can't name a server of this network or account; empty if it can."""
+        network = self._accounts[account].network or account if account in self._accounts else account
+        known = BUILT_IN_PLATFORMS.get(network)
+        if known is None or known.server:
+            return ""
+        have = ", ".join(name for name, one in BUILT_IN_PLATFORMS.items() if one.server)
+        return f"{network} has no servers; name a chat or a person instead. These have servers: {have}."
 
 
 def _rank(route: RouteSettings) -> int:

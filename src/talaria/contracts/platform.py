@@ -40,8 +40,9 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
     ``backlog`` means that what was written while we weren't connected arrives later. ``replies`` means that a message
     shows which one it answers, ``reactions`` that messages can be marked, ``lists_chats`` that the network lists the
     chats we are in. ``threaded`` means that every message is in a thread, and one that is sent to the chat itself
-    starts another. ``progress`` means that messages about a running turn are welcome. ``edit_pace`` is the shortest
-    time between edits of a message. ``rates`` are the documented limits for posting and editing.
+    starts another. ``servers`` means that groups belong to a server or something alike, which updates name.
+    ``progress`` means that messages about a running turn are welcome. ``edit_pace`` is the shortest time between edits
+    of a message. ``rates`` are the documented limits for posting and editing.
     """
 
     text_limit: int
@@ -56,6 +57,7 @@ class PlatformCapabilities(Struct, frozen=True, kw_only=True):
     progress: bool = True
     reactions: bool = False
     lists_chats: bool = False
+    servers: bool = False
     idempotent: bool = False
     exclusive: bool = False
     backlog: bool = True
@@ -94,7 +96,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     ``reaction`` an emoji put on the message ``message_id``. ``edited`` means that this is the new text of an earlier
     message. ``formerly`` is the previous id of a migrated chat: its sessions move along, and the update has no other
     content. ``vouched`` means that the sender proved to have a secret which the owner gave out for this: they may speak
-    unless blocked. ``server`` is the id of the chat's server, on networks that have servers.
+    unless blocked. ``server`` is the id of the chat's server, on networks that have ``servers``;
+    all updates of a chat name the same one.
     """
 
     external_id: str

@@ -14,7 +14,17 @@ FailureKind = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"
 Feature = (
     FailureKind
     | Literal[
-        "groups", "threads", "edits", "buttons", "typing", "reactions", "files", "idempotent", "redelivery", "backlog"
+        "groups",
+        "threads",
+        "servers",
+        "edits",
+        "buttons",
+        "typing",
+        "reactions",
+        "files",
+        "idempotent",
+        "redelivery",
+        "backlog",
     ]
 )
 _Test = TypeVar("_Test")
@@ -152,6 +162,7 @@ class SelectedTests:
         present: Mapping[Feature, bool] = {
             "groups": far_side.group is not None,
             "threads": far_side.thread is not None,
+            "servers": abilities.servers,
             "edits": abilities.edits,
             "buttons": abilities.buttons,
             "typing": abilities.typing,

@@ -148,7 +148,7 @@ class FeishuServer:
         self.sender.add(
             {
                 "schema": "2.0",
-                "header": {**header, "token": self.keys.token, "app_id": self.keys.app_id},
+                "header": {**header, "token": self.keys.token, "app_id": self.keys.app_id, "tenant_key": "tenant"},
                 "event": event,
             }
         )

@@ -29,6 +29,7 @@ class ServerChannel(Struct):
     id: str
     type: str
     members: set[str]
+    team_id: str = ""
     display_name: str = ""
     last_post_at: int = 0
 
@@ -58,6 +59,7 @@ class MattermostServer:
         self._numbers = 0
         self._last_time = 0
         self.bot = self.add_user("talaria")
+        self.team = self._new_id("t")
 
     @property
     def is_followed(self) -> bool:
@@ -72,7 +74,8 @@ class MattermostServer:
 
     def add_channel(self, kind: str, *members: str, name: str = "") -> ServerChannel:
         """Make a channel of these people and the bot."""
-        channel = ServerChannel(self._new_id("c"), kind, {*members, self.bot}, name)
+        team = "" if kind in "DG" else self.team
+        channel = ServerChannel(self._new_id("c"), kind, {*members, self.bot}, team, name)
         self.channels[channel.id] = channel
         return channel
 
@@ -297,8 +300,8 @@ class MattermostServer:
         return post
 
     def _render(self, channel: ServerChannel) -> dict[str, Any]:
-        return {"id": channel.id, "type": channel.type, "display_name": channel.display_name,
-                "name": channel.id, "last_post_at": channel.last_post_at}  # fmt: skip
+        return {"id": channel.id, "type": channel.type, "team_id": channel.team_id, "name": channel.id,
+                "display_name": channel.display_name, "last_post_at": channel.last_post_at}  # fmt: skip
 
     def _new_id(self, kind: str) -> str:
         self._numbers += 1

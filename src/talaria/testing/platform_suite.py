@@ -150,6 +150,28 @@ class ChatsSuite(SelectedTests):
         await far_side.platform.send(place, Content(text="It continues here."), "moved")
         assert [one.text for one in await far_side.seen(place)] == ["It continues here."]
 
+    @needs("servers")
+    async def test_messages_in_a_group_name_its_server(self, far_side: FarSide) -> None:
+        assert await _find_server(far_side, _require(far_side.thread or far_side.group, "groups"))
+
+    @needs("servers", "buttons")
+    async def test_a_press_in_a_group_names_its_server(self, far_side: FarSide) -> None:
+        place = _require(far_side.thread or far_side.group, "groups")
+        server = await _find_server(far_side, place)
+        ref = await far_side.platform.send(place, Content(text="May I?", buttons=(Button("Yes", "approve:7"),)), "ask")
+        async with far_side.platform.connect() as arrivals:
+            await far_side.presses(place, ref.message_id, "Yes")
+            assert (await arrival(arrivals, lambda one: bool(one.button))).server == server
+
+    @needs("servers", "reactions")
+    async def test_a_reaction_in_a_group_names_its_server(self, far_side: FarSide) -> None:
+        place = _require(far_side.thread or far_side.group, "groups")
+        server = await _find_server(far_side, place)
+        ref = await far_side.platform.send(place, Content(text="Done."), "marked")
+        async with far_side.platform.connect() as arrivals:
+            await far_side.reacts(place, ref.message_id, "👍")
+            assert (await arrival(arrivals, lambda one: bool(one.reaction))).server == server
+
     async def test_no_thread_is_made_in_a_chat_that_is_not_there(self, far_side: FarSide) -> None:
         assert await far_side.platform.create_handoff_thread(far_side.nowhere.chat_id, "Trip") is None
 
@@ -400,6 +422,16 @@ def measure(text: str, abilities: PlatformCapabilities) -> int:
             return len(text.encode("utf-16-le")) // 2
         case "bytes":
             return len(text.encode())
+
+
+async def _find_server(far_side: FarSide, place: Address) -> str:
+    """Return the server that messages in a group name, to us and to others."""
+    async with far_side.platform.connect() as arrivals:
+        await far_side.says(place, "and you, Bob?", addressed=False)
+        await far_side.says(place, "what time is it?")
+        aside, asked = await next_incoming(arrivals), await next_incoming(arrivals)
+    assert aside.server == asked.server
+    return asked.server
 
 
 async def _receive_message(far_side: FarSide) -> MessageRef:

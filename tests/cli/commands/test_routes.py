@@ -16,6 +16,8 @@ instructions = "You are Ops."
 person = "anna"
 persona = "ops"
 [platforms.telegram.rooms.-5]
+[platforms.shop]
+network = "whatsapp"
 """
 
 
@@ -56,6 +58,8 @@ def test_a_person_is_found_under_each_of_their_names_but_not_in_a_shared_convers
     [
         (("work", "--chat", "1", "--persona", "opz"), "There is no persona `opz`."),
         (("work", "--persona", "ops"), "A route needs at least one of"),
+        (("work", "--network", "telegram", "--server", "1"), "telegram has no servers; name a chat or a person"),
+        (("work", "--network", "shop", "--server", "1"), "whatsapp has no servers"),
     ],
 )
 def test_a_route_that_makes_no_sense_is_refused(program: Program, arguments: tuple[str, ...], advice: str) -> None:
@@ -68,3 +72,15 @@ def test_a_list_without_routes_says_how_to_add_one(tmp_path: Path) -> None:
     listed = Program(tmp_path).run("routes")
     assert (listed.code, listed.out) == (0, "")
     assert "There are no routes. `talaria routes add NAME" in listed.err
+
+
+def test_a_route_by_server_is_only_for_networks_that_have_servers(program: Program) -> None:
+    assert program.run("routes", "add", "team", "--network", "slack", "--server", "T1", "--persona", "ops").code == 0
+    tested = program.run("routes", "test", "--network", "slack", "--server", "T1", "--chat", "C1", "--kind", "group")
+    assert tested.out == "ops: `team` matches network slack, server T1.\n"
+    refused = program.run("routes", "test", "--network", "sms", "--server", "T1")
+    assert (refused.code, "sms has no servers" in refused.err) == (1, True)
+    program.run("config", "set", "routes.odd.network", "line")
+    program.run("config", "set", "routes.odd.server", "7")
+    assert "odd: line has no servers" in program.run("routes", "list").err
+    assert "slack       id of the workspace" in program.run("routes", "--help").out

@@ -7,5 +7,5 @@ from talaria.testing.platform_suite import PlatformSuite
 pytestmark = pytest.mark.one_engine
 
 
-class TestEmail(PlatformSuite, lacks={"reactions", "edits", "buttons", "groups", "typing", "idempotent"}):
+class TestEmail(PlatformSuite, lacks={"servers", "reactions", "edits", "buttons", "groups", "typing", "idempotent"}):
     pass

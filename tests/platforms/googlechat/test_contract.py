@@ -97,7 +97,7 @@ async def far_side(tmp_path: Path) -> AsyncIterator[GoogleChatFarSide]:
             await there.platform.close()
 
 
-class TestGoogleChat(PlatformSuite, lacks={"typing", "reactions", "backlog", "deaf"}):
+class TestGoogleChat(PlatformSuite, lacks={"servers", "typing", "reactions", "backlog", "deaf"}):
     pass
 
 

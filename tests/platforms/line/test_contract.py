@@ -93,7 +93,7 @@ async def far_side(tmp_path: Path) -> AsyncIterator[LineFarSide]:
             await there.platform.close()
 
 
-class TestLine(PlatformSuite, lacks={"threads", "edits", "reactions", "deaf"}):
+class TestLine(PlatformSuite, lacks={"servers", "threads", "edits", "reactions", "deaf"}):
     pass
 
 

@@ -21,7 +21,8 @@ PAGE = ROOT / "docs" / "how-to" / "add-a-platform.md"
 
 
 class TestLineChat(
-    PlatformSuite, lacks={"files", "reactions", "edits", "buttons", "groups", "threads", "typing", "redelivery"}
+    PlatformSuite,
+    lacks={"files", "reactions", "edits", "buttons", "groups", "threads", "servers", "typing", "redelivery"},
 ):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[LineChatFarSide]:

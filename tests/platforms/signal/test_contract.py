@@ -106,7 +106,7 @@ async def far_side(store: Store) -> AsyncIterator[SignalFarSide]:
             await there.adapter.close()
 
 
-class TestSignal(PlatformSuite, lacks={"redelivery", "idempotent", "edits", "buttons", "threads"}):
+class TestSignal(PlatformSuite, lacks={"servers", "redelivery", "idempotent", "edits", "buttons", "threads"}):
     pass
 
 

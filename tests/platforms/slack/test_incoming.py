@@ -140,3 +140,11 @@ def test_a_name_that_is_not_known_stays_a_name(name: str) -> None:
 )
 def test_names_of_files_are_safe(given: str, safe: str) -> None:
     assert safe_file_name(given, "image/png" if given == "a" else "") == safe
+
+
+def test_the_workspace_of_an_organisation_wide_app_is_named_by_each_update() -> None:
+    at_home = BotIdentity(platform="slack", user_id="U0BOT", workspace="T1")
+    everywhere = BotIdentity(platform="slack", user_id="U0BOT", workspace="E1", is_org_wide=True)
+    event, press, nothing = {"team_id": "T2"}, {"team": {"id": "T3"}}, {"team": None}
+    assert [at_home.find_workspace(one) for one in (event, press, nothing)] == ["T1", "T1", "T1"]
+    assert [everywhere.find_workspace(one) for one in (event, press, nothing)] == ["T2", "T3", "E1"]

@@ -10,7 +10,7 @@ from talaria.testing.platform_suite import FailuresSuite, ReceivingSuite, Sendin
 
 
 class TestWebhooks(
-    ReceivingSuite, SendingSuite, FailuresSuite, lacks={"edits", "buttons", "typing", "deaf", "revoked"}
+    ReceivingSuite, SendingSuite, FailuresSuite, lacks={"servers", "edits", "buttons", "typing", "deaf", "revoked"}
 ):
     """Webhooks have no groups, threads, reactions or files."""
 

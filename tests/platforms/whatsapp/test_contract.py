@@ -127,7 +127,7 @@ async def far_side(store: Store, tmp_path: Path) -> AsyncIterator[WhatsAppFarSid
             await there.platform.close()
 
 
-class TestWhatsApp(PlatformSuite, lacks={"groups", "threads", "edits", "idempotent", "deaf"}):
+class TestWhatsApp(PlatformSuite, lacks={"servers", "groups", "threads", "edits", "idempotent", "deaf"}):
     pass
 
 

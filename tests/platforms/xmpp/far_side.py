@@ -174,7 +174,17 @@ class XmppFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         mark = make(REACTIONS, "reaction", None, emoji)
         store = make("urn:xmpp:hints", "store")
-        await self.person.say(self.settings.jid, "", make(REACTIONS, "reactions", {"id": message_id}, mark), store)
+        if at.chat_type == "private":
+            await self.person.say(self.settings.jid, "", make(REACTIONS, "reactions", {"id": message_id}, mark), store)
+            return
+        archived = await self.archive_id(message_id)
+        reactions = make(REACTIONS, "reactions", {"id": archived}, mark)
+        await self.person.say(self.room, "", reactions, store, kind="groupchat")
+
+    async def archive_id(self, message_id: str) -> str:
+        """Return the id under which the room has archived a message of ours."""
+        (shown,) = [one for one in await self.person.messages(sender=self.room) if one.get("id") == message_id]
+        return next(one.get("id", "") for one in shown.iter("{urn:xmpp:sid:0}stanza-id"))
 
     async def marks(self, at: Address, message_id: str) -> list[str]:
         found: list[str] = []

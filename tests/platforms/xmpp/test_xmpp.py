@@ -127,15 +127,12 @@ async def test_reply_and_reaction_in_a_room_are_for_us(far_side: XmppFarSide) ->
     assert far_side.group
     async with far_side.platform.connect() as arrivals:
         ref = await far_side.platform.send(far_side.group, Content(text="Shall I?"), "ask")
-        (shown,) = await far_side.person.messages(sender=f"{far_side.room}/talaria")
-        archived = next(one.get("id", "") for one in shown.iter("{urn:xmpp:sid:0}stanza-id"))
+        archived = await far_side.archive_id(ref.message_id)
         author = f"{far_side.room}/talaria"
         await far_side.person.say(
             far_side.room, "yes", make(REPLY, "reply", {"id": archived, "to": author}), kind="groupchat"
         )
-        mark = make(REACTIONS, "reactions", {"id": archived}, make(REACTIONS, "reaction", None, "👍"))
-        store_it = make("urn:xmpp:hints", "store")
-        await far_side.person.say(far_side.room, "", mark, store_it, kind="groupchat")
+        await far_side.reacts(far_side.group, ref.message_id, "👍")
         answer, reaction = await next_incoming(arrivals), await next_incoming(arrivals)
     assert (answer.text, answer.addressed) == ("yes", True)
     assert (reaction.reaction, reaction.message_id, reaction.addressed) == ("👍", ref.message_id, True)

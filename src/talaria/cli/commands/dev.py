@@ -54,7 +54,8 @@ from talaria.testing.platform_suite import PlatformSuite
 
 
 class Test{title}(
-    PlatformSuite, lacks={{"files", "reactions", "edits", "buttons", "groups", "threads", "typing", "redelivery"}}
+    PlatformSuite,
+    lacks={{"files", "reactions", "edits", "buttons", "groups", "threads", "servers", "typing", "redelivery"}},
 ):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[{title}FarSide]:

@@ -12,12 +12,16 @@ from talaria.core.errors import NotFound, Refused
 from talaria.settings.config_file import read_source
 from talaria.settings.model import Settings
 from talaria.settings.schema import format_key
-from talaria.settings.sections.chats import ChatNetworkSettings, RouteSettings, find_room
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatNetworkSettings, RouteSettings, find_room
 
 _EPILOG = """\
 A route binds a person, chat, thread, server or network to a persona of the
 settings (`personas.NAME`). The most specific route counts: thread, chat,
 person, server, network, in this order.
+
+What a server is depends on the network, and some have none:
+
+{servers}
 
 Several accounts of one network are sections of their own, for example
 `platforms.work` with `network = "telegram"` and the secret
@@ -25,7 +29,7 @@ WORK_TELEGRAM_BOT_TOKEN. Routes call such an account by its name.
 """
 _PLACES = (
     ("network", "a network or account, for example telegram"),
-    ("server", "the id of a server"),
+    ("server", "the id of a server, workspace or team; see below"),
     ("chat", "the id of a chat or channel"),
     ("thread", "the id of a thread or topic"),
     ("person", "a person as PLATFORM:ID or by name"),
@@ -34,7 +38,8 @@ _PLACES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
-    parser.epilog = _EPILOG
+    servers = [f"  {name:<12}{one.server}" for name, one in BUILT_IN_PLATFORMS.items() if one.server]
+    parser.epilog = _EPILOG.format(servers="\n".join(servers))
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list", json=False)
     listing = actions.add_parser("list", help="list the routes, the most specific first")
@@ -88,6 +93,7 @@ def _add(arguments: argparse.Namespace, services: Services) -> int:
     route = RouteSettings(persona=persona, **{name: getattr(arguments, name) for name, _ in _PLACES})
     if route == RouteSettings(persona=persona):
         raise Refused("A route needs at least one of --network, --server, --chat, --thread and --person.")
+    _check_server(settings, arguments)
     version = file_version(read_source(services.profile.config_file).text)
     key = ("routes", arguments.name)
     values: dict[str, str | None] = {format_key(key): None} if arguments.name in settings.routes else {}
@@ -101,6 +107,7 @@ def _test(arguments: argparse.Namespace, services: Services) -> int:
     settings = services.settings()
     network, user_id = arguments.network, arguments.person
     kind: ChatType = "thread" if arguments.thread and arguments.kind != "private" else arguments.kind
+    _check_server(settings, arguments)
     address = Address(network, arguments.chat, kind, arguments.thread)
     people = _names_of(settings, user_id) if not _is_shared(settings, address) else ()
     choice = Routes(settings).choose(RoutedMessage(address, arguments.server, people))
@@ -109,6 +116,11 @@ def _test(arguments: argparse.Namespace, services: Services) -> int:
         return 0
     services.terminal.line(f"{choice.persona or 'the agent itself'}: {choice.why}")
     return 0
+
+
+def _check_server(settings: Settings, arguments: argparse.Namespace) -> None:
+    if arguments.server and (problem := Routes(settings).server_problem(arguments.network)):
+        raise Refused(problem)
 
 
 def _names_of(settings: Settings, person: str) -> frozenset[str]:

@@ -139,6 +139,7 @@ class Discord:
             buttons=True,
             threads=True,
             reactions=True,
+            servers=True,
             idempotent=True,
             exclusive=True,
             file_limit=settings.file_limit,

@@ -89,6 +89,7 @@ def read_reaction(event_id: str, reaction: Reaction, channel: Channel, identity:
         chat_name=_chat_name(channel, author_user),
         addressed=is_direct or reaction.message_author_id == identity.user_id or _is_free(channel, identity),
         reaction=reaction.emoji.name,
+        server=channel.guild_id,
     )
 
 
@@ -113,6 +114,7 @@ def read_interaction(interaction: Interaction, channel: Channel, identity: BotId
         message_id=interaction.message.id if interaction.message else "",
         chat_name=_chat_name(channel, author_user),
         button=button,
+        server=channel.guild_id,
     )
 
 

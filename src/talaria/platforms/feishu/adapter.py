@@ -71,6 +71,7 @@ class Feishu(PlatformDefaults):
             edits=True,
             buttons=True,
             threads=True,
+            servers=True,
             idempotent=True,
             exclusive=True,
             file_limit=settings.file_limit,

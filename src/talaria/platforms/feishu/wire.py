@@ -89,6 +89,7 @@ class FeishuHeader(Struct):
     event_type: str
     token: str = ""
     create_time: str = "0"
+    tenant_key: str = ""
 
 
 class FeishuEvent(Struct):
@@ -174,6 +175,7 @@ def to_incoming(event: FeishuEvent, sender: Sender, bot_id: str, settings: Feish
         message_id=message.message_id,
         reply_to=message.parent_id,
         addressed=is_private or mentions_us or settings.group_mode == "free",
+        server=header.tenant_key,
     )
 
 
@@ -190,6 +192,7 @@ def _read_press(header: FeishuHeader, payload: FeishuPayload, sender: Sender, pl
         at=datetime.now(UTC),
         button=str(value[_BUTTON]),
         message_id=payload.context.open_message_id,
+        server=header.tenant_key,
     )
 
 

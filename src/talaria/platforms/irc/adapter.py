@@ -43,7 +43,7 @@ class Irc(PlatformDefaults):
     def __init__(self, settings: IrcSettings, store: Store, commands: Collection[str] = ()) -> None:
         self.name = settings.name
         self.abilities = PlatformCapabilities(
-            text_limit=TEXT_LIMIT, text_unit="bytes", replies=False, exclusive=True, backlog=False
+            text_limit=TEXT_LIMIT, text_unit="bytes", replies=False, exclusive=True, backlog=False, servers=True
         )
         self._settings = settings
         self._store = store
@@ -122,7 +122,7 @@ class Irc(PlatformDefaults):
         person = Sender(account or f"unverified:{line.source}", line.nick)
         address = Address(self.name, fold(line.target), "group") if in_channel else Address(self.name, account)
         nicks = {connection.nick, self._settings.nick}
-        return to_incoming(line, key, address, person, nicks, self._commands)
+        return to_incoming(line, key, address, person, nicks, self._commands, network=connection.network)
 
     async def _identify(self, connection: IrcConnection, line: ReceivedLine) -> str:
         """Return who wrote a line: an account, a nick if the settings trust nicks, or nothing."""

@@ -16,6 +16,7 @@ from talaria.platforms.irc.wire import (
     fold,
     other_nick,
     parse_line,
+    read_network,
     read_privmsg,
     sasl_lines,
     split_message,
@@ -59,13 +60,15 @@ class LineBucket:
 class IrcConnection:
     """One connection. ``receive`` stores what people write; no later line is read until it has.
 
-    ``receives_channels`` is off for a connection that only sends: another one receives what is said in channels.
+    ``network`` is the name that the server announces for its network, else its host. ``receives_channels`` is off for
+    a connection that only sends: another one receives what is said in channels.
     """
 
     def __init__(self, settings: IrcSettings, receive: Callable[[Sequence[ReceivedLine]], Awaitable[None]]) -> None:
         self.nick = settings.nick
         self.receives_channels = False
         self.joined: set[str] = set()
+        self.network = settings.host
         self._settings = settings
         self._receive = receive
         self._bucket = LineBucket(settings.lines_per_second, settings.burst)
@@ -275,6 +278,8 @@ class IrcConnection:
                 self._fail(self._read_error(message))
             case "JOIN" | "PART" | "KICK" | "NICK":
                 self._follow(message)
+            case "005":
+                self.network = read_network(message) or self.network
             case _ if not self._registered.done():
                 self._register(message)
             case command if command.isdigit() and self._fence:

@@ -95,8 +95,20 @@ def read_privmsg(message: IrcMessage, capabilities: Collection[str], now: dateti
     return ReceivedLine(message.source, message.params[0], text, at, message.tags.get("msgid", ""), account)
 
 
+def read_network(message: IrcMessage) -> str:
+    """Return the name of the network in what a server says about itself; empty if it isn't there."""
+    return next((one.partition("=")[2] for one in message.params if one.startswith("NETWORK=")), "")
+
+
 def to_incoming(
-    line: ReceivedLine, key: str, address: Address, sender: Sender, nicks: Collection[str], commands: Collection[str]
+    line: ReceivedLine,
+    key: str,
+    address: Address,
+    sender: Sender,
+    nicks: Collection[str],
+    commands: Collection[str],
+    *,
+    network: str,
 ) -> Incoming:
     """Return the update for a line.
 
@@ -117,6 +129,7 @@ def to_incoming(
         message_id=line.message_id or key,
         chat_name=line.target if address.chat_type != "private" else line.nick,
         addressed=addressed,
+        server=network,
     )
 
 

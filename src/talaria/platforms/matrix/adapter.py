@@ -80,6 +80,7 @@ class Matrix:
             threads=True,
             reactions=True,
             lists_chats=True,
+            servers=True,
             idempotent=True,
             exclusive=True,
             file_limit=settings.file_limit,

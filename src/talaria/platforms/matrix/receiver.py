@@ -5,6 +5,8 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
+from msgspec import structs
+
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import PlatformError, Rejected, Unreachable
 from talaria.platforms.matrix.connection import MatrixConnection, RoomChanges, SyncBatch
@@ -39,6 +41,7 @@ class Receiver:
         self._invitations = invitations
         self._since = ""
         self._unread_marks: dict[str, str] = {}
+        self._servers: dict[str, str] = {}
         self._first_batch = SyncBatch("", [], [])
 
     async def start(self) -> None:
@@ -89,8 +92,19 @@ class Receiver:
         for event in since_invitation(await self._fill_gap(room_changes, since), self._identity):
             related_id = related_event(event, room, self._identity)
             related = await self._connection.event(room_changes.room_id, related_id) if related_id else None
-            found.append(read_incoming(event, room, self._identity, related))
-        return [incoming for incoming in found if incoming is not None]
+            if (incoming := read_incoming(event, room, self._identity, related)) is not None:
+                found.append(structs.replace(incoming, server=await self._find_server(room.room_id)))
+        return found
+
+    async def _find_server(self, room_id: str) -> str:
+        """Return the homeserver on which a room was created; empty if that is unknown."""
+        if room_id not in self._servers:
+            server = room_id.partition(":")[2]
+            if not server:  # since version 12, the id is that of the event that created the room
+                creation = await self._connection.event(room_id, f"${room_id[1:]}")
+                server = creation.sender.partition(":")[2] if creation is not None else ""
+            self._servers[room_id] = server
+        return self._servers[room_id]
 
     async def _fill_gap(self, room_changes: RoomChanges, since: str) -> list[RoomEvent]:
         """Return the events of a room with those that a sync omitted because there were too many."""

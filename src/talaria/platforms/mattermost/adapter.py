@@ -72,6 +72,7 @@ class Mattermost:
             typing=True,
             threads=True,
             replies=False,
+            servers=True,
             exclusive=True,
             file_limit=settings.file_limit,
             rates=Rates(network=Rate(10, 100)),

@@ -64,11 +64,12 @@ class MattermostUser(Struct, frozen=True):
 
 
 class MattermostChannel(Struct, frozen=True):
-    """A channel that we are in."""
+    """A channel that we are in; direct ones belong to no team."""
 
     id: str
     type: str
     display_name: str = ""
+    team_id: str = ""
     last_post_at: int = 0
 
 
@@ -137,6 +138,7 @@ def to_incoming(
         chat_name=author.username if direct else channel.display_name,
         addressed=direct or mentioned or answers_us,
         edited=edited,
+        server=channel.team_id,
     )
 
 

@@ -64,6 +64,7 @@ class Slack:
             buttons=True,
             threads=True,
             reactions=True,
+            servers=True,
             file_limit=settings.file_limit,
             # https://api.slack.com/apis/rate-limits: one message per second in a channel, some hundreds per minute.
             rates=Rates(
@@ -99,6 +100,8 @@ class Slack:
             channel_replies=self._settings.channel_replies,
             command=self._settings.command.removeprefix("/").lower(),
             commands=self._commands,
+            workspace=slack_user.workspace,
+            is_org_wide=slack_user.is_org_wide,
         )
         await self._threads.prune()
         services = ReceiverServices(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -127,7 +128,10 @@ def _render_bracket(bracketed: str, names: Mapping[str, str]) -> str:
 
 
 class BotIdentity(Struct, frozen=True, kw_only=True):
-    """Our identity; ``commands`` are our command names, ``command`` the one that accepts all of them."""
+    """Our identity; ``commands`` are our command names, ``command`` the one that accepts all of them.
+
+    ``workspace`` is where the app is installed; an ``is_org_wide`` app is in several, and each update names its own.
+    """
 
     platform: str
     user_id: str
@@ -136,6 +140,16 @@ class BotIdentity(Struct, frozen=True, kw_only=True):
     channel_replies: ChannelReplies = "thread"
     command: str = "talaria"
     commands: frozenset[str] = frozenset()
+    workspace: str = ""
+    is_org_wide: bool = False
+
+    def find_workspace(self, payload: Mapping[str, Any]) -> str:
+        """Return the workspace of an update."""
+        if not self.is_org_wide:
+            return self.workspace
+        team = payload.get("team")
+        named = payload.get("team_id") or (team.get("id") if isinstance(team, dict) else "")
+        return str(named or self.workspace)
 
 
 class EventContext(Struct, frozen=True, kw_only=True):

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
@@ -183,13 +183,13 @@ class Receiver:
     async def receive(self, socket: Socket, missed: Sequence[Event]) -> AsyncGenerator[Incoming, None]:
         """Yield missed messages, then updates until the connection fails."""
         for event in missed:
-            incoming = await self._read_event(event)
+            incoming = self._name_server(await self._read_event(event), {})
             if incoming is not None and await self._is_unseen(incoming):
                 yield incoming
                 await self._mark_taken(incoming)
         while True:
             envelope = await socket.next_envelope()
-            incoming = await self._read(envelope)
+            incoming = self._name_server(await self._read(envelope), envelope.payload)
             if incoming is not None and await self._is_unseen(incoming):
                 yield incoming
                 await self._mark_taken(incoming)
@@ -203,6 +203,9 @@ class Receiver:
             await socket.acknowledge(envelope)
             if incoming is not None and incoming.text:
                 await self._assistant.name(incoming.address, incoming.text)
+
+    def _name_server(self, incoming: Incoming | None, payload: Mapping[str, Any]) -> Incoming | None:
+        return incoming and structs.replace(incoming, server=self._identity.find_workspace(payload))
 
     async def _is_unseen(self, incoming: Incoming) -> bool:
         """Return whether a message wasn't taken yet; a thread that mentions us is joined before that."""

@@ -107,10 +107,12 @@ log = logging.getLogger(__name__)
 
 
 class SlackIdentity(Struct, frozen=True):
-    """Our identity in a workspace."""
+    """Our identity in a workspace; an app of a whole organisation has the organisation's id instead."""
 
     user_id: str
     name: str
+    workspace: str = ""
+    is_org_wide: bool = False
 
 
 class MessagePoster:
@@ -260,7 +262,12 @@ class MessagePoster:
     async def fetch_identity(self) -> SlackIdentity:
         """Return our identity."""
         answer = await self._client.ask(self._client.web.auth_test())
-        self._identity = SlackIdentity(str(answer.get("user_id", "")), str(answer.get("user", "")))
+        self._identity = SlackIdentity(
+            str(answer.get("user_id", "")),
+            str(answer.get("user", "")),
+            str(answer.get("team_id") or answer.get("enterprise_id") or ""),
+            bool(answer.get("is_enterprise_install")),
+        )
         return self._identity
 
     async def _change_reaction(self, ref: MessageRef, name: str, *, remove: bool = False) -> bool:

@@ -70,6 +70,7 @@ class Teams:
             typing=True,
             buttons=True,
             threads=True,
+            servers=True,
             exclusive=True,
             backlog=False,
             file_limit=settings.file_limit,

@@ -77,6 +77,7 @@ class Xmpp(PlatformDefaults):
             edit_pace=timedelta(seconds=3),  # each edit is a message of its own, which the archive keeps
             typing=True,
             reactions=True,
+            servers=True,
             idempotent=True,
             exclusive=True,
             file_limit=settings.file_limit,

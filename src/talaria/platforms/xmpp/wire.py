@@ -256,6 +256,7 @@ def _to_incoming(
         addressed=addressed,
         reaction=reaction,
         edited=bool(message.replaces),
+        server=address.chat_id.partition("@")[2] if address.chat_type == "group" else "",
     )
 
 

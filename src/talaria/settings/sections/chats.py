@@ -24,13 +24,14 @@ class BuiltInPlatform(Struct, frozen=True):
 
     ``secrets`` are groups, of which one secret each must be set; a network without any is served if the settings name
     it. ``more_secrets`` are optional. ``extra`` is the package extra with its library. ``command`` is the form in which
-    slash commands are typed.
+    slash commands are typed. ``server`` says what the field of that name means in a route; empty if it has no meaning.
     """
 
     secrets: tuple[tuple[str, ...], ...] = ()
     more_secrets: tuple[str, ...] = ()
     extra: str = ""
     command: str = "/{name}"
+    server: str = ""
 
     @property
     def secret_names(self) -> tuple[str, ...]:
@@ -40,23 +41,42 @@ class BuiltInPlatform(Struct, frozen=True):
 
 BUILT_IN_PLATFORMS = {
     "telegram": BuiltInPlatform((("TELEGRAM_BOT_TOKEN",),), extra="telegram"),
-    "discord": BuiltInPlatform((("DISCORD_BOT_TOKEN",),), extra="discord"),
-    "slack": BuiltInPlatform((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), extra="slack", command="/talaria {name}"),
-    "matrix": BuiltInPlatform((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), extra="matrix"),
+    "discord": BuiltInPlatform((("DISCORD_BOT_TOKEN",),), extra="discord", server="id of the server"),
+    "slack": BuiltInPlatform(
+        (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)),
+        extra="slack",
+        command="/talaria {name}",
+        server="id of the workspace",
+    ),
+    "matrix": BuiltInPlatform(
+        (("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")),
+        extra="matrix",
+        server="homeserver on which the room was created",
+    ),
     "email": BuiltInPlatform((("EMAIL_PASSWORD", "EMAIL_REFRESH_TOKEN"),), ("EMAIL_CLIENT_SECRET",), extra="email"),
     "ntfy": BuiltInPlatform((("NTFY_TOPIC",),), ("NTFY_TOKEN",)),
-    "irc": BuiltInPlatform((("IRC_SERVER",),), ("IRC_PASSWORD", "IRC_SERVER_PASSWORD"), command="!{name}"),
-    "xmpp": BuiltInPlatform((("XMPP_JID",), ("XMPP_PASSWORD",)), extra="xmpp", command="!{name}"),
-    "mattermost": BuiltInPlatform((("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}"),
+    "irc": BuiltInPlatform(
+        (("IRC_SERVER",),),
+        ("IRC_PASSWORD", "IRC_SERVER_PASSWORD"),
+        command="!{name}",
+        server="name of the IRC network, else the host of its server",
+    ),
+    "xmpp": BuiltInPlatform(
+        (("XMPP_JID",), ("XMPP_PASSWORD",)), extra="xmpp", command="!{name}", server="domain of the room"
+    ),
+    "mattermost": BuiltInPlatform(
+        (("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}", server="id of the team"
+    ),
     "signal": BuiltInPlatform((("SIGNAL_DAEMON",), ("SIGNAL_ACCOUNT",))),
     "line": BuiltInPlatform((("LINE_CHANNEL_TOKEN",), ("LINE_CHANNEL_SECRET",))),
-    "teams": BuiltInPlatform((("TEAMS_APP_ID",), ("TEAMS_APP_SECRET",)), extra="teams"),
+    "teams": BuiltInPlatform((("TEAMS_APP_ID",), ("TEAMS_APP_SECRET",)), extra="teams", server="id of the team"),
     "whatsapp": BuiltInPlatform((("WHATSAPP_TOKEN",), ("WHATSAPP_APP_SECRET",), ("WHATSAPP_VERIFY_TOKEN",))),
     "sms": BuiltInPlatform((("TWILIO_ACCOUNT_SID",), ("TWILIO_AUTH_TOKEN",), ("TWILIO_PHONE_NUMBER",))),
     "googlechat": BuiltInPlatform((("GOOGLE_CHAT_CREDENTIALS",),), extra="googlechat"),
     "feishu": BuiltInPlatform(
         (("FEISHU_APP_ID",), ("FEISHU_APP_SECRET",), ("FEISHU_ENCRYPT_KEY",), ("FEISHU_VERIFICATION_TOKEN",)),
         extra="feishu",
+        server="key of the tenant",
     ),
     "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),
 }
@@ -302,7 +322,7 @@ class RouteSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str, Meta(description="Network or account, for example telegram; empty means all.", extra=_LIVE)
     ] = ""
     server: Annotated[
-        str, Meta(description="Server on networks that have servers, by its id; empty means all.", extra=_LIVE)
+        str, Meta(description="Server, workspace, team or the like, by its id; empty means all.", extra=_LIVE)
     ] = ""
     chat: Annotated[str, Meta(description="Chat or channel, by its id; empty means all.", extra=_LIVE)] = ""
     thread: Annotated[str, Meta(description="Thread or topic, by its id; empty means all.", extra=_LIVE)] = ""
