@@ -1,9 +1,10 @@
 """Questions that somebody answers, or nobody does."""
 
 import asyncio
+from collections.abc import Sequence
 
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
-from talaria.runtime.questions import Questions
+from talaria.runtime.questions import PLAN, Questions, answer
 
 
 class Room:
@@ -40,6 +41,31 @@ async def test_an_approval_says_what_it_is_about() -> None:
         assert event == ApprovalAsked(room.questions.waiting[0], "terminal", "rm -r build", "it deletes")
         room.questions.answer(event.id, "once")
     assert asked.result() == "once"
+
+
+class Chooser:
+    """Implements `Prompter`: chooses the first choice, and records what was offered."""
+
+    def __init__(self) -> None:
+        self.offered: Sequence[str] = ()
+
+    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+        self.offered = choices
+        return 0
+
+    async def ask(self, question: str) -> str:
+        return ""
+
+
+async def test_a_plan_can_only_be_carried_out_or_not() -> None:
+    room, chooser = Room(), Chooser()
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(room.questions.ask_approval(PLAN, "First step: terminal: make", "It wants to start."))
+        event = await room.heard.get()
+        assert isinstance(event, ApprovalAsked)
+        await answer(event, room.questions, chooser)
+    assert asked.result() == "once"
+    assert list(chooser.offered) == ["Carry out the plan", "Keep planning"]
 
 
 async def test_approvals_are_distinguished_from_questions() -> None:

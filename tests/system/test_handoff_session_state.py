@@ -1,4 +1,4 @@
-"""What moves along with a conversation: its name, its model, its folder, its goal, its processes."""
+"""What moves along with a conversation: its name, its model, its folder, its goal, its processes, plan mode."""
 
 import asyncio
 import re
@@ -49,6 +49,8 @@ def answer(received: Received) -> Say:
         return Say(calls=[Ask("terminal", {"command": "pwd"})])
     if "background" in received.question:
         return Say(calls=[Ask("terminal", {"command": SLEEP, "background": True})])
+    if "make a folder there" in received.question:
+        return Say(calls=[Ask("terminal", {"command": "mkdir dock"})])
     if "end it" in received.question:
         found = re.search(r"process (\S+), pid", body)
         return Say(calls=[Ask("process", {"action": "kill", "id": found[1] if found else ""})])
@@ -161,6 +163,17 @@ async def test_what_runs_in_the_background(program: Program, network: LoopbackNe
             return SLEEP not in (await asyncio.to_thread(program.run, "ps")).out
 
         await until(is_ended)
+
+
+async def test_plan_mode(program: Program, network: LoopbackNetwork) -> None:
+    packed = [("Begin.", "step here"), ("/plan", "Plan mode is on")]
+    async with moved(program, network, packed) as there:
+        await there.hears("Please make a folder there.", "It says Not allowed: Plan mode is on")
+        await there.hears("Now make a folder there.", "Carry out the plan")
+        assert not (program.home / "work" / "dock").exists()
+        await there.hears("/approve", "Allowed this time")
+        await until((program.home / "work" / "dock").is_dir)
+        await there.hears("/plan status", "Plan mode is off")
 
 
 async def judged(program: Program) -> str:

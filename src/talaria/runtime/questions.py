@@ -33,6 +33,7 @@ _APPROVALS = (
     ("always", "Yes, always"),
     ("no", "No"),
 )
+_PLAN_ANSWERS = (("once", "Carry out the plan"), ("no", "Keep planning"))
 _REFUSAL = "no"
 _APPROVING = frozenset(answer for answer, _ in _APPROVALS) - {_REFUSAL}
 _OTHER_CHOICE = "Something else (type it)"
@@ -114,8 +115,9 @@ def _shorten_diff(diff: str) -> str:
 
 
 async def _ask_approval(event: ApprovalAsked, prompter: Prompter, *, markdown: bool) -> str:
-    chosen = await prompter.choose(approval_question(event, markdown=markdown), [label for _, label in _APPROVALS])
-    return "no" if chosen is None else _APPROVALS[chosen][0]
+    answers = _PLAN_ANSWERS if event.tool == PLAN else _APPROVALS
+    chosen = await prompter.choose(approval_question(event, markdown=markdown), [label for _, label in answers])
+    return _REFUSAL if chosen is None else answers[chosen][0]
 
 
 def format_refusal(reason: str) -> str:

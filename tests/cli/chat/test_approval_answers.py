@@ -3,6 +3,9 @@
 import pytest
 
 from talaria.cli.chat.approval import format_decision, parse_decision
+from talaria.cli.chat.line_reader import format_approval_prompt
+from talaria.core.events import ApprovalAsked
+from talaria.runtime.questions import PLAN
 
 
 @pytest.mark.parametrize(
@@ -30,5 +33,13 @@ def test_only_exact_answers_decide(typed: str, decision: str | None) -> None:
 
 
 def test_approvals_leave_a_record_and_refusals_are_left_to_the_call() -> None:
-    assert format_decision("session") == "approved for this conversation"
-    assert not format_decision("use the trash")
+    asked = ApprovalAsked("1", "terminal", "make", "it asks")
+    assert format_decision(asked, "session") == "approved for this conversation"
+    assert not format_decision(asked, "use the trash")
+
+
+def test_question_about_a_plan_offers_no_wider_approvals() -> None:
+    asked = ApprovalAsked("1", PLAN, "First step: write_file: a", "The agent wants to carry out its plan.")
+    assert format_decision(asked, "once") == "plan approved"
+    assert "always" not in format_approval_prompt(asked)
+    assert "keep planning" in format_approval_prompt(asked)

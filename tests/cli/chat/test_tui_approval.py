@@ -64,13 +64,15 @@ async def test_a_plan_is_rejected_with_a_reason_then_approved(program: Program, 
     async with opened(program, "chat", "--plan") as screen:
         await ask(screen)  # the first call only gets the instructions of plan mode
         await screen.wait_for("Carry out the plan?")
+        await screen.wait_for("y yes · n no, keep planning · n and what to change")
         await say(screen, "n, first add tests")
         await screen.wait_for("With tests, then.")
         await screen.wait_for(READY)
         assert not exists(result)
         await say(screen, "yes, with tests")
-        await screen.wait_for(OPEN)
+        await screen.wait_for("carry out? ❯")
         await say(screen, "y")
+        await screen.wait_for("✓ plan approved")
         await screen.wait_for("It is written.")
     assert result.read_text() == "done"
     refusals = [message["content"] for message in server.received[-1].json["messages"] if message["role"] == "tool"]

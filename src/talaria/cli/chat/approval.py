@@ -4,7 +4,7 @@ import re
 from typing import Protocol
 
 from talaria.core.events import ApprovalAsked, QuestionAsked
-from talaria.runtime.questions import AnswerReceiver, Prompter, answer_with, ask_question
+from talaria.runtime.questions import PLAN, AnswerReceiver, Prompter, answer_with, ask_question
 
 _DECISIONS = {
     "y": "once",
@@ -21,7 +21,7 @@ _DECISION_TEXTS = {"once": "approved once", "session": "approved for this conver
 _REFUSED_WITH_REASON = re.compile(r"(?:n|no)[\s,;:.]+(\S.*)", re.IGNORECASE | re.DOTALL)
 _HEADINGS = {
     "terminal": "Run this command?",
-    "the plan": "Carry out the plan?",
+    PLAN: "Carry out the plan?",
     "execute_code": "Run this code?",
     "write_file": "Write this file?",
     "edit_file": "Change this file?",
@@ -73,6 +73,7 @@ def parse_decision(typed: str) -> str | None:
     return "no" if found[1] in _DECISION_TEXTS else found[1]
 
 
-def format_decision(decision: str) -> str:
+def format_decision(asked: ApprovalAsked, decision: str) -> str:
     """Return the line that records an approval; empty for a refusal, which the refused call reports."""
-    return _DECISION_TEXTS.get(decision, "")
+    record = _DECISION_TEXTS.get(decision, "")
+    return "plan approved" if record and asked.tool == PLAN else record

@@ -12,7 +12,7 @@ import msgspec
 from talaria.cli.chat.approval import parse_decision
 from talaria.cli.chat.attach import AttachedSession, format_attach_heading, render_previous_exchange
 from talaria.cli.chat.event_printer import TextPrinter
-from talaria.cli.chat.line_reader import APPROVAL_PROMPT, LineReader
+from talaria.cli.chat.line_reader import LineReader, format_approval_prompt
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
@@ -144,13 +144,13 @@ class _Lines:
     async def approve(self, asked: ApprovalAsked) -> str:
         async with self._approval_lock:
             self.keyboard.show_approval(asked)
-            self._terminal.note(APPROVAL_PROMPT)
+            self._terminal.note(format_approval_prompt(asked))
             self._approval = asyncio.get_running_loop().create_future()
             try:
                 decision = await self._approval
             finally:
                 self._approval = None
-            self.keyboard.show_decision(decision)
+            self.keyboard.show_decision(asked, decision)
             return decision
 
     async def wait_for_attention(self) -> None:

@@ -14,12 +14,19 @@ from talaria.cli.chat.event_printer import format_diff_lines
 from talaria.cli.output.terminal import Terminal
 from talaria.core.errors import Refused
 from talaria.core.events import ApprovalAsked
+from talaria.runtime.questions import PLAN
 
-APPROVAL_PROMPT = "y (once), s (for this conversation), a (always) or n (no), then Enter: "
+_APPROVAL_PROMPT = "y (once), s (for this conversation), a (always) or n (no), then Enter: "
+_PLAN_PROMPT = "y (carry it out), n (keep planning) or n and what to change, then Enter: "
 CONFIRMATION = "y (yes) or n (no), then Enter: "
 NO_ANSWER = "That doesn't answer the question above. It will be sent as a message later."
 _CHUNK = 4096
 _LOCAL_FLAGS = 3
+
+
+def format_approval_prompt(request: ApprovalAsked) -> str:
+    """Return the possible answers to an approval question."""
+    return _PLAN_PROMPT if request.tool == PLAN else _APPROVAL_PROMPT
 
 
 class LineReader:
@@ -65,8 +72,8 @@ class LineReader:
         """Show the exact action and return the decision; an empty line or the end of input refuses."""
         async with self._lock:
             self.show_approval(request)
-            decision = await self._decision(APPROVAL_PROMPT, parse_decision)
-            self.show_decision(decision)
+            decision = await self._decision(format_approval_prompt(request), parse_decision)
+            self.show_decision(request, decision)
             return decision
 
     async def confirm(self, question: str) -> bool:
@@ -101,9 +108,9 @@ class LineReader:
         terminal.note(f"Reason: {request.reason}")
         self._save_typed_input()
 
-    def show_decision(self, decision: str) -> None:
+    def show_decision(self, request: ApprovalAsked, decision: str) -> None:
         """Print the decision; a refusal is reported by the refused call."""
-        record = format_decision(decision)
+        record = format_decision(request, decision)
         if record:
             self._terminal.note(self._terminal.styled(f"✓ {record}", "green"))
 

@@ -8,7 +8,7 @@ from typing import Protocol, assert_never
 
 from msgspec import Struct
 
-from talaria.cli.chat.approval import format_approval_heading, format_decision
+from talaria.cli.chat.approval import format_approval_heading
 from talaria.cli.chat.event_printer import REPORT_HEADING
 from talaria.cli.markdown.diff import count_changes, render_diff
 from talaria.cli.markdown.notice import render_notice, wrap_text
@@ -159,9 +159,8 @@ class Activity:
             self.add(render_diff(asked.diff, theme, width, most=_ASKED_DIFF_LINES))
         self.add(wrap_text(f"Reason: {asked.reason}", theme.dim, width))
 
-    def add_decision(self, decision: str) -> None:
-        """Print the decision; a refusal is reported by the refused call."""
-        record = format_decision(decision)
+    def add_decision(self, record: str) -> None:
+        """Print the record of a decision, if there is one."""
         if record:
             self.add(wrap_text(f"✓ {record}", self._theme.tool, self._printer.width))
 

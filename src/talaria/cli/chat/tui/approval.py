@@ -31,6 +31,7 @@ class Wording(NamedTuple):
 
 
 ALLOW = Wording("allow? ❯ ", "y once · s for this conversation · a always · n no")
+CARRY_OUT = Wording("carry out? ❯ ", "y yes · n no, keep planning · n and what to change")
 TRUST = Wording("trust? ❯ ", "y yes, as they are now · n no, ignore them")
 
 

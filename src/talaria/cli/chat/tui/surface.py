@@ -6,11 +6,12 @@ from pathlib import Path
 from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 from prompt_toolkit.output import Output
 
-from talaria.cli.chat.approval import parse_decision
+from talaria.cli.chat.approval import format_decision, parse_decision
 from talaria.cli.chat.clipboard import copy_sequence, read_clipboard
 from talaria.cli.chat.keyboard_help import KEYS
 from talaria.cli.chat.options import SOURCE
 from talaria.cli.chat.tui.activity import Activity
+from talaria.cli.chat.tui.approval import ALLOW, CARRY_OUT
 from talaria.cli.chat.tui.prompt import PromptScreen
 from talaria.cli.markdown.notice import render_notice
 from talaria.cli.markdown.stream import render
@@ -21,6 +22,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import NotFound
 from talaria.core.events import ApprovalAsked
 from talaria.core.messages import Image
+from talaria.runtime.questions import PLAN
 
 
 class TuiScreen:
@@ -77,8 +79,9 @@ class TuiScreen:
         self._activity.add_approval(asked)
         self._activity.tick()
         summary = cut(cell(f"{asked.tool}: {asked.summary}"), self._prompt.canvas.width - 3)
-        decision = await self._prompt.approval.ask(summary, parse_decision)
-        self._activity.add_decision(decision)
+        wording = CARRY_OUT if asked.tool == PLAN else ALLOW
+        decision = await self._prompt.approval.ask(summary, parse_decision, wording)
+        self._activity.add_decision(format_decision(asked, decision))
         return decision
 
     def change_theme(self, name: str) -> None:
