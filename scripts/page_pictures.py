@@ -226,6 +226,7 @@ async def _open(page: Page, base: str, path: str) -> None:
     """Open a page, and wait until everything that it asks for has arrived."""
     await page.goto(base + path)
     await page.get_by_role("heading", level=1).wait_for()
+    await page.get_by_text("Running all checks…").wait_for(state="hidden", timeout=60_000)
     await settle(page)
 
 

@@ -2,7 +2,7 @@
  * All pages beside the chat. Each is loaded when it is opened; the server reads their paths from this list.
  * @module
  */
-import { effect, h, signal } from "../../vendor/preact.js";
+import { effect, h, signal, useEffect } from "../../vendor/preact.js";
 import { a, heading, icon, li, nav, section, ul } from "../elements.js";
 import { describe } from "../server.js";
 import { followLink, me, path, toast } from "../state.js";
@@ -215,6 +215,8 @@ export function CurrentPage() {
 
 /** The menu of pages, in place of the list of conversations. @type {(props: object) => Child} */
 export function PageMenu() {
+  const current = path.value;
+  useEffect(() => document.querySelector(".page-menu [aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   const groups = Map.groupBy(visiblePages(), (page) => page.group);
   return nav(
     { class: "list page-menu", "aria-label": "Pages" },

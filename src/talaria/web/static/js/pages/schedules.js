@@ -17,6 +17,8 @@ import { conversationLink, fold, moment, stateChip } from "./parts.js";
 /** @import { JobView, RunView, SchedulesView } from "../wire.d.ts" */
 
 const STATES = { waiting: "Scheduled", paused: "Paused", over: "Over" };
+/** @type {Record<string, string>} */
+const TARGETS = { origin: "the conversation that created it", home: "the home chat", nowhere: "nobody" };
 
 /** @type {(props: object) => Child} */
 export function Page() {
@@ -97,7 +99,11 @@ function JobCard({ job, reload }) {
         : null,
       job.script ? li(null, span({ class: "fact-name" }, "Script"), code(null, job.script)) : null,
       job.model ? li(null, span({ class: "fact-name" }, "Model"), span(null, job.model)) : null,
-      li(null, span({ class: "fact-name" }, "Reports to"), span(null, job.deliver.join(", "))),
+      li(
+        null,
+        span({ class: "fact-name" }, "Reports to"),
+        span(null, job.deliver.map((target) => TARGETS[target] ?? target).join(", ")),
+      ),
       job.times_left !== null
         ? li(null, span({ class: "fact-name" }, "Runs left"), span(null, String(job.times_left)))
         : null,
