@@ -71,6 +71,7 @@ async def test_a_queued_message_is_edited_and_withdrawn(browser: Browser, host: 
         page, box = watched.page, watched.page.get_by_label("Message", exact=True)
         await watched.say("go")
         await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        await expect(page.locator(".row.current .row-title")).to_have_text("go")  # until there is a title
         await box.fill("later")
         await page.keyboard.press("Enter")
         await page.get_by_role("button", name="Edit", exact=True).click()

@@ -65,7 +65,7 @@ function ChatHeader({ shown }) {
       },
       icon("menu"),
     ),
-    heading(1, null, shown ? titleOf(shown) : "New conversation"),
+    heading(1, null, shown ? shown.title || "Conversation" : "New conversation"),
     shown ? meter(shown) : null,
     canChoose
       ? button(
@@ -112,12 +112,6 @@ function meter(shown) {
     limit ? progress({ max: limit, value: Math.min(used, limit), "aria-label": title }) : null,
     cost ? span({ title: "Cost of this conversation" }, `$${(cost / 1e6).toFixed(cost < 1e6 ? 3 : 2)}`) : null,
   );
-}
-
-/** The title, or the first words until there is one. @type {(shown: Conversation) => string} */
-function titleOf(shown) {
-  const said = shown.shown.find((one) => one.entry.kind === "user")?.entry;
-  return shown.detail.value?.title || (said?.kind === "user" && said.text.slice(0, 80)) || "Conversation";
 }
 
 /** What stands where no conversation has begun; `said` is the message of one that is beginning. @type {(props: { notes: string[], said: string }) => Child} */

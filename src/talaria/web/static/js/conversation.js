@@ -98,6 +98,12 @@ export class Conversation {
     return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, seq: 0, entry }))];
   }
 
+  /** The title, or the first words until there is one. */
+  get title() {
+    const said = this.shown.find((one) => one.entry.kind === "user")?.entry;
+    return this.detail.value?.title || (said?.kind === "user" ? said.text.slice(0, 80) : "");
+  }
+
   /** Whether a turn is running. */
   get running() {
     const turn = this.turn.value;

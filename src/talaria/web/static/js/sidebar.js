@@ -144,7 +144,7 @@ function SessionItem({ row }) {
   const renaming = useSignal(false);
   const deleting = useSignal(false);
   const current = conversation.value?.id === row.id;
-  const title = row.title || "Untitled conversation";
+  const title = row.title || (current && conversation.value?.title) || "Untitled conversation";
   if (renaming.value) return h(Rename, { row, onDone: () => (renaming.value = false) });
   const surface = row.network || (row.source === "web" ? "" : row.source);
   return div(
