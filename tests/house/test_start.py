@@ -28,6 +28,7 @@ NOT_FOR_AN_ANSWER = {
     "talaria.goals.goal_store", "talaria.runtime.active_session", "talaria.storage.tables.jobs",
     "talaria.tools.sandbox.bubblewrap",
 }  # fmt: skip
+NOT_FOR_CHATS = {"nio", "peewee", "psycopg", "jsonschema", "Crypto", "pydantic", "numpy"}
 # Modules of ours that a command may load. Lower a number after removing modules, and raise it only for a reason.
 MOST_MODULES = {"short answers": 6, "lists": 96, "an answer": 245}
 _COMMAND = """
@@ -93,3 +94,16 @@ def test_the_prompt_is_shown_before_the_agent_is_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     ours = {name.split(".")[1] for name in done.stdout.split() if name.startswith("talaria.")}
     assert ours == {"cli", "core"}
+
+
+def test_the_chat_networks_load_nothing_that_an_idle_gateway_would_carry() -> None:
+    script = (
+        "import sys, importlib\n"
+        "from talaria.settings.sections.chats import BUILT_IN_PLATFORMS\n"
+        "for name in BUILT_IN_PLATFORMS: importlib.import_module(f'talaria.platforms.{name}.adapter')\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "talaria.platforms.matrix.adapter" in modules
+    assert modules & NOT_FOR_CHATS == set()

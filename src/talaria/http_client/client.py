@@ -268,7 +268,7 @@ class HttpPool:
             async with asyncio.timeout_at(first_byte_by):
                 reply, connection = await self._ask(route, request, connect)
         except NotHttp as error:
-            raise MalformedReply(f"{url} doesn't speak HTTP: {_words(error)}") from error
+            raise MalformedReply(f"{_without_query(url)} doesn't speak HTTP: {_words(error)}") from error
         except (OSError, ValueError) as error:
             raise self._unreachable(url, error) from error
         answer = Answer(reply, connection, first_byte_by, timeouts.silence.total_seconds())
@@ -280,7 +280,7 @@ class HttpPool:
 
     def _unreachable(self, url: str, error: OSError | ValueError) -> ProviderUnreachable:
         """Return the error for a failed connection, with what may help behind a proxy."""
-        message = f"{url} doesn't answer: {_words(error)}"
+        message = f"{_without_query(url)} doesn't answer: {_words(error)}"
         try:
             proxy = self._route(read_url(url)[0]).proxy
         except ProxyUnsupported:
@@ -370,6 +370,11 @@ def _cause(error: Exception) -> str:
             return reason[:1].lower() + reason[1:]
         case _:
             return _words(error)
+
+
+def _without_query(url: str) -> str:
+    """Return a URL for a message: queries are long, and may contain secrets."""
+    return url.partition("?")[0]
 
 
 def _words(error: Exception) -> str:

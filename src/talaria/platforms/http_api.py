@@ -77,13 +77,14 @@ class HttpApi:
         *,
         body: bytes | None = None,
         accept: Collection[int] = (),
+        limit: int = _MAX_ANSWER,
     ) -> ApiAnswer:
-        """Return the answer if it is a success or its status one of ``accept``."""
+        """Return the answer, of at most ``limit`` bytes, if it is a success or its status one of ``accept``."""
         timeouts = Timeouts(patience, patience, patience)
         for may_renew in (True, False):
             sent = {**headers, **await self.authorization()}
             async with self._translated(), self._pool.request(method, url, body, sent, timeouts) as answer:
-                given = ApiAnswer(answer.status, await answer.body(_MAX_ANSWER), answer.headers)
+                given = ApiAnswer(answer.status, await answer.body(limit), answer.headers)
             if self._token is None or not may_renew or not self._is_expired(given):
                 break
             await self._token.renew(sent)

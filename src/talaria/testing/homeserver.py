@@ -182,7 +182,7 @@ class Homeserver:
         while self._server is not None and self._server.poll() is None and time.monotonic() < deadline:
             try:
                 there.call("GET", "/_matrix/client/versions")
-            except (OSError, ValueError):
+            except (OSError, ValueError, Refusal):  # refused by another server, which was faster to take the port
                 time.sleep(0.05)
             else:
                 return True

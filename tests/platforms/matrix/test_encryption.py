@@ -12,6 +12,7 @@ from tests.platforms.matrix.matrix_clients import Desk, Person
 
 from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
+from talaria.core.errors import BadCredentials
 from talaria.core.messages import File
 from talaria.testing.wait import LIMIT, until
 
@@ -67,6 +68,46 @@ async def encrypting(alice: Person, folder: Path) -> AsyncIterator[Reader]:
 
 def from_us(desk: Desk, text: str) -> Callable[[Any], bool]:
     return lambda one: one.sender == desk.user_id and getattr(one, "body", "") == text
+
+
+MEGOLM = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "device_id": "D", "session_id": "s"}
+STRANGE: list[dict[str, object]] = [
+    {},
+    {**MEGOLM, "sender_key": ""},
+    {**MEGOLM, "sender_key": "k"},
+    {**MEGOLM, "sender_key": "k", "session_id": 3},
+]
+
+
+async def test_encrypted_events_that_cannot_be_read_are_skipped(desk: Desk, alice: Person, tmp_path: Path) -> None:
+    async with encrypting(alice, tmp_path) as reader, desk.listening(encryption=True) as ear:
+        room = alice.room_with(desk.user_id, initial_state=[ENCRYPTION])
+        await until(lambda: desk.user_id in alice.members(room))
+        await reader.wait_for(lambda one: getattr(one, "membership", "") == "join" and one.sender == desk.user_id)
+        for content in STRANGE:
+            alice.post(room, content, "m.room.encrypted")
+        await reader.say(room, {"msgtype": "m.text", "body": "still there?"})
+        assert (await ear.one()).text == "still there?"
+
+
+async def test_a_new_login_encrypts_with_keys_of_its_own(desk: Desk, alice: Person, tmp_path: Path) -> None:
+    by_password = {"token": "", "user": desk.user_id, "password": desk.account.password, "encryption": True}
+    us = Person(alice.homeserver_client, desk.account)
+    async with encrypting(alice, tmp_path) as reader:
+        room = alice.room_with(desk.user_id, initial_state=[ENCRYPTION])
+        us.join(room)
+        platform = desk.open(**by_password)
+        async with platform.connect():
+            await platform.send(Address("matrix", room), Content(text="first"), "1")
+        await reader.wait_for(from_us(desk, "first"))
+        us.call("POST", "/logout/all", {})
+        with pytest.raises(BadCredentials):
+            async with platform.connect():
+                pass
+        async with platform.connect():
+            await platform.send(Address("matrix", room), Content(text="second"), "2")
+        await reader.wait_for(from_us(desk, "second"))
+    assert len(list((desk.folder / "keys").glob("*.db"))) == 2
 
 
 async def test_an_encrypted_talk_continues_after_a_restart(desk: Desk, alice: Person, tmp_path: Path) -> None:

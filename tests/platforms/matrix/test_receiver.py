@@ -43,6 +43,16 @@ async def test_the_rooms_in_which_we_are_are_known_by_name(desk: Desk, alice: Pe
     assert KnownChat(Address("matrix", room, "group"), "Workshop") in chats
 
 
+async def test_a_room_that_we_left_is_no_longer_listed(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        left, room = await meet(desk, alice, ear), await meet(desk, alice, ear)
+        Person(alice.homeserver_client, desk.account).call("POST", f"/rooms/{left}/leave", {})
+        alice.say(room, "next")
+        await ear.one()
+        chats = await cast("ListingPlatform", ear.platform).chats()
+    assert [one.address.chat_id for one in chats] == [room]
+
+
 async def test_what_was_said_between_invitation_and_joining_is_heard_but_not_what_was_said_before(
     desk: Desk, alice: Person
 ) -> None:

@@ -1,24 +1,24 @@
 """Calls to a homeserver, with time-outs and our error types."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
+from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
-import nio
 from msgspec import Struct
 
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
+from talaria.platforms.http_api import ApiAnswer, HttpApi
+from talaria.platforms.matrix.settings import MatrixSettings
 
 _AUTH_ERRORS = {"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED"}
-
-
 _DEFAULT_PAUSE = timedelta(seconds=5)
-
-
 _LONGEST_PAUSE = timedelta(hours=1)
+_LARGEST_ANSWER = 16_000_000  # a hundred events, which have at most 65,536 bytes each, and more
+_T = TypeVar("_T")
 
 
 def to_platform_error(
@@ -42,71 +42,118 @@ def to_login_error(error: PlatformError) -> PlatformError:
     return BadCredentials(str(error)) if isinstance(error, Rejected) else error
 
 
-_CHUNK = 64 * 1024
-
-
-_MAX_ERROR_BYTES = 10_000
-
-
 class _ErrorBody(Struct):
     """The error body of a homeserver."""
 
     errcode: str = ""
     error: str = ""
+    retry_after_ms: int | None = None
 
 
-async def ask(call: Awaitable[Any], patience: timedelta) -> Any:
-    """Return the result of a nio call; raises one of our errors for a refusal or a time-out."""
+class _Uploaded(Struct):
+    """The URL of an uploaded file."""
+
+    content_uri: str
+
+
+class MatrixApi:
+    """The calls of one account; ``set_token`` authorises them."""
+
+    def __init__(self, settings: MatrixSettings) -> None:
+        self._homeserver = settings.homeserver
+        self._patience = settings.patience
+        self._file_patience = settings.file_patience
+        self._file_limit = settings.file_limit
+        self._headers: dict[str, str] = {}
+        self._http = HttpApi("the homeserver", _to_error)
+
+    def set_token(self, token: str) -> None:
+        """Authorise the following calls."""
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    async def get(
+        self, path: str, answer_type: type[_T], *, query: Mapping[str, str | int] | None = None, version: str = "v3"
+    ) -> _T:
+        """Return the decoded answer to a request; its query has no empty values."""
+        return decode(await self.fetch(path, query or {}, self._patience, version=version), answer_type)
+
+    async def fetch(
+        self,
+        path: str,
+        query: Mapping[str, str | int],
+        patience: timedelta,
+        *,
+        limit: int = _LARGEST_ANSWER,
+        version: str = "v3",
+    ) -> bytes:
+        """Return the answer to a request as it is."""
+        given = urlencode({name: value for name, value in query.items() if value != ""}, quote_via=quote)
+        url = self._url(f"/client/{version}{path}") + (f"?{given}" if given else "")
+        async with _limited(patience):
+            return (await self._http.call("GET", url, self._headers, patience, limit=limit)).body
+
+    async def send(self, method: str, path: str, body: object, answer_type: type[_T]) -> _T:
+        """Return the decoded answer to a request with a JSON body."""
+        headers = {**self._headers, "Content-Type": "application/json"}
+        url, encoded = self._url(f"/client/v3{path}"), msgspec.json.encode(body)
+        async with _limited(self._patience):
+            return decode((await self._http.call(method, url, headers, self._patience, body=encoded)).body, answer_type)
+
+    async def upload(self, data: bytes, media_type: str, name: str) -> str:
+        """Upload a file and return its URL; ``name`` is public, and may be empty."""
+        url = self._url("/media/v3/upload") + (f"?{urlencode({'filename': name}, quote_via=quote)}" if name else "")
+        headers = {**self._headers, "Content-Type": media_type}
+        async with _limited(self._file_patience):
+            answer = await self._http.call("POST", url, headers, self._file_patience, body=data)
+        return decode(answer.body, _Uploaded).content_uri
+
+    async def download(self, server: str, media_id: str) -> bytes:
+        """Return a file; raises `Rejected` if it is larger than the settings allow."""
+        url = self._url("/client/v1" + path_of("media", "download", server, media_id))
+        async with _limited(self._file_patience):
+            return await self._http.download(url, self._headers, self._file_patience, self._file_limit)
+
+    async def close(self) -> None:
+        """Disconnect; the next call connects again."""
+        await self._http.close()
+
+    def _url(self, path: str) -> str:
+        return f"{self._homeserver}/_matrix{path}"
+
+
+def path_of(*parts: str) -> str:
+    """Return the path of these parts, which may have any characters."""
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+def decode(body: bytes, answer_type: type[_T]) -> _T:
+    """Return the content of an answer; raises `Unreachable` if something else than a homeserver wrote it."""
+    try:
+        return msgspec.json.decode(body, type=answer_type)
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"the homeserver's answer is not Matrix: {error}") from error
+
+
+@asynccontextmanager
+async def _limited(patience: timedelta) -> AsyncIterator[None]:
+    """Limit a whole call; the HTTP client only limits how long nothing arrives."""
     try:
         async with asyncio.timeout(patience.total_seconds()):
-            answer = await call
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"the homeserver doesn't answer: {str(error) or type(error).__name__}") from error
-    except nio.SendRetryError as error:
-        raise Unreachable(f"the room's keys haven't arrived yet: {error}") from error
-    except (nio.ProtocolError, nio.EncryptionError) as error:
-        raise Rejected(f"can't send that: {error}") from error
-    if isinstance(answer, nio.ErrorResponse):
-        raise _read_error(answer)
-    return answer
+            yield
+    except TimeoutError as error:
+        seconds = f"{patience.total_seconds():g}"
+        raise Unreachable(f"the homeserver doesn't answer within {seconds} seconds") from error
 
 
-async def fetch_bytes(client: nio.AsyncClient, address: str, *, patience: timedelta, limit: int) -> bytes:
-    """Return the content of a URL on the homeserver; raises `Rejected` if it is larger than ``limit``."""
-    headers = {"Authorization": f"Bearer {client.access_token}"}
+def _to_error(answer: ApiAnswer) -> PlatformError:
     try:
-        async with asyncio.timeout(patience.total_seconds()):
-            async with await client.send("GET", address, headers=headers, timeout=0) as answer:
-                if answer.status != 200:
-                    raise await _read_http_error(answer)
-                return await _read_limited(answer.content, limit)
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"the homeserver doesn't answer: {str(error) or type(error).__name__}") from error
-
-
-async def _read_limited(stream: aiohttp.StreamReader, limit: int) -> bytes:
-    data = bytearray()
-    async for piece in stream.iter_chunked(_CHUNK):
-        data += piece
-        if len(data) > limit:
-            raise Rejected(f"the content is larger than {limit} bytes")
-    return bytes(data)
-
-
-async def _read_http_error(answer: aiohttp.ClientResponse) -> PlatformError:
-    body = await answer.content.read(_MAX_ERROR_BYTES)
-    try:
-        problem = msgspec.json.decode(body, type=_ErrorBody)
+        problem = msgspec.json.decode(answer.body, type=_ErrorBody)
     except msgspec.MsgspecError:
         problem = _ErrorBody()
-    return to_platform_error(problem.errcode, answer.status, problem.error)
-
-
-def _read_error(answer: nio.ErrorResponse) -> PlatformError:
-    wire = answer.transport_response
-    milliseconds = answer.retry_after_ms
-    if milliseconds is None and wire is not None:
-        seconds = wire.headers.get("Retry-After", "")
-        milliseconds = int(seconds) * 1000 if seconds.isdecimal() else None
-    pause = None if milliseconds is None else timedelta(milliseconds=milliseconds)
-    return to_platform_error(answer.status_code or "", wire.status if wire else 0, answer.message, retry_after=pause)
+    pause = None if problem.retry_after_ms is None else timedelta(milliseconds=problem.retry_after_ms)
+    seconds = answer.headers.get("retry-after", "")
+    if pause is None and seconds.isdecimal():
+        pause = timedelta(seconds=int(seconds))
+    target = answer.headers.get("location", "")
+    text = f"it redirects to {target}; use the address of the homeserver itself" if target else problem.error
+    return to_platform_error(problem.errcode, answer.status, text, retry_after=pause)

@@ -1,11 +1,12 @@
 """Wire types of room events, as far as we read them."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 BUTTONS = "io.talaria.buttons"
+_T = TypeVar("_T")
 
 
 class Unsigned(Struct, frozen=True):
@@ -14,15 +15,20 @@ class Unsigned(Struct, frozen=True):
     prev_content: dict[str, Any] = {}
 
 
-class RoomEvent(Struct, frozen=True, kw_only=True):
-    """An event in a room; ``content`` is whatever its sender wrote."""
+class StrippedEvent(Struct, frozen=True, kw_only=True):
+    """An event as shown to those who aren't in its room; ``content`` is whatever its sender wrote."""
 
     type: str
-    event_id: str
     sender: str
-    origin_server_ts: int = 0
     state_key: str | None = None
     content: dict[str, Any] = {}
+
+
+class RoomEvent(StrippedEvent, frozen=True, kw_only=True):
+    """An event in a room."""
+
+    event_id: str
+    origin_server_ts: int = 0
     unsigned: Unsigned = Unsigned()
 
 
@@ -105,17 +111,73 @@ class MessageBody(Struct, frozen=True, kw_only=True):
     buttons: tuple[ButtonNote, ...] = field(name=BUTTONS, default=())
 
 
+class EventList(Struct, frozen=True):
+    """Events that are decoded one by one, so that an invalid one affects only itself."""
+
+    events: list[Raw] = []
+
+
+class Timeline(EventList, frozen=True):
+    """The latest events of a room; if ``limited``, those before ``prev_batch`` are missing."""
+
+    limited: bool = False
+    prev_batch: str | None = None
+
+
+class JoinedRoom(Struct, frozen=True):
+    """The changes in a room; ``state`` was before the timeline."""
+
+    state: EventList = EventList()
+    timeline: Timeline = Timeline()
+
+
+class InvitedRoom(Struct, frozen=True):
+    """A room that we are invited to."""
+
+    invite_state: EventList = EventList()
+
+
+class SyncedRooms(Struct, frozen=True):
+    """The rooms in which something happened."""
+
+    join: dict[str, JoinedRoom] = {}
+    invite: dict[str, InvitedRoom] = {}
+    leave: dict[str, Raw] = {}
+
+
+class SyncAnswer(Struct, frozen=True):
+    """The answer to a sync."""
+
+    next_batch: str
+    rooms: SyncedRooms = SyncedRooms()
+
+
+class EventPage(Struct, frozen=True):
+    """A page of events; the next one starts at ``end``."""
+
+    chunk: list[Raw] = []
+    end: str | None = None
+
+
 def read_event(source: object) -> RoomEvent | None:
-    """Return an event, or ``None`` for an invalid one."""
-    try:
-        return msgspec.convert(source, RoomEvent)
-    except msgspec.ValidationError:
-        return None
+    """Return an event, as JSON or decoded, or ``None`` for an invalid one."""
+    return _read(source, RoomEvent)
+
+
+def read_stripped_event(source: object) -> StrippedEvent | None:
+    """Return an event of an invitation, or ``None`` for an invalid one."""
+    return _read(source, StrippedEvent)
 
 
 def read_message_body(content: object) -> MessageBody | None:
     """Return the content of an event, or ``None`` if it violates the specification."""
+    return _read(content, MessageBody)
+
+
+def _read(source: object, kind: type[_T]) -> _T | None:
     try:
-        return msgspec.convert(content, MessageBody)
-    except msgspec.ValidationError:
+        if isinstance(source, Raw):
+            return msgspec.json.decode(source, type=kind)
+        return msgspec.convert(source, kind)
+    except msgspec.MsgspecError:
         return None
