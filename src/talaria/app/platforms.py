@@ -1,7 +1,6 @@
 """Chat networks and their adapters: built-in ones by name, others by entry points."""
 
 import logging
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
@@ -14,7 +13,7 @@ from talaria.core.lazy import load_module
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
-from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatNetworkSettings
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatAccount, ChatNetworkSettings
 
 if TYPE_CHECKING:  # imported lazily: importing importlib.metadata is slow
     from importlib.metadata import EntryPoints
@@ -38,19 +37,19 @@ def find_network(settings: Settings, name: str) -> str:
 
 
 def account_secret(settings: Settings, name: str, secret: str) -> str:
-    """Return the name of an account's secret: an account with a name of its own puts that before it."""
-    return secret if find_network(settings, name) == name else f"{re.sub('[^A-Z0-9]', '_', name.upper())}_{secret}"
+    """Return the name of an account's secret."""
+    return ChatAccount(name, find_network(settings, name)).secret_name(secret)
 
 
 def _is_account_set_up(settings: Settings, secrets: Secrets, name: str) -> bool:
     """Return whether an account that the settings name can be opened."""
-    known = BUILT_IN_PLATFORMS.get(find_network(settings, name))
+    account = ChatAccount(name, find_network(settings, name))
+    known = BUILT_IN_PLATFORMS.get(account.network)
     if known is None:
-        return find_network(settings, name) in _list_plugins()
+        return account.network in _list_plugins()
     if name in BUILT_IN_PLATFORMS:
         return not known.secrets
-    groups = ([account_secret(settings, name, one) for one in group] for group in known.secrets)
-    return all(any(map(secrets.get, group)) for group in groups)
+    return account.has_secrets(secrets.get)
 
 
 def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:

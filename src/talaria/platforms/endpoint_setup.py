@@ -41,6 +41,7 @@ def endpoint_questions(title: str, path: str, port: int, find_problems: FindProb
             prompt="Port",
             hint="Port on this machine to which your proxy or tunnel forwards the public address.",
             default=str(port),
+            distinct=True,
             problem=lambda given: find_problem(port=given),
         ),
     )

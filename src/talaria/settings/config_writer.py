@@ -1,6 +1,7 @@
 """Writer of settings and secrets for the setup, and their current values."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from talaria.core.errors import NotFound
 from talaria.settings.errors import SettingsInvalid, build_unknown_fault, build_wrong_value_fault
@@ -9,8 +10,8 @@ from talaria.settings.model import Settings
 from talaria.settings.parse_value import parse_value
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import SchemaField, SettingsSchema, split_key, variable
-from talaria.settings.secrets import Secrets, mask, read_secrets, store_secret
-from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
+from talaria.settings.secrets import Secrets, mask, read_secrets, remove_secret, store_secret
+from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatAccount
 
 
 class ConfigWriter:
@@ -53,15 +54,31 @@ class ConfigWriter:
             return
         self.written[key] = "default"
 
-    def enable_platform(self, name: str) -> None:
+    def enable_account(self, account: ChatAccount) -> None:
         """Let the gateway serve a chat network; one without required secrets has to be named in the settings."""
-        key, known = f"platforms.{name}.enabled", BUILT_IN_PLATFORMS.get(name)
+        key, known = f"platforms.{account.name}.enabled", BUILT_IN_PLATFORMS.get(account.network)
         if known is not None and known.secrets:
             self.put(key, "true")
         else:
             from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
 
             self.written[key] = set_value(self._profile, key, "true").shown
+
+    def remove_account(self, account: ChatAccount, secrets: Collection[str]) -> None:
+        """Remove an account and its secrets; access lists and other settings of the network's first account stay."""
+        for name in map(account.secret_name, secrets):
+            with suppress(NotFound):
+                remove_secret(self._profile, name)
+                self.written[name] = "removed"
+            if self._environment.get(name):
+                self.notes.append(f"The environment variable {name} is still set; unset it where it comes from.")
+        if account.name != account.network:
+            self.reset_setting(f"platforms.{account.name}")
+            return
+        self.reset_setting(f"platforms.{account.name}.options")
+        known = BUILT_IN_PLATFORMS.get(account.network)
+        if known is None or not known.secrets:
+            self.put(f"platforms.{account.name}.enabled", "false")
 
     def keep_secret(self, name: str, value: str) -> None:
         """Write a secret."""

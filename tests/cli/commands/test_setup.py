@@ -12,6 +12,7 @@ from tests.cli.terminal_dialogue import dialogue
 from tests.tools.web.engine_servers import ENGINE_ID, search_servers
 from tests.tools.web.engine_servers import KEY as ENGINE_KEY
 
+from talaria.platforms.line.settings import PORT as LINE_PORT
 from talaria.providers.presets import PRESETS
 from talaria.settings.model import TOOLSETS
 from talaria.testing.model_server import ModelServer
@@ -337,3 +338,59 @@ async def test_google_also_needs_the_id_of_a_search_engine(program: Program, env
             assert await talk.end() == 0
     assert "Google answers." in talk.text
     assert kept(program, "config.toml").endswith(f'[web]\ngoogle_engine_id = "{ENGINE_ID}"\n')
+
+
+async def test_a_second_account_is_added_checked_and_removed(program: Program, env: dict[str, str]) -> None:
+    program.run("config", "set", "TELEGRAM_BOT_TOKEN", TOKEN)
+    async with networks() as base:
+        command = ("setup", "chat", "--network-url", f"telegram={base}")
+        async with dialogue(program, *command, env=env) as talk:
+            await talk.answer("Networks [telegram]", "")
+            await talk.answer("Telegram [change]", "add")
+            await talk.answer("Name of the new account", "Work!")
+            await talk.answer("Name of the new account", "slack")
+            await talk.answer("Name of the new account", "work")
+            await talk.answer("WORK_TELEGRAM_BOT_TOKEN", "1:wrong")
+            await talk.answer("What next?", "another")
+            await talk.answer("WORK_TELEGRAM_BOT_TOKEN", TOKEN)
+            assert await talk.end() == 0
+        assert "A name has lower-case letters" in talk.text
+        assert "`slack` is taken" in talk.text
+        assert "Saved WORK_TELEGRAM_BOT_TOKEN ****" in talk.text
+        assert kept(program, "config.toml") == '[platforms.work]\nnetwork = "telegram"\n'
+        async with dialogue(program, *command, env=env) as talk:
+            await talk.answer("Networks [telegram]", "")
+            await talk.answer("Telegram [change]", "check")
+            await talk.answer("Account [telegram]", "work")
+            assert await talk.end() == 0
+        assert "Telegram is set up: telegram, work." in talk.text
+        assert "Telegram accepted the token" in talk.text
+        async with dialogue(program, *command, env=env) as talk:
+            await talk.answer("Networks [telegram]", "")
+            await talk.answer("Telegram [change]", "remove")
+            await talk.answer("Account [telegram]", "work")
+            await talk.answer("Remove work?", "y")
+            assert await talk.end() == 0
+    assert kept(program, ".env") == f"TELEGRAM_BOT_TOKEN={TOKEN}\n"
+    assert kept(program, "config.toml") == ""
+
+
+async def test_a_second_account_of_a_network_with_webhooks_gets_its_own_port(
+    program: Program, env: dict[str, str]
+) -> None:
+    for name in ("LINE_CHANNEL_TOKEN", "LINE_CHANNEL_SECRET"):
+        program.run("config", "set", name, TOKEN)
+    async with dialogue(program, "setup", "chat", "--no-check", env=env) as talk:
+        await talk.answer("Networks [line]", "")
+        await talk.answer("LINE [change]", "add")
+        await talk.answer("Name of the new account", "shop")
+        await talk.answer("SHOP_LINE_CHANNEL_TOKEN", "token")
+        await talk.answer("SHOP_LINE_CHANNEL_SECRET", "secret")
+        await talk.answer("Public address", "https://bot.example.org/shop")
+        await talk.answer(f"Port [{LINE_PORT + 1}]", str(LINE_PORT))
+        await talk.answer(f"Port [{LINE_PORT + 1}]", "")
+        assert await talk.end() == 0
+    assert f"Another account uses {LINE_PORT} already." in talk.text
+    assert f'port = "{LINE_PORT + 1}"' in kept(program, "config.toml")
+    program.run("config", "set", "platforms.line.options.public_url", "https://bot.example.org/line")
+    assert "LINE (shop) is set up" in program.run("doctor", "--offline").out

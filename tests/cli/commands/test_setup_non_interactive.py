@@ -255,3 +255,14 @@ async def test_wrong_search_engines_are_refused(program: Program, env: dict[str,
         assert reason in done.err
     done = await run(program, env, "--search-engine", "http://127.0.0.1:8888")
     assert (done.code, kept(program, "config.toml")) == (0, '[web.addresses]\nsearxng = "http://127.0.0.1:8888"\n')
+
+
+async def test_an_account_with_a_name_of_its_own_is_set_up_by_its_names(program: Program, env: dict[str, str]) -> None:
+    program.run("config", "set", "platforms.work.network", "telegram")
+    async with networks() as base:
+        words = ("--chat", "WORK_TELEGRAM_BOT_TOKEN=-", "--network-url", f"telegram={base}")
+        assert (await run(program, env, *words, typed="1:wrong\n")).code == 1
+        done = await run(program, env, *words, typed=f"{TOKEN}\n")
+    assert (done.code, done.err) == (0, "")
+    assert "WORK_TELEGRAM_BOT_TOKEN: Telegram accepted the token" in done.out
+    assert kept(program, ".env") == f"WORK_TELEGRAM_BOT_TOKEN={TOKEN}\n"

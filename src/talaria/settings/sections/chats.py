@@ -3,7 +3,8 @@
 A person is written as ``platform:id``, for example ``telegram:12345``, or by a name from ``people``.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -80,6 +81,22 @@ BUILT_IN_PLATFORMS = {
     ),
     "webhook": BuiltInPlatform((), ("WEBHOOK_SECRET",)),
 }
+
+
+class ChatAccount(Struct, frozen=True):
+    """Account of a chat network: ``name`` is its section in ``platforms``, usually that of the network."""
+
+    name: str
+    network: str
+
+    def secret_name(self, secret: str) -> str:
+        """Return the name of a secret: an account with a name of its own puts that before it."""
+        return secret if self.name == self.network else f"{re.sub('[^A-Z0-9]', '_', self.name.upper())}_{secret}"
+
+    def has_secrets(self, find: Callable[[str], str | None]) -> bool:
+        """Return whether all required secrets are set."""
+        groups = BUILT_IN_PLATFORMS[self.network].secrets
+        return all(any(find(self.secret_name(name)) for name in group) for group in groups)
 
 
 class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

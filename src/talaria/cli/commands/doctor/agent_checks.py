@@ -3,6 +3,8 @@
 import shutil
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
 from talaria.cli.commands.setup.chat_section import build_trial
 from talaria.cli.services import Services
@@ -22,6 +24,7 @@ from talaria.settings.config_writer import ConfigWriter
 from talaria.settings.errors import SettingsInvalid, nearest
 from talaria.settings.load import load
 from talaria.settings.model import Settings
+from talaria.settings.sections.chats import ChatAccount
 
 _BROWSER = "browser"
 _SKIPPED = "Not checked, because the settings have faults."
@@ -155,10 +158,13 @@ def _check_networks(services: Services, *, is_online: bool) -> Iterator[Finding]
         yield ok("No chat network is set up. `talaria setup chat` sets one up.")
         return
     service, writer = services.networks(), ConfigWriter(services.profile, services.environment)
-    networks = service.setups()
+    networks, accounts = service.setups(), writer.settings().platforms
     for name in names:
-        network = networks.get(name, NetworkSetup(title=name))
-        trial = build_trial(name, network, writer)
+        account = ChatAccount(name, (accounts[name].network or name) if name in accounts else name)
+        network = networks.get(account.network, NetworkSetup(title=account.network))
+        if name != account.network:
+            network = structs.replace(network, title=f"{network.title} ({name})")
+        trial = build_trial(account, network, writer)
         checks = [one for one in network.questions if one.check and (one.name in trial.secrets or not one.is_secret)]
         problems = network.doctor(trial) if network.doctor else ()
         for problem in problems:
@@ -168,7 +174,7 @@ def _check_networks(services: Services, *, is_online: bool) -> Iterator[Finding]
         for question in checks if is_online else ():
             result = service.try_answer(question, trial)
             report = ok if result.right else fault if result.outcome == "refused" else warning
-            yield report(result.sentence)
+            yield report(f"{name}: {result.sentence}" if name != account.network else result.sentence)
         if is_online and not checks and not problems:
             yield ok(f"{network.title} is set up.")
 

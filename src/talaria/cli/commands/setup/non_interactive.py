@@ -12,11 +12,19 @@ from msgspec import Struct
 from talaria.cli.commands.setup.chat_section import add_answer, build_trial
 from talaria.cli.commands.setup.wizard_state import WizardProgress, order_engines
 from talaria.cli.services import Services
-from talaria.contracts.setup import ProbeResult, ProviderOffer, SearchEngineOffer, SetupQuestion, TrialAccount
+from talaria.contracts.setup import (
+    NetworkSetup,
+    ProbeResult,
+    ProviderOffer,
+    SearchEngineOffer,
+    SetupQuestion,
+    TrialAccount,
+)
 from talaria.core.errors import Refused
 from talaria.settings.config_writer import ConfigWriter, check_setting
 from talaria.settings.errors import nearest
 from talaria.settings.provider_setup import EMBEDDED, build_key_name, build_provider_key, is_provider_name
+from talaria.settings.sections.chats import ChatAccount
 
 _STANDARD_INPUT = "-"
 
@@ -34,7 +42,7 @@ class SetupPlan(Struct):
 
     settings: dict[str, str | None] = {}
     secrets: dict[str, str] = {}
-    networks: list[str] = []
+    accounts: list[ChatAccount] = []
     sections: list[str] = []
     checks: list[SetupCheck] = []
 
@@ -142,35 +150,43 @@ class SetupPlanner:
     def _plan_networks(self, plan: SetupPlan) -> None:
         networks = self._networks.setups()
         given = dict(_split_answer(text) for text in self._arguments.chat)
-        for network, setup in networks.items():
-            trial = build_trial(network, setup, self._writer, self._arguments.network_url.get(network, ""))
-            asked = [(one, given.pop(_answer_name(network, one))) for one in setup.questions
-                     if _answer_name(network, one) in given]  # fmt: skip
-            for question, source in asked:
-                value = self._read_answer(network, question, source)
-                trial = add_answer(trial, question, value)
-                if question.is_secret:
-                    plan.secrets[question.name] = value
-                else:
-                    plan.settings[f"platforms.{network}.options.{question.name}"] = value
-            for question, _ in asked:
-                if question.check is not None and not self._arguments.no_check:
-                    self._add_check(plan, question.name, self._networks.try_answer(question, trial))
-            if asked:
-                plan.networks.append(network)
+        accounts = [ChatAccount(name, name) for name in networks]
+        accounts += [ChatAccount(name, one.network) for name, one in self._writer.settings().platforms.items()
+                     if one.network in networks and one.network != name]  # fmt: skip
+        for account in accounts:
+            self._plan_account(plan, account, networks[account.network], given)
         for name in given:
-            close = nearest(name, [_answer_name(network, one) for network in networks
-                                   for one in networks[network].questions])  # fmt: skip
+            close = nearest(name, [_answer_name(account, one) for account in accounts
+                                   for one in networks[account.network].questions])  # fmt: skip
             raise Refused(f"`{name}` isn't an answer of a chat network{f'; the nearest is `{close}`' if close else ''}."
                           " `talaria setup --list-networks` lists them.")  # fmt: skip
-        if plan.networks:
+        if plan.accounts:
             plan.sections.append("chat")
 
-    def _read_answer(self, network: str, question: SetupQuestion, source: str) -> str:
+    def _plan_account(self, plan: SetupPlan, account: ChatAccount, setup: NetworkSetup, given: dict[str, str]) -> None:
+        """Take the answers of an account out of ``given``, and check them."""
+        trial = build_trial(account, setup, self._writer, self._arguments.network_url.get(account.network, ""))
+        asked = [(one, given.pop(_answer_name(account, one))) for one in setup.questions
+                 if _answer_name(account, one) in given]  # fmt: skip
+        for question, source in asked:
+            value = self._read_answer(account, question, source)
+            trial = add_answer(trial, question, value)
+            if question.is_secret:
+                plan.secrets[_answer_name(account, question)] = value
+            else:
+                plan.settings[f"platforms.{account.name}.options.{question.name}"] = value
+        for question, _ in asked:
+            if question.check is not None and not self._arguments.no_check:
+                result = self._networks.try_answer(question, trial)
+                self._add_check(plan, account.secret_name(question.name), result)
+        if asked:
+            plan.accounts.append(account)
+
+    def _read_answer(self, account: ChatAccount, question: SetupQuestion, source: str) -> str:
         is_hidden = question.is_secret and not question.public
-        value = self._sources.read(source, f"--chat {_answer_name(network, question)}") if is_hidden else source
+        value = self._sources.read(source, f"--chat {_answer_name(account, question)}") if is_hidden else source
         if question.problem and (problem := question.problem(value)):
-            raise Refused(f"{_answer_name(network, question)}: {problem}")
+            raise Refused(f"{_answer_name(account, question)}: {problem}")
         return value
 
     def _plan_tools(self, plan: SetupPlan) -> None:
@@ -215,8 +231,8 @@ def _list_names(offers: Sequence[SearchEngineOffer]) -> str:
     return ", ".join(offer.name for offer in offers)
 
 
-def _answer_name(network: str, question: SetupQuestion) -> str:
-    return question.name if question.is_secret else f"{network}.{question.name}"
+def _answer_name(account: ChatAccount, question: SetupQuestion) -> str:
+    return account.secret_name(question.name) if question.is_secret else f"{account.name}.{question.name}"
 
 
 def _split_answer(text: str) -> tuple[str, str]:
@@ -265,8 +281,8 @@ def _write(plan: SetupPlan, writer: ConfigWriter, progress: WizardProgress) -> N
             writer.reset_setting(key)
         else:
             writer.put(key, text)
-    for network in plan.networks:
-        writer.enable_platform(network)
+    for account in plan.accounts:
+        writer.enable_account(account)
     for section in plan.sections:
         progress.finish(section)
 
