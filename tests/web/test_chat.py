@@ -148,6 +148,17 @@ async def test_commands_run_through_the_registry(model: ModelServer, owner: http
     assert unknown["session_id"] == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "field", "value"),
+    [("/plan", "planning", True), ("/reasoning high", "effort", "high"), ("/title Holidays", "title", "Holidays")],
+)
+async def test_new_conversation_begins_with_what_a_command_chose(
+    owner: httpx.AsyncClient, command: str, field: str, value: object
+) -> None:
+    begun = (await owner.post("/web/commands", json={"text": command})).json()
+    assert (await owner.get(f"/web/sessions/{begun['session_id']}")).json()[field] == value
+
+
 async def test_a_command_offers_completions(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.otherwise(Say("Yes."))
     session = await begin(owner, "Hi")

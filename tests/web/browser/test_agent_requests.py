@@ -52,9 +52,10 @@ async def test_plan_mode_is_shown_until_it_is_left(browser: Browser, host: Hoste
     model.otherwise(Say("Yes."))
     async with signed_in(browser, host) as watched:
         page, banner = watched.page, watched.page.locator(".banner")
+        await watched.say("/plan")  # in a new conversation, which begins with it
+        await expect(banner).to_contain_text("Plan mode")
         await watched.say("Hi")
         await expect(page.locator(".reply")).to_have_text("Yes.")
-        await watched.say("/plan")
         await expect(banner).to_contain_text("Plan mode")
         await watched.assert_accessible()
         await banner.get_by_role("button", name="Leave plan mode").click()

@@ -19,6 +19,8 @@ from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.questions import format_refusal
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.keys import build_session_key
+from talaria.sessions.plan_mode import PlanMode, read_plan_mode
+from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.web.addresses import new_thread
 from talaria.web.conversations import WebConversations, is_elsewhere
 from talaria.web.files import WebFiles
@@ -167,13 +169,7 @@ class ChatRoutes:
     async def _command(self, request: WebRequest) -> Reply:
         text, caller = request.read(CommandRequest).text, request.caller
         if "session_id" not in request.parts:
-            begun = await self._conversations.begin(caller)
-            reply = await self._commands.run_command(begun, text, caller)
-            if not reply.session_id and not begun.busy:
-                await self._conversations.forget(begun.session_id)  # nothing was said in it
-            elif not reply.session_id:
-                reply = CommandReply(reply.shown, begun.session_id)
-            return make_json_reply(reply)
+            return make_json_reply(await self._command_in_new(text, caller))
         session = await self._find(request)
         if await self._is_elsewhere(session):
             return make_json_reply(await self._command_elsewhere(session, text, caller))
@@ -181,6 +177,19 @@ class ChatRoutes:
         reply = await self._commands.run_command(local, text, caller)
         self._session_list.check_soon()
         return make_json_reply(reply)
+
+    async def _command_in_new(self, text: str, caller: WebCaller) -> CommandReply:
+        """Run a command in a new conversation, which stays if the command starts a turn or changes the session."""
+        begun = await self._conversations.begin(caller)
+        before = await self._store.read(lambda tx: _read_choices(tx, begun.session_id))
+        reply = await self._commands.run_command(begun, text, caller)
+        if reply.session_id:
+            return reply
+        after = await self._store.read(lambda tx: _read_choices(tx, begun.session_id))
+        if begun.busy or after != before:
+            return CommandReply(reply.shown, begun.session_id)
+        await self._conversations.forget(begun.session_id)  # nothing was said in it
+        return reply
 
     async def _command_elsewhere(self, session: Session, text: str, caller: WebCaller) -> CommandReply:
         name, _, words = text.strip().partition(" ")
@@ -284,6 +293,12 @@ class ChatRoutes:
 
     async def _is_elsewhere(self, session: Session) -> bool:
         return await is_elsewhere(self._store, self._conversations, session)
+
+
+def _read_choices(tx: Transaction, session_id: SessionId) -> tuple[PlanMode, Preferences, str]:
+    """Return what commands choose for a session: plan mode, model, effort, personality, sandbox and title."""
+    session = tx.sessions.get(session_id)
+    return read_plan_mode(tx, session_id), read_preferences(tx, session_id), session.title if session else ""
 
 
 _Said = TypeVar("_Said", bound=SayRequest)
