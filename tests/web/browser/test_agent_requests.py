@@ -1,6 +1,7 @@
 """What the agent shows and asks in the web app: its plan, questions of MCP servers, pictures it made, new skills."""
 
 import sys
+import wave
 from pathlib import Path
 
 from playwright.async_api import Browser, expect
@@ -54,8 +55,10 @@ async def test_plan_mode_is_shown_until_it_is_left(browser: Browser, host: Hoste
         page, banner = watched.page, watched.page.locator(".banner")
         await watched.say("/plan")  # in a new conversation, which begins with it
         await expect(banner).to_contain_text("Plan mode")
+        await expect(page.locator(".note")).to_contain_text("Plan mode is on")
         await watched.say("Hi")
         await expect(page.locator(".reply")).to_have_text("Yes.")
+        await expect(page.locator(".note")).to_have_count(0)
         await expect(banner).to_contain_text("Plan mode")
         await watched.assert_accessible()
         await banner.get_by_role("button", name="Leave plan mode").click()
@@ -116,6 +119,22 @@ async def test_made_images_and_screenshots_are_shown(browser: Browser, tmp_path:
                 watched.assert_clean()
             finally:
                 host.application.browsers.end_session(SessionId(page.url.rpartition("/")[2]))
+
+
+async def test_recordings_can_be_played(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
+    with wave.open(str(tmp_path / "one.wav"), "wb") as second:
+        second.setparams((1, 2, 8000, 0, "NONE", ""))
+        second.writeframes(bytes(16_000))
+    settings = f'[voice]\nspeaker = "command"\nspeak_command = "cat {tmp_path / "one.wav"} > {{file}}"\n'
+    model.script(Say(calls=[Ask("speak", {"text": "Hello"})]), Say("Listen."))
+    async with hosted(tmp_path, model, settings) as host, signed_in(browser, host) as watched:
+        await watched.say("Speak")
+        await expect(watched.page.locator(".reply").last).to_have_text("Listen.")
+        recording = watched.page.locator(".files audio")
+        await expect(recording).to_have_js_property("duration", 1)
+        await expect(watched.page.locator(".files .file")).to_have_text("speech.wav")
+        await watched.assert_accessible()
+        watched.assert_clean()
 
 
 async def test_an_installed_skill_is_confirmed(browser: Browser, host: Hosted, tmp_path: Path) -> None:

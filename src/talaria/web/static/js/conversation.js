@@ -232,6 +232,7 @@ export class Conversation {
   async send(text, id, steer, files = []) {
     this.queued.value = [...this.queued.peek(), { id: 0, text, own: false }];
     this.target.value = -1;
+    this.notes.value = []; // they would stand below what is said now
     try {
       await post(`/web/sessions/${this.id}/messages`, { text, id, steer, files });
       if (this.running) this._setDetail(await this._getDetail());

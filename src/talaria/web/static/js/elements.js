@@ -63,6 +63,8 @@ import { h, signal } from "../vendor/preact.js";
  * @property {"true" | "false"} [aria-busy]
  * @property {"page" | "true"} [aria-current]
  * @property {"true" | "listbox" | "menu" | "dialog"} [aria-haspopup]
+ * @property {boolean} [controls]
+ * @property {"none" | "metadata"} [preload]
  * @property {string} [data-kind]
  * @property {string} [data-state]
  * @property {string} [data-seq]
@@ -108,6 +110,7 @@ export const form = element("form");
 export const header = element("header");
 export const hr = element("hr");
 export const img = element("img");
+export const audio = element("audio");
 export const input = element("input");
 export const label = element("label");
 export const li = element("li");

@@ -3,7 +3,7 @@
  * @module
  */
 import { h, useSignal } from "../vendor/preact.js";
-import { a, button, details, div, icon, img, lazy, li, p, span, summary } from "./elements.js";
+import { a, audio, button, details, div, icon, img, lazy, li, p, span, summary } from "./elements.js";
 import { renderBlocks, renderMarkdown } from "./markdown.js";
 import { attempt, compose, navigateFromHere, runCommand } from "./state.js";
 
@@ -63,7 +63,7 @@ export function EntryView({ conversation, entry, seq, last }) {
   }
 }
 
-/** Pictures, and links to all other files. @type {(files: readonly FileView[]) => Child} */
+/** Pictures, recordings to play, and links to all files but pictures. @type {(files: readonly FileView[]) => Child} */
 export function filesView(files) {
   return div(
     { class: "files" },
@@ -73,7 +73,13 @@ export function filesView(files) {
       if (/^image\/(png|jpeg|gif|webp)$/.test(file.media_type)) {
         return a({ href, target: "_blank", rel: "noopener" }, img({ src: href, alt: file.name, loading: "lazy" }));
       }
-      return a({ class: "file", href, download: file.name }, icon("file"), file.name);
+      const link = a({ class: "file", href, download: file.name }, icon("file"), file.name);
+      if (!file.media_type.startsWith("audio/")) return link;
+      return span(
+        { class: "recording" },
+        audio({ src: href, controls: true, preload: "metadata", "aria-label": file.name }),
+        link,
+      );
     }),
   );
 }
