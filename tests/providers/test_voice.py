@@ -20,7 +20,14 @@ from talaria.core.errors import (
 )
 from talaria.http_client.client import HttpPool
 from talaria.http_client.timeouts import Timeouts
-from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
+from talaria.providers.voice import (
+    AudioServer,
+    AudioSpeaker,
+    AudioTranscriber,
+    CommandSpeaker,
+    CommandTranscriber,
+    VoiceCommandFailed,
+)
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.audio import OGG, ReceivedRecording, SpeechRequest
 from talaria.testing.wait import until
@@ -115,8 +122,9 @@ async def test_a_command_without_a_place_gets_the_file_last(note: Path) -> None:
 
 
 async def test_a_command_that_fails_says_why(note: Path) -> None:
-    with pytest.raises(ProviderUnreachable, match="ended with exit code 3: no microphone"):
+    with pytest.raises(VoiceCommandFailed, match="ended with exit code 3: no microphone") as failed:
         await CommandTranscriber("echo no microphone >&2; exit 3 #", ENVIRONMENT).transcribe(note, "audio/ogg")
+    assert "provider" not in failed.value.for_owner
 
 
 async def test_a_command_speaks_what_it_reads() -> None:

@@ -69,7 +69,7 @@ class VoiceNoteTranscriber:
         except TimeoutError:
             return _describe_failure(f"it took longer than {self._seconds():g} s")
         except ProviderError as error:
-            return _describe_failure(self._mask(error.public))
+            return _describe_failure(self._mask(error.public), self._mask(str(error)))
         except TalariaError as error:
             return _describe_failure(self._mask(str(error)))
         return Text(f"[voice note] {text}" if text else "[voice note without speech]")
@@ -245,8 +245,8 @@ def _make_part(file: Path, attachment: Attachment) -> Image | File:
     return File(str(file), name, attachment.media_type or mimetypes.guess_type(name)[0] or _DEFAULT_TYPE)
 
 
-def _describe_failure(why: str) -> Text:
-    log.warning("couldn't transcribe a voice note: %s", why)
+def _describe_failure(why: str, detail: str = "") -> Text:
+    log.warning("couldn't transcribe a voice note: %s", detail or why)
     return Text(f"(This voice note couldn't be transcribed: {why.rstrip('.')}.)")
 
 

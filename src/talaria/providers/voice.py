@@ -14,7 +14,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.voice import Recording
 from talaria.core.aio import shield_until_done
-from talaria.core.errors import MalformedReply, ProviderUnreachable
+from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachable
 from talaria.http_client.client import Answer, HttpPool
 from talaria.http_client.multipart import FormFile, encode_form
 from talaria.http_client.timeouts import Timeouts
@@ -81,6 +81,12 @@ class AudioSpeaker:
         async with self._http.post(url, msgspec.json.encode(request), headers, self._server.timeouts) as answer:
             body = await _body(self._server.name, answer, self._clock)
         return recognised(self._server.name, body)
+
+
+class VoiceCommandFailed(ProviderError):
+    """A command of the settings that speaks or transcribes has failed; the message has its error text."""
+
+    public = "The owner's program for speech failed. The log says why."
 
 
 class CommandTranscriber:
@@ -159,7 +165,7 @@ async def _run(command: str, file: Path, environment: Mapping[str, str], words: 
         await _kill(process)
     if process.returncode:
         said = complaint[-300:].decode(errors="replace").strip()
-        raise ProviderUnreachable(f"the command ended with exit code {process.returncode}: {said}")
+        raise VoiceCommandFailed(f"the command ended with exit code {process.returncode}: {said}")
     return printed[:_LONGEST]
 
 

@@ -311,6 +311,17 @@ def test_helpers_that_are_missing_come_with_the_way_to_get_them(program: Program
     assert "sudo apt install bubblewrap" in seen.out
 
 
+def test_missing_programs_for_speech_are_reported(program: Program) -> None:
+    write_private(
+        folder(program) / "config.toml",
+        '[voice]\ntranscribe = "command"\ncommand = "no-such-program {file}"\n'
+        'speaker = "command"\nspeak_command = "sh -c true {file}"\n',
+    )
+    seen = program.run("doctor", "--offline").out
+    assert "`no-such-program` of `voice.command` isn't installed" in " ".join(seen.split())
+    assert "voice.speak_command" not in seen
+
+
 def test_auto_without_bubblewrap_is_reported(program: Program, tmp_path: Path) -> None:
     seen = program.run("doctor", "--offline", env={"PATH": str(tmp_path / "no-programs")})
     ((state, sentence),) = found(seen, "sandbox")

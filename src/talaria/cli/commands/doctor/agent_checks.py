@@ -1,7 +1,9 @@
 """Checks of the agent: model, tools and sandbox."""
 
+import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec import structs
 
@@ -32,6 +34,7 @@ _REPAIR_FIRST = "Fix the settings first."
 _LAST_ENGINE = "duckduckgo"
 _ADD_ENGINE = "`talaria setup tools` sets up an engine with a key."
 _ANSWER_SECONDS = 30.0
+_FIRST_WORD = re.compile(r"[\w~/.][\w~/.+-]*(?=\s|$)")
 _TOO_SLOW = "Try again: a local model may still be loading. `talaria model` chooses another one."
 _INSTALL = "install it with your package manager, for example `sudo apt install {package}`."
 
@@ -97,6 +100,7 @@ def check_tools(services: Services) -> Iterator[Finding]:
     )
     yield from _check_disabled_names(settings, [tool.name for tool in tools])
     yield from _check_mcp_servers(services, settings)
+    yield from _check_voice_commands(services, settings)
     if shutil.which("rg", path=services.environment.get("PATH")) is None:
         yield warning(
             "ripgrep (rg) isn't installed, so searching many files is slow.",
@@ -267,6 +271,19 @@ def _check_mcp_servers(services: Services, settings: Settings) -> Iterator[Findi
             )
         elif server.enabled and server.command and shutil.which(server.command) is None:
             yield warning(f"The command of the MCP server {name} wasn't found: {server.command}.")
+
+
+def _check_voice_commands(services: Services, settings: Settings) -> Iterator[Finding]:
+    """Report programs for speech that aren't there; a command that begins otherwise is left to the shell."""
+    voice = settings.voice
+    commands = {
+        "voice.command": voice.command if voice.transcribe == "command" else "",
+        "voice.speak_command": voice.speak_command if voice.speaker == "command" else "",
+    }
+    for key, command in commands.items():
+        found = _FIRST_WORD.match(command)
+        if found and shutil.which(Path(found[0]).expanduser(), path=services.environment.get("PATH")) is None:
+            yield warning(f"`{found[0]}` of `{key}` isn't installed, so voice notes fail.", "Install it, or change it.")
 
 
 def _capitalize(text: str) -> str:
