@@ -82,7 +82,7 @@ async def test_servers_are_listed_described_and_reconnected(tmp_path: Path, serv
         ]
         assert [text.splitlines()[1].split()[0] for text in counted if "in " in text][:1] == ["1"]
         assert "There is no MCP server `nobody`" in await desk.use("/mcp reload nobody")
-        assert "Use `/mcp`" in await desk.use("/mcp nobody")
+        assert "This conversation has no MCP server `nobody`. Use `/mcp`" in await desk.use("/mcp nobody")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """MCP servers of a profile for the commands of its owner: settings, tests, sign-ins and serving."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -48,6 +49,7 @@ class ProfileMcp:
 
     def test(self, name: str) -> ServerState:
         """Connect to a server, list what it offers and disconnect."""
+        logging.getLogger("talaria").addHandler(logging.NullHandler())  # the state has the reason, too
         secrets = read_secrets(self._profile, self._environment)
         from talaria.app.session.mcp_servers import try_server  # noqa: PLC0415 (loaded for a server: starts asyncio)
 

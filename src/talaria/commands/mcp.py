@@ -15,6 +15,7 @@ _HELP_LENGTH = 80
 _PROBLEM_LENGTH = 200
 _TOOLS_SHOWN = 12
 _USAGE = "Use `/mcp` to list the servers, `/mcp NAME` for one of them, or `/mcp reload [NAME …]` to reconnect."
+_NONE = "This conversation has no MCP servers. `talaria mcp add` adds one, and `/mcp reload` connects to it from here."
 
 
 async def run_mcp(context: CommandContext) -> None:
@@ -31,11 +32,12 @@ async def run_mcp(context: CommandContext) -> None:
     if action and action != RELOAD:
         found = [one for one in states if one.name == action]
         if not found or names:
-            raise Refused(_USAGE)
+            unknown = f"This conversation has no MCP server `{action}`. " if not names else ""
+            raise Refused(f"{unknown}{_USAGE}")
         context.surface.show(_describe_server(found[0]))
         return
     lines = [_describe_line(one) for one in states]
-    context.surface.show("\n".join(lines) or "No MCP server is set up. `talaria mcp add` adds one.")
+    context.surface.show("\n".join(lines) or _NONE)
 
 
 async def offer_mcp_choices(context: CommandContext) -> Sequence[tuple[str, str]]:

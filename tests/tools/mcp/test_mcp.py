@@ -239,8 +239,37 @@ async def test_a_server_that_cannot_be_started_is_a_problem_and_no_more(tmp_path
     missing = McpServer(name="missing", command="/no/such/program")
     closed = McpServer(name="closed", url=f"http://127.0.0.1:{free_port()}/mcp")
     async with connected(tmp_path, missing, closed, KITCHEN) as servers:
-        assert sorted(servers.problems) == ["closed", "missing"]
+        assert servers.problems == {
+            "missing": "the program `/no/such/program` isn't installed, or isn't on the PATH",
+            "closed": f"nothing answers at {closed.url}",
+        }
         assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
+
+
+async def test_program_that_ends_is_reported_with_its_last_message(tmp_path: Path) -> None:
+    script = "echo starting >&2; echo no account for $TOKEN >&2; exit 3"
+    failing_server = McpServer(name="login", command="sh", args=("-c", script), env={"TOKEN": "sesame-42"})
+    async with connected(tmp_path, failing_server) as servers:
+        assert servers.problems == {"login": "its program ended with exit code 3: no account for …"}
+
+
+async def test_output_that_is_no_message_is_logged(tmp_path: Path) -> None:
+    script = 'echo "Listening on stdio"; echo; exec "$0" "$1"'
+    plain = str(SERVER.with_name("plain_server.py"))
+    chatty = McpServer(name="counter", command="sh", args=("-c", script, sys.executable, plain))
+    async with connected(tmp_path, chatty) as servers:
+        assert not servers.problems
+        assert (await run(servers, "mcp_counter_count")).text.startswith("1 in ")
+    assert (tmp_path / "mcp-counter.log").read_text() == "Listening on stdio\n"
+
+
+async def test_server_that_floods_its_output_is_ended(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    flood = McpServer(name="flood", command="sh", args=("-c", f"echo $$ > {note}; exec yes"), first_pause_seconds=60)
+    async with connected(tmp_path, flood, KITCHEN) as servers:
+        assert servers.problems == {"flood": "it writes something else than MCP messages to its standard output"}
+        assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
+        await until(lambda: not is_alive(int(note.read_text())))
 
 
 def test_the_library_is_loaded_only_for_a_server() -> None:

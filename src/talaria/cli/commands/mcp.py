@@ -179,8 +179,15 @@ def _show_tests(states: Sequence[ServerState], services: Services) -> int:
             continue
         rows = [(tool.name, _shorten(tool.description)) for tool in state.tools]
         services.terminal.table(("TOOL", "DESCRIPTION"), rows)
-        others = f", {state.resources} resources and {len(state.prompts)} prompts"
-        services.terminal.note(f"{state.name} is connected and offers {len(state.tools)} tools{others}.")
+        tools, resources, prompts = (
+            f"{count} {noun}{'' if count == 1 else 's'}"
+            for count, noun in (
+                (len(state.tools), "tool"),
+                (state.resources, "resource"),
+                (len(state.prompts), "prompt"),
+            )
+        )
+        services.terminal.note(f"{state.name} is connected and offers {tools}, {resources} and {prompts}.")
     return 0 if all(one.condition == "connected" for one in states) else 1
 
 

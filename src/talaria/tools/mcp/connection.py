@@ -81,7 +81,7 @@ class Connection:
             try:
                 await self._stay_connected()
             except _FAILURES as error:
-                self._leave(self._access.problem or _in_words(error))
+                self._leave(self._explain(error))
             if asyncio.get_running_loop().time() - began > _LASTING:
                 pause = self._server.first_pause_seconds
             await asyncio.sleep(pause)
@@ -251,7 +251,20 @@ class Connection:
             raise ToolFailed(f"{self.name}: {self._access.problem or reason}") from error
         except _FAILURES as error:
             line.report_end()
-            raise ToolFailed(f"{self.name}: {self._access.problem or _in_words(error)}") from error
+            raise ToolFailed(f"{self.name}: {self._explain(error)}") from error
+
+    def _explain(self, error: BaseException) -> str:
+        """Return what the transport reports, or a description of the innermost error."""
+        if self._access.problem:
+            return self._access.problem
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, TimeoutError):
+            return f"no answer within {self._server.connect_seconds:g} s"
+        if isinstance(error, httpx2.ConnectError):
+            return f"nothing answers at {self._server.url}"
+        words = str(error) or type(error).__name__
+        return f"{self._server.url} answers: {words}" if isinstance(error, MCPError) and self._server.url else words
 
     async def _ask_for_offers(self, client: Client) -> Offers:
         has = client.server_capabilities
@@ -329,10 +342,3 @@ async def _all(ask: Callable[[str | None], Awaitable[Any]], field: str) -> list[
         if not cursor:
             break
     return found
-
-
-def _in_words(error: BaseException) -> str:
-    """Return a description of the innermost error."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -1,22 +1,19 @@
 """Transports to MCP servers: a child process, or streamable HTTP with headers and the tokens of a sign-in."""
 
-import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 import httpx2
-from mcp import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from talaria.core.errors import TalariaError
-from talaria.core.umask import INHERIT, person_umask
+from talaria.tools.mcp.child_process import run_server
 from talaria.tools.mcp.settings import McpServer
 
-_LONGEST_LOG = 1_000_000  # bytes, after which a new log is started
 _LONGEST_SILENCE = 300.0  # seconds; a server may hold a reply open for as long as a tool runs
 _UNAUTHORIZED = 401
 Incoming = SessionMessage | Exception
@@ -27,7 +24,7 @@ async def transport(
     server: McpServer, log: Path, access: "HttpAccess", on_end: Callable[[], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Open the streams to a server; ``on_end`` is called when it has disconnected."""
-    opened = _over_http(server, access) if server.url else _over_stdio(server, log)
+    opened = _over_http(server, access) if server.url else run_server(server, log, access.report)
     async with opened as (reading, writing):
         yield Watched(reading, on_end), writing
 
@@ -76,11 +73,15 @@ class Watched:
 
 
 class HttpAccess(httpx2.Auth):
-    """Adds the tokens of a sign-in to requests; ``problem`` says why the server refuses them."""
+    """Adds the tokens of a sign-in to requests; ``problem`` says why the server can't be used, if that is known."""
 
     def __init__(self, server: McpServer) -> None:
         self.problem = ""
         self._server = server
+
+    def report(self, problem: str) -> None:
+        """Store the first problem of a connection."""
+        self.problem = self.problem or problem
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the current token, and once more with a renewed one if the server rejects it."""
@@ -100,27 +101,6 @@ class HttpAccess(httpx2.Auth):
             self.problem = f"it asks for a sign-in. Sign in with `talaria mcp login {self._server.name}`"
 
 
-def _over_stdio(server: McpServer, log: Path) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Any, Any]]:
-        command, *arguments = _with_own_umask([server.command, *server.args])
-        env = {**server.session_env, **server.env}
-        parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=server.folder or None)
-        with _opened_log(log) as file:
-            async with stdio_client(parameters, errlog=file) as streams:
-                yield streams
-
-    return opened()
-
-
-def _with_own_umask(argv: list[str]) -> list[str]:
-    """Return a command that runs with the user's own file mode mask, like all their other commands."""
-    mask = person_umask()
-    if mask == INHERIT or shutil.which(argv[0]) is None:
-        return argv
-    return ["/bin/sh", "-c", 'umask "$0" && exec "$@"', f"{mask:o}", *argv]
-
-
 def _over_http(server: McpServer, access: HttpAccess) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Any, Any]]:
@@ -132,9 +112,3 @@ def _over_http(server: McpServer, access: HttpAccess) -> AbstractAsyncContextMan
             yield streams
 
     return opened()
-
-
-def _opened_log(log: Path) -> TextIO:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    long = log.exists() and log.stat().st_size > _LONGEST_LOG
-    return log.open("w" if long else "a")
