@@ -63,9 +63,12 @@ async def test_a_word_document_is_markdown(tmp_path: Path) -> None:
     document.add_paragraph("one", style="List Bullet")
     table = document.add_table(1, 2)
     table.cell(0, 0).text, table.cell(0, 1).text = "a", "b|c"
+    document.sections[0].header.paragraphs[0].text = "Ann & Co."
+    document.sections[0].footer.paragraphs[0].text = "Confidential"
     document.save(str(tmp_path / "a.docx"))
     output = await read(tmp_path / "a.docx")
-    assert output.text == "[Word document]\n# Plan\nFirst, with ünïcode.\n- one\n| a | b\\|c |"
+    text = "# Plan\nFirst, with ünïcode.\n- one\n| a | b\\|c |"
+    assert output.text == f"[Word document]\n[header: Ann & Co.]\n{text}\n[footer: Confidential]"
 
 
 async def test_a_workbook_shows_values_and_dates_by_sheet(tmp_path: Path) -> None:
@@ -111,6 +114,26 @@ async def test_pages_of_a_pdf_can_be_chosen_and_paged(tmp_path: Path) -> None:
     assert "[page 5]" in (await read(path, "4-")).text
     with pytest.raises(ToolFailed, match="it has 5 pages; there is no 9"):
         await read(path, "9")
+
+
+async def test_long_documents_can_be_read_to_the_end(tmp_path: Path) -> None:
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("Long")
+    for number in range(1, 5_001):
+        sheet.append([number, "x" * 100])
+    book.create_sheet("Short").append(["the end"])
+    book.save(tmp_path / "a.xlsx")
+    call = msgspec.structs.replace(call_from(tmp_path), workspace=LocalWorkspace(tmp_path, {}))
+    tool, line, rows = ReadFile(tmp_path / "pages"), 1, list[str]()
+    while line:
+        page = (await tool.run(ReadFileArguments("a.xlsx", line), call)).text
+        rows += re.findall(r"^\d+\t\| (\d+)", page, re.MULTILINE)
+        more = re.search(r"continue with first_line=(\d+)]$", page)
+        line = int(more[1]) if more else 0
+    assert rows == [str(number) for number in range(1, 5_001)]
+    assert page.endswith("\n\n[sheet 2: Short]\n1\t| the end |")
+    with pytest.raises(ToolFailed, match="has 5004 lines; there is no line 9999"):
+        await read(tmp_path / "a.xlsx", first_line=9_999)
 
 
 async def test_a_scanned_page_is_shown_as_a_picture(tmp_path: Path) -> None:

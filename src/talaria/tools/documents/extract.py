@@ -70,16 +70,14 @@ def _read_archive(archive: DocumentArchive) -> Parts:
 
 
 def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], None] | None = None) -> Extracted:
-    texts: list[str] = []
+    window = _Window(wanted.first_line, wanted.room)
     pictures: list[str] = []
-    room, next_part, has_text = wanted.room, 0, False
-    chosen = parts.choose(wanted.parts)
-    for index in chosen:
-        if room <= 0:
+    next_part, has_text = 0, False
+    for index in parts.choose(wanted.parts):
+        if window.is_full:
             next_part = index + 1
             break
-        section = parts.sections[index]
-        text = section.text()
+        text = parts.sections[index].text()
         has_text = has_text or bool(text)
         is_drawn = draw is not None and bool(wanted.folder) and len(pictures) < wanted.pictures
         if draw is not None and is_drawn and (wanted.draws_all or not text):
@@ -87,19 +85,49 @@ def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], N
             draw(index, picture)
             pictures.append(str(picture))
             text = text or f"[no text; picture of the page: {picture}]"
-        shown = f"{_heading(parts, index)}{(text or '[no text]')[:room]}"
-        texts.append(shown)
-        room -= len(shown)
+        window.add(f"{_heading(parts, index)}{text or '[no text]'}")
     return Extracted(
         kind=parts.kind,
         unit=parts.unit,
         title=parts.title,
         total=len(parts.sections),
-        text="\n\n".join(texts),
+        text="\n".join(window.lines),
         has_text=has_text,
-        next_part=next_part,
+        next_part=next_part if not window.next_line else 0,
+        first_line=wanted.first_line,
+        next_line=window.next_line,
+        lines=window.number,
         pictures=tuple(pictures),
     )
+
+
+class _Window:
+    """Lines of a document from ``first`` on, as many as there is room for.
+
+    ``next_line`` is set if a part has more lines; ``number`` is that of the last line that was read.
+    """
+
+    def __init__(self, first: int, room: int) -> None:
+        self.lines: list[str] = []
+        self.next_line = 0
+        self._first = first
+        self._room = room
+        self.number = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._room <= 0
+
+    def add(self, part: str) -> None:
+        """Add the text of a part, after an empty line if it isn't the first one."""
+        for line in [*([""] if self.number else []), *part.split("\n")]:
+            if self.is_full:
+                self.next_line = self.number + 1
+                return
+            self.number += 1
+            if self.number >= self._first:
+                self.lines.append(line[: self._room])
+                self._room -= len(line) + 1
 
 
 def _heading(parts: Parts, index: int) -> str:

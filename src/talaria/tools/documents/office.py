@@ -32,6 +32,7 @@ def read_word(archive: DocumentArchive) -> Parts:
     styles = _heading_styles(archive, relations)
     body = root.find(f"{_W}body")
     lines = list(_blocks(body, styles, relations)) if body is not None else []
+    lines = [*_margins(archive, relations, "header"), *lines, *_margins(archive, relations, "footer")]
     for kind in ("footnotes", "endnotes"):
         target = next((target for name, target in relations.values() if name == kind), "")
         if target in archive.names:
@@ -40,6 +41,13 @@ def read_word(archive: DocumentArchive) -> Parts:
                 if text and note.get(f"{_W}type") is None:
                     lines.append(f"[^{note.get(f'{_W}id')}]: {text}")
     return Parts("Word document", "", [Section("", partial("\n".join, lines))])
+
+
+def _margins(archive: DocumentArchive, relations: dict[str, tuple[str, str]], kind: str) -> list[str]:
+    """Return the text of headers or footers, each once: letterheads are there."""
+    names = [target for name, target in relations.values() if name == kind and target in archive.names]
+    texts = (" ".join(_blocks(archive.xml(name), {}, {})).strip() for name in sorted(names))
+    return [f"[{kind}: {text}]" for text in dict.fromkeys(texts) if text]
 
 
 def _main_part(archive: DocumentArchive, usual: str) -> str:

@@ -18,6 +18,7 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _SECONDS = 30  # of CPU
 _PATIENCE = 180.0  # seconds; a machine may be busy
 _REMEMBERED = 8
+_Key = tuple[str, int, int, str, int]
 
 
 class DocumentReader:
@@ -25,23 +26,25 @@ class DocumentReader:
 
     def __init__(self, pictures: Path | None = None) -> None:
         self._pictures = pictures
-        self._read: OrderedDict[tuple[str, int, int, str], Extracted] = OrderedDict()
+        self._read: OrderedDict[_Key, Extracted] = OrderedDict()
 
-    async def read(self, path: Path, parts: str = "") -> Extracted:
-        """Return the text of a document, or raise `ToolFailed` with the reason."""
+    async def read(self, path: Path, parts: str = "", first_line: int = 1) -> Extracted:
+        """Return text of a document that contains a line, or raise `ToolFailed` with the reason."""
         state = await asyncio.to_thread(path.stat)
-        key = (str(path), state.st_mtime_ns, state.st_size, parts)
-        if key not in self._read:
-            self._read[key] = await self._extract(path, parts, repr(key))
+        about = (str(path), state.st_mtime_ns, state.st_size, parts)
+        key = next((one for one, found in self._read.items() if one[:-1] == about and found.has(first_line)), None)
+        if key is None:
+            key = (*about, first_line)
+            self._read[key] = await self._extract(path, parts, repr(about), first_line)
             while len(self._read) > _REMEMBERED:
                 self._read.popitem(last=False)
         self._read.move_to_end(key)
         return self._read[key]
 
-    async def _extract(self, path: Path, parts: str, name: str) -> Extracted:
+    async def _extract(self, path: Path, parts: str, name: str, first_line: int) -> Extracted:
         await asyncio.to_thread(_refuse_old_office, path)
         folder = await _make_folder(self._pictures, hashlib.sha256(name.encode()).hexdigest())
-        found = await _run(ExtractRequest(str(path), parts, folder, _SECONDS))
+        found = await _run(ExtractRequest(str(path), parts, folder, _SECONDS, first_line=first_line))
         if folder and not found.pictures:
             await asyncio.to_thread(_remove_empty, Path(folder))
         if found.error:
@@ -65,9 +68,8 @@ async def read_downloaded(body: bytes, name: str, pictures: Path | None = None) 
         raise ToolFailed(f"the {found.kind or 'document'} can't be read: {found.error}")
     if not found.has_text and not found.pictures:
         raise ToolFailed(f"the {found.kind} contains no text; its pages are images")
-    more = (
-        f"[{found.unit}s from {found.next_part} on are left out: the document is too long]" if found.next_part else ""
-    )
+    rest = f"{found.unit}s from {found.next_part} on are" if found.next_part else "the rest is"
+    more = f"[{rest} left out: the document is too long]" if found.next_part or found.next_line else ""
     text = "\n\n".join(filter(None, (found.title and f"# {found.title}", found.text, more)))
     return text, found.pictures
 

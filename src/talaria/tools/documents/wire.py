@@ -23,7 +23,7 @@ def is_document(path: Path, beginning: bytes) -> bool:
 class ExtractRequest(Struct, frozen=True):
     """A document, the parts to read, and the limits; pictures of pages are written to ``folder`` if there is one.
 
-    Pages with text are drawn only if ``draws_all``.
+    Pages with text are drawn only if ``draws_all``. Lines of the text before ``first_line`` are left out.
     """
 
     path: str
@@ -33,10 +33,15 @@ class ExtractRequest(Struct, frozen=True):
     room: int = 400_000  # characters
     pictures: int = 8
     draws_all: bool = False
+    first_line: int = 1
 
 
 class Extracted(Struct, frozen=True):
-    """Text of a document, or a reason in ``error``; ``next_part`` is the first part without room in it."""
+    """Text of a document, or a reason in ``error``.
+
+    ``next_part`` is the first part without room in it, ``next_line`` the line where the last part continues, if there
+    is one. ``first_line`` is the number of the first line of ``text``, ``lines`` how many were read.
+    """
 
     kind: str = ""
     unit: str = ""
@@ -45,5 +50,12 @@ class Extracted(Struct, frozen=True):
     text: str = ""
     has_text: bool = False
     next_part: int = 0
+    first_line: int = 1
+    next_line: int = 0
+    lines: int = 0
     pictures: tuple[str, ...] = ()
     error: str = ""
+
+    def has(self, line: int) -> bool:
+        """Return whether the text contains a line, or would if the document had it."""
+        return self.first_line <= line and (not self.next_line or line < self.next_line)

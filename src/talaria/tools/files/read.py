@@ -59,7 +59,7 @@ class ReadFile:
         path = call.workspace.resolve(arguments.path)
         beginning, size = await asyncio.to_thread(_begin, path)
         if is_document(path, beginning):
-            return _page(await self._open_reader().read(path, arguments.parts), arguments)
+            return _page(await self._open_reader().read(path, arguments.parts, arguments.first_line), arguments)
         return await asyncio.to_thread(_read, path, beginning, size, arguments)
 
     def _open_reader(self) -> "DocumentReader":
@@ -94,7 +94,10 @@ def _page(found: Extracted, wanted: ReadFileArguments) -> ToolOutput:
     """Return lines of a document's text, under a line that describes it."""
     many = f"{found.total:,} {found.unit}{'s' * (found.total != 1)}" if found.unit else ""
     about = ", ".join(filter(None, (found.kind, found.title and f'"{found.title}"', many)))
-    text = _lines(iter(found.text.split("\n")), wanted, counted=True)
+    if not found.text and found.first_line > 1:
+        raise ToolFailed(f"The document has {found.lines} lines; there is no line {found.first_line}.")
+    lines = iter(found.text.split("\n"))
+    text = _lines(lines, wanted, counted=not found.next_line, first=found.first_line, has_more=found.next_line > 0)
     more = f'\n[more {found.unit}s follow; continue with parts="{found.next_part}-"]' if found.next_part else ""
     pictures = tuple(Image(picture, "image/png") for picture in found.pictures)
     return ToolOutput(f"[{about}]\n{text}{more}", pictures)
@@ -106,10 +109,13 @@ def _image(path: Path, size: int, media: str) -> ToolOutput:
     return ToolOutput(f"{path} is an image ({media}, {size:,} bytes).", (Image(str(path), media),))
 
 
-def _lines(lines: Iterator[str], wanted: ReadFileArguments, *, counted: bool) -> str:
+def _lines(
+    lines: Iterator[str], wanted: ReadFileArguments, *, counted: bool, first: int = 1, has_more: bool = False
+) -> str:
+    """Return the requested ones of lines that are numbered from ``first`` on; ``has_more`` if more follow."""
     shown: list[str] = []
-    room, number = _MOST_TEXT, 0
-    for number, line in enumerate(lines, 1):
+    room, number = _MOST_TEXT, first - 1
+    for number, line in enumerate(lines, first):
         if number < wanted.first_line:
             continue
         text = _shown(line, number if wanted.numbers else None)
@@ -118,7 +124,8 @@ def _lines(lines: Iterator[str], wanted: ReadFileArguments, *, counted: bool) ->
             break
         shown.append(text)
     else:
-        return _all_that_is_left(shown, wanted.first_line, number)
+        if not has_more:
+            return _all_that_is_left(shown, wanted.first_line, number)
     last = wanted.first_line + len(shown) - 1
     of = f" of {number + sum(1 for _ in lines):,}" if counted else ""
     return "\n".join((*shown, f"[lines {wanted.first_line}-{last}{of}; continue with first_line={last + 1}]"))
