@@ -36,7 +36,7 @@ _APPROVALS = (
 _PLAN_ANSWERS = (("once", "Carry out the plan"), ("no", "Keep planning"))
 _REFUSAL = "no"
 _APPROVING = frozenset(answer for answer, _ in _APPROVALS) - {_REFUSAL}
-_OTHER_CHOICE = "Something else (type it)"
+OTHER_CHOICE = "Something else (type it)"
 _TERMINAL_TOOL = "terminal"
 PLAN = "the plan"  # in place of a tool, in the question about a plan
 _MAX_DIFF = 1_500  # characters of a change in a chat message
@@ -130,7 +130,7 @@ def format_refusal(reason: str) -> str:
 async def ask_question(event: QuestionAsked, prompter: Prompter) -> str:
     """Return the person's answer to a question of the agent."""
     if event.choices:
-        chosen = await prompter.choose(event.question, [*event.choices, _OTHER_CHOICE])
+        chosen = await prompter.choose(event.question, [*event.choices, OTHER_CHOICE])
         if chosen is None:
             return ""
         if chosen < len(event.choices):

@@ -237,6 +237,20 @@ async def test_a_question_waits_for_the_draft(program: Program, server: ModelSer
     assert server.received[-1].question == "1 more"
 
 
+async def test_typing_at_a_question_with_choices_begins_another_answer(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("clarify", {"question": "Which colour?", "choices": ["red"]})]), Say("Thanks."))
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "paint")
+        await screen.wait_for("❯ 1. red")
+        await screen.type("g")
+        await screen.wait_for(re.compile(r"\? g$|❯ g$", re.MULTILINE))
+        await screen.type("reen")
+        await screen.press("enter")
+        await screen.wait_for("Thanks.")
+    assert "green" in str(server.received[-1].json["messages"][-1]["content"])
+
+
 async def test_a_paste_that_joins_the_turn_is_shown_folded_once(program: Program, server: ModelServer) -> None:
     configure(program, '[cli]\nbusy = "steer"\n')
     pasted = "\n".join(f"row {number}" for number in range(20))

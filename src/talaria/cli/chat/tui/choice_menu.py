@@ -14,6 +14,7 @@ _DIGITS = "123456789"
 _SHOWN = 10
 _GAP = "  "
 _HINT = "\n   ↑/↓ and Enter or a number to choose, Esc to cancel"
+_OPEN_HINT = "\n   ↑/↓ and Enter or a number to choose, or type an answer; Esc to cancel"
 _FILTER_HINT = "\n   ↑/↓ and Enter to choose, type to filter, Esc to cancel"
 
 
@@ -21,11 +22,13 @@ class ChoiceMenu:
     """Menu for one question at a time; further questions are queued.
 
     With more choices than digits, typed text filters them, and only a part is shown. What follows two spaces in a
-    choice describes it and isn't searched. ``on_change`` is called when the menu opens and closes.
+    choice describes it and isn't searched. ``on_change`` is called when the menu opens and closes. If another answer is
+    possible, typed text begins it: ``on_type`` gets that text.
     """
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None], on_type: Callable[[str], None]) -> None:
         self._on_change = on_change
+        self._on_type = on_type
         self._question: StyleAndTextTuples = []
         self._choices: Sequence[str] = ()
         self._matches: list[int] = []
@@ -61,6 +64,12 @@ class ChoiceMenu:
     def _is_long(self) -> bool:
         return len(self._choices) > len(_DIGITS)
 
+    @property
+    def _is_open(self) -> bool:
+        from talaria.runtime.questions import OTHER_CHOICE  # noqa: PLC0415 (loaded after the prompt, before a question)
+
+        return not self._is_long and OTHER_CHOICE in self._choices
+
     def _filter(self, text: str) -> None:
         words = text.lower().split()
         self._text, self._selected = text, 0
@@ -86,7 +95,7 @@ class ChoiceMenu:
             number = "" if self._is_long else f"{index + 1}. "
             mark = f"\n {'❯' if is_selected else ' '} {number}"
             lines.append(("class:chosen" if is_selected else "class:choice", f"{mark}{self._choices[index]}"))
-        lines.append(("class:hint", _FILTER_HINT if self._is_long else _HINT))
+        lines.append(("class:hint", _FILTER_HINT if self._is_long else _OPEN_HINT if self._is_open else _HINT))
         return lines
 
     def _build_keys(self) -> KeyBindings:
@@ -104,6 +113,9 @@ class ChoiceMenu:
         keys.add("backspace", filter=is_long)(lambda _event: self._filter(self._text[:-1]))
         keys.add(Keys.Any, filter=is_long)(self._type)
         keys.add(Keys.BracketedPaste, filter=is_long)(self._type)
+        is_open = Condition(lambda: self._is_open)
+        keys.add(Keys.Any, filter=is_open)(self._begin_answer)
+        keys.add(Keys.BracketedPaste, filter=is_open)(self._begin_answer)
         return keys
 
     def _take(self, _event: KeyPressEvent) -> None:
@@ -117,3 +129,8 @@ class ChoiceMenu:
 
     def _type(self, event: KeyPressEvent) -> None:
         self._filter(self._text + "".join(character for character in event.data if character.isprintable()))
+
+    def _begin_answer(self, event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            self._on_type(event.data)
+            self._resolve(len(self._choices) - 1)

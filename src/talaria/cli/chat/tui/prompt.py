@@ -67,7 +67,7 @@ class PromptScreen:
         self.folder = Path.cwd()
         self.status: StyleAndTextTuples = [("class:status", " starting …")]
         self.early_input: list[TypedInput] = []
-        self.choices = ChoiceMenu(self._move_focus)
+        self.choices = ChoiceMenu(self._move_focus, lambda text: self.line.paste(text, self.folder))
         self._handler: PromptHandler | None = None
         self._answer: asyncio.Future[str] | None = None
         self._default_hint = _HINT
