@@ -52,8 +52,9 @@ def refusing(*, about: str = "") -> Iterator[None]:
         yield
     except ToolFailed as error:
         reason = str(error).partition("\n")[0]
-        sentence = f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
-        raise Refused(f"{about}{reason.rstrip('.')}." if about else sentence) from error
+        is_word = reason.partition(" ")[0].isalpha()  # not the name of a file
+        first = reason[:1].upper() if is_word and not about else reason[:1]
+        raise Refused(f"{about}{first}{reason[1:].rstrip('.')}.") from error
 
 
 class ProfileSkills(Struct, frozen=True, kw_only=True):

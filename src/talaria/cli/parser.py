@@ -47,9 +47,17 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def parse_known_args(self, args: Any = None, namespace: Any = None, **options: Any) -> Any:
-        """Parse what is known, and remember the arguments for the error message."""
+        """Parse what is known, and remember the arguments for the error message.
+
+        argparse gives a list of arguments only those before the next option. Others are added to it here.
+        """
         self._tokens = list(args or ())
-        return super().parse_known_args(args, namespace, **options)
+        parsed, rest = super().parse_known_args(args, namespace, **options)
+        last = next(reversed(self._get_positional_actions()), None)
+        if last is not None and last.nargs == "*" and not any(one.startswith("-") for one in rest):
+            setattr(parsed, last.dest, [*getattr(parsed, last.dest), *rest])
+            rest = []
+        return parsed, rest
 
     def error(self, message: str) -> NoReturn:
         """Print the error, the option that was probably meant and where to read more, and exit with code 2."""

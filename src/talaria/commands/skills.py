@@ -49,8 +49,10 @@ def describe_change(change: SkillChange) -> str:
     pin = f" at `{origin.short_pin}`" if origin.pin else ""
     if previous is None:
         head = f"**{change.name}** from {origin.source}{pin}: {change.about}"
+    elif previous.source != origin.source:
+        head = f"**{change.name}** from {origin.source}{pin}, in place of the one from {previous.source}"
     elif previous.pin != origin.pin:
-        head = f"**{change.name}**: `{previous.short_pin or 'no pin'}` → `{origin.short_pin}`"
+        head = f"**{change.name}**: `{previous.short_pin or 'no pin'}` → `{origin.short_pin or 'no pin'}`"
     else:
         head = f"**{change.name}** from {origin.source}{pin}"
     lost = ["Changes that were made here would be lost."] if change.overwrites else []

@@ -96,7 +96,7 @@ def test_a_pinned_commit_stays(program: Program, repository: Repository) -> None
     write_skill(repository.work, "bread", "Use rye.")
     repository.commit()
     with serve_git_http(repository) as address:
-        assert program.run("skills", "install", address, "bread", "--ref", commit, "--yes").code == 0
+        assert program.run("skills", "install", address, "--ref", commit, "bread", "--yes").code == 0
         assert "bread is up to date." in program.run("skills", "update").out
     assert listed(program)["bread"]["origin"]["pin"] == commit
 
@@ -112,6 +112,17 @@ def test_a_zip_on_the_web_is_installed_and_removed(program: Program, tmp_path: P
     assert program.run("skills", "remove", "bread").code == 1
     assert program.run("skills", "remove", "bread", "--yes").code == 0
     assert listed(program) == {}
+
+
+def test_another_source_and_its_absence_are_named(program: Program, tmp_path: Path) -> None:
+    write_skill(tmp_path / "old", "bread")
+    write_skill(tmp_path / "new", "bread", "Use rye.")
+    program.run("skills", "install", str(tmp_path / "old"), "--yes")
+    replaced = program.run("skills", "install", str(tmp_path / "new"), "--yes")
+    assert f"in place of the one from {tmp_path}/old" in " ".join(replaced.out.split())
+    assert "talaria: gone.zip can't be read" in program.run("skills", "install", "gone.zip").err
+    found = program.run("skills", "search", "cheese")
+    assert (found.code, found.err.startswith("No skill contains “cheese”.")) == (1, True)
 
 
 def test_removed_skills_of_ones_own_are_archived(program: Program) -> None:

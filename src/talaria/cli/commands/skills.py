@@ -106,7 +106,12 @@ def _search(arguments: argparse.Namespace, services: Services) -> int:
         if not query:
             raise Refused("Type words to search for, or name a source with --in.")
         found = services.tools().skills().search(query)
-        _show_list(found, services, json=arguments.json)
+        if found or arguments.json:
+            _show_list(found, services, json=arguments.json)
+        else:
+            services.terminal.note(
+                f"No skill contains “{query}”. `--in SOURCE` searches a folder, git address or zip file."
+            )
         return 0 if found else 1
     offers = [
         one
@@ -117,6 +122,8 @@ def _search(arguments: argparse.Namespace, services: Services) -> int:
         services.terminal.json(offers)
     else:
         services.terminal.table(("SKILL", "PATH", "FOR"), [(one.name, one.path, one.about) for one in offers])
+        if not offers:
+            services.terminal.note(f"{arguments.source} has no such skill.")
         for one in offers:
             if one.problem:
                 services.terminal.note(f"{one.name} can't be installed. {one.problem}")

@@ -313,6 +313,6 @@ class _Git:
 
 def _explain_git(stderr: str, code: int) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith(("fatal:", "error:", "remote:"))), "")
+    told = next((line for line in lines if line.startswith(("ssh:", "fatal:", "error:", "remote:"))), "")
     reason = told.partition(":")[2].strip() if told else f"exit code {code}"
     return f"git failed: {reason.rstrip('.')}"
