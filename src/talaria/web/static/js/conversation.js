@@ -222,13 +222,7 @@ export class Conversation {
     if (snapshot && this.problem.peek()) void this.load(); // the line is back
   }
 
-  /**
-   * Say something; with `steer` it joins the running turn.
-   * @param {string} text
-   * @param {string} id
-   * @param {boolean} steer
-   * @param {string[]} [files] Uploads.
-   */
+  /** Say something; with `steer` it joins the running turn. @type {(text: string, id: string, steer: boolean, files?: string[]) => Promise<void>} */
   async send(text, id, steer, files = []) {
     this.queued.value = [...this.queued.peek(), { id: 0, text, own: false }];
     this.target.value = -1;
