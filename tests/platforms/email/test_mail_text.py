@@ -83,7 +83,7 @@ def test_html_is_read_where_there_is_no_plain_text() -> None:
 
 
 def test_deeply_nested_html_is_read() -> None:
-    assert html_to_text("<div>" * 50_000 + "x", strips_quotes=True) in ("", "x")
+    assert html_to_text("<div>" * 400_000 + "x", strips_quotes=True) == "x"  # minutes, if it were parsed
     assert html_to_text("<b>" * 100 + "x", strips_quotes=True) == "x"
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from email.message import EmailMessage, MIMEPart
 from typing import TYPE_CHECKING
 
+from talaria.core.html_depth import is_nested_deeper
+
 if TYPE_CHECKING:  # loaded for mail without plain text
     from selectolax.lexbor import LexborNode
 
@@ -42,6 +44,8 @@ _SPACING = dict.fromkeys(_BLOCKS, ("\n", "\n")) | {
 }
 _MAX_HTML = 2 * 1024 * 1024  # characters; mails of people are far smaller
 _MAX_DEPTH = 200
+_DEEPEST_TREE = 1000  # elements; the parser takes quadratic time for deep trees, seconds for 50,000
+_ANY_TAG = re.compile(r"<[^<>]*>")
 _ATTRIBUTION_LINES = 3
 _DATE_OR_TIME = re.compile(r"\d{4}|\d[:.]\d\d")
 _ADDRESS_OR_DIGIT = re.compile(r"[\d@]")
@@ -78,7 +82,10 @@ def html_to_text(html: str, *, strips_quotes: bool) -> str:
     """Return the visible text of HTML, with links and lists in Markdown."""
     from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 (loaded for mail without plain text)
 
-    tree = LexborHTMLParser(html[:_MAX_HTML])
+    html = html[:_MAX_HTML]
+    if is_nested_deeper(html, _DEEPEST_TREE):
+        return " ".join(_ANY_TAG.sub(" ", html).split())
+    tree = LexborHTMLParser(html)
     for selector in (_INVISIBLE, _QUOTE_SELECTORS) if strips_quotes else (_INVISIBLE,):
         for node in tree.css(selector):
             node.decompose()
