@@ -191,6 +191,24 @@ async def test_an_account_that_is_refused_keeps_everything_until_it_is_repaired(
         assert (delivery.status.state, delivery.status.sent) == ("serving", 3)
 
 
+async def test_a_reply_that_a_refused_account_interrupts_continues_when_it_is_repaired(store: Store) -> None:
+    office = PostOffice(store)
+    pace = structs.replace(QUICK, longest_pause=timedelta(hours=1))
+    async with LoopbackNetwork(structs.replace(CHATTY, text_limit=20)) as network:
+        network.disrupt(
+            Fault("post", "delay", chat_id="1", seconds=0.3),
+            Fault("post", "bad_credentials", chat_id="2", times=0),
+        )
+        await office.reply("t1", "one two three\n\nfour five six", Address("loopback", "1"))
+        await office.reply("t2", "never", Address("loopback", "2"))
+        async with delivering(store, network.platform(), pace) as delivery:
+            await until(lambda: delivery.status.state == "refused" and not delivery.status.under_way)
+            network.disrupt()
+            delivery.resume()
+            await office.emptied()
+        assert (network.shown("1"), network.shown("2")) == (["one two three", "four five six"], ["never"])
+
+
 async def test_a_long_reply_goes_out_in_pieces_and_continues_after_the_last_that_went(store: Store) -> None:
     office = PostOffice(store)
     async with LoopbackNetwork(structs.replace(CHATTY, text_limit=20)) as network:

@@ -217,8 +217,8 @@ class Delivery:
         """Deliver one item; return whether the outbox has more, or the item has to wait."""
         try:
             reference = await writer.place()
-        except RateLimited as error:
-            await self._put_back(item, error.delay)
+        except RateLimited as error:  # of refused credentials, `resume` ends the pause
+            await self._put_back(item, timedelta(0) if self._refused else error.delay)
         except SlowDown as error:
             self.throttle.slow_down(item.address, error)
             await self._try_later(item, error.retry_after, str(error))

@@ -121,7 +121,7 @@ class Client:
                 await self._write(self._execute(request))
             case trouble:
                 await self._write(
-                    Failed(trouble, f"{fault.proposed_action}: {trouble}, requested by the test", fault.seconds)
+                    Failed(trouble, f"{fault.operation}: {trouble}, requested by the test", fault.seconds)
                 )
 
     def _may_receive(self) -> Failed | None:

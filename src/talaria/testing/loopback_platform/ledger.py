@@ -101,10 +101,10 @@ class Ledger:
         """Return what arrived from this delivery on."""
         return self._deliveries[place:]
 
-    def trouble(self, proposed_action: Operation, chat_id: str = "") -> Fault | None:
+    def trouble(self, operation: Operation, chat_id: str = "") -> Fault | None:
         """Return what goes wrong with this deed now, and count it as gone wrong."""
         for place, fault in enumerate(self.faults):
-            if fault.proposed_action == proposed_action and fault.chat_id in ("", chat_id):
+            if fault.operation == operation and fault.chat_id in ("", chat_id):
                 if fault.times == 1:
                     del self.faults[place]
                 elif fault.times:

@@ -31,7 +31,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     silences an open connection permanently.
     """
 
-    proposed_action: Operation
+    operation: Operation
     trouble: FaultKind
     times: int = 1
     chat_id: str = ""
