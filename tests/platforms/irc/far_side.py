@@ -114,7 +114,7 @@ class IrcFarSide:
             lines_per_second=1000,
             burst=100,
             patience=timedelta(seconds=5),
-            silence=timedelta(seconds=2),
+            silence=timedelta(seconds=6),
         )
         self.adapter = RecordingIrc(self.settings, store)
         self.platform: Platform = self.adapter

@@ -29,7 +29,7 @@ class MattermostFarSide:
             file_limit=FILE_LIMIT,
             patience=timedelta(seconds=5),
             file_patience=timedelta(seconds=30),
-            silence=timedelta(seconds=2),
+            silence=timedelta(seconds=6),
         )
         self.adapter = Mattermost(self.settings, store, ["new", "help"])
         self.platform: Platform = self.adapter

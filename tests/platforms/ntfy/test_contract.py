@@ -30,7 +30,7 @@ class NtfyFarSide:
             file_limit=FILE_LIMIT,
             patience=timedelta(seconds=5),
             file_patience=timedelta(seconds=30),
-            silence=timedelta(seconds=2),
+            silence=timedelta(seconds=6),
         )
         self.platform = Ntfy(settings, DurableValue(store, NTFY_POSITION, "ntfy"))
         self.secret = TOKEN

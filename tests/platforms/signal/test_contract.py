@@ -36,7 +36,7 @@ class SignalFarSide:
             file_limit=FILE_LIMIT,
             patience=timedelta(seconds=5),
             file_patience=timedelta(seconds=30),
-            silence=timedelta(seconds=2),
+            silence=timedelta(seconds=6),
         )
         self.adapter = Signal(self.settings, store)
         self.platform: Platform = self.adapter

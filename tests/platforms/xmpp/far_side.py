@@ -143,7 +143,7 @@ class XmppFarSide:
             rooms=(self.room,),
             file_limit=512 * 1024,
             patience=timedelta(seconds=5),
-            silence=timedelta(seconds=2),
+            silence=timedelta(seconds=6),
         )
         self.adapter = Xmpp(self.settings, store, ["new", "help"])
         self.platform: Platform = self.adapter
