@@ -297,11 +297,11 @@ async def test_typing_is_shown_while_a_turn_runs(store: Store, network: Loopback
 
 @pytest.mark.parametrize("trouble", ["refuse", "unreachable", "bad_credentials", "disconnect", "hang", "slow_down"])
 async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network: LoopbackNetwork, trouble: str) -> None:
-    faults = [Fault(proposed_action, trouble, times=1, seconds=0.01) for proposed_action in ("typing", "post", "edit")]  # type: ignore[arg-type]
+    faults = [Fault(operation, trouble, times=1, seconds=0.01) for operation in ("typing", "post", "edit")]  # type: ignore[arg-type]
     network.disrupt(*faults)
     async with asyncio.timeout(LIMIT), previewing(store, network, call=0.1, final_wait=0.2) as preview:
         preview.event(TextAdded("Something is being said"))
-        await network.until(lambda: {fault.proposed_action for fault in network.faults} <= {"edit"})
+        await network.until(lambda: {fault.operation for fault in network.faults} <= {"edit"})
     network.disrupt()
     await finish(store, network, "Done.")
     assert network.shown("1") == ["Done."]
