@@ -71,7 +71,8 @@ class SetupQuestion(Struct, frozen=True, kw_only=True):
     ``name`` in upper case is a secret, in lower case an option of the network. ``prompt`` replaces the name as the
     text of the question. A ``public`` secret, for example an address, is shown while it is typed. ``problem`` returns
     why an answer can't be used, or an empty text; ``check`` tests it with the network and the answers given so far.
-    A ``distinct`` number, for example a port, is different for each account.
+    A ``distinct`` number, for example a port, is different for each account. ``only_with`` names a question without
+    whose answer this one isn't asked.
     """
 
     name: str
@@ -81,6 +82,7 @@ class SetupQuestion(Struct, frozen=True, kw_only=True):
     required: bool = True
     default: str = ""
     distinct: bool = False
+    only_with: str = ""
     problem: "Callable[[str], str] | None" = None
     check: "Callable[[NetworkTrial], Awaitable[ProbeResult]] | None" = None
 

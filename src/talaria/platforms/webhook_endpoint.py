@@ -308,3 +308,19 @@ async def take_pushed(
                 catch_up.remember(pushed.item.external_id)
         finally:
             pushed.acknowledge(accepted=False)
+
+
+async def merge_updates(*sources: AsyncIterator[Incoming]) -> AsyncGenerator[Incoming, None]:
+    """Yield the updates of several sources; requesting the next one acknowledges the last one to its own source."""
+    pending = {asyncio.ensure_future(anext(source)): source for source in sources}
+    try:
+        while True:
+            done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                yield task.result()
+                source = pending.pop(task)
+                pending[asyncio.ensure_future(anext(source))] = source
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)

@@ -1,13 +1,14 @@
-"""A strict Mattermost server on loopback: posts, threads, files, typing and the websocket of its published API."""
+"""A strict Mattermost server on loopback: posts, threads, files, buttons, slash commands and the websocket."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
-from aiohttp import WSMsgType, web
+from aiohttp import ClientSession, WSMsgType, web
 from msgspec import Struct
 
 from talaria.testing.platform_suite import FailureKind
@@ -16,6 +17,9 @@ _TEXT_LIMIT = 16383
 _MOST_FILES = 10
 _POST_FIELDS = frozenset(
     {"channel_id", "message", "root_id", "file_ids", "props", "metadata", "pending_post_id", "create_at"}
+)
+_COMMAND_FIELDS = frozenset(
+    {"team_id", "method", "trigger", "url", "auto_complete", "auto_complete_desc", "auto_complete_hint", "display_name"}
 )
 _ERRORS = {400: "api.context.invalid_body_param.app_error", 401: "api.context.session_expired.app_error",
            403: "api.context.permissions.app_error", 404: "app.post.get.app_error",
@@ -32,6 +36,13 @@ class ServerChannel(Struct):
     team_id: str = ""
     display_name: str = ""
     last_post_at: int = 0
+
+
+class IntegrationAnswer(Struct, frozen=True):
+    """Answer of an integration to a press or a slash command."""
+
+    status: int
+    body: bytes
 
 
 class _Refusal(Exception):
@@ -51,6 +62,10 @@ class MattermostServer:
         self.channels: dict[str, ServerChannel] = {}
         self.posts: dict[str, dict[str, Any]] = {}
         self.typing: list[str] = []
+        self.commands: dict[str, dict[str, Any]] = {}
+        self.answers: list[IntegrationAnswer] = []
+        self.may_manage_commands = True
+        self._calls: set[asyncio.Future[None]] = set()
         self._file_limit = file_limit
         self._files: dict[str, tuple[dict[str, Any], bytes]] = {}
         self._pending: dict[str, str] = {}
@@ -108,6 +123,46 @@ class MattermostServer:
         self._notify("post_edited", post)
         return post
 
+    def press(self, user_id: str, post_id: str, label: str, **changes: Any) -> None:
+        """Press a button as a person: the server calls its integration in the background."""
+        post = self.posts[post_id]
+        action = next(one for one in _actions(post["props"]) if one["name"] == label)
+        channel = self.channels[post["channel_id"]]
+        body = {
+            "user_id": user_id, "user_name": self.users[user_id], "channel_id": channel.id, "channel_name": channel.id,
+            "team_id": channel.team_id, "team_domain": "tests", "post_id": post_id, "trigger_id": self._new_id("x"),
+            "type": "button", "data_source": "", "context": action["integration"]["context"],
+        } | changes  # fmt: skip
+        headers = {"content-type": "application/json"}
+        self._call(action["integration"]["url"], msgspec.json.encode(body), headers)
+
+    def run_command(self, user_id: str, channel_id: str, text: str, **changes: str) -> None:
+        """Use the slash command of the team as a person."""
+        (command,) = self.commands.values()
+        form = {
+            "channel_id": channel_id, "channel_name": channel_id, "command": f"/{command['trigger']}", "text": text,
+            "response_url": f"{self.url}/hooks/commands/x", "team_domain": "tests", "team_id": self.team,
+            "token": command["token"], "trigger_id": self._new_id("x"), "user_id": user_id,
+            "user_name": self.users[user_id],
+        } | changes  # fmt: skip
+        headers = {"content-type": "application/x-www-form-urlencoded", "authorization": f"Token {form['token']}"}
+        self._call(command["url"], urlencode(form).encode(), headers)
+
+    def _call(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        call = asyncio.ensure_future(self._call_integration(url, body, headers))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _call_integration(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        async with ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
+            self.answers.append(IntegrationAnswer(answer.status, await answer.read()))
+
+    async def end_calls(self) -> None:
+        """Give up the calls that are not answered."""
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
     def hang_up(self) -> None:
         """Break all connections."""
         for transport in self._transports:
@@ -121,10 +176,15 @@ class MattermostServer:
             [
                 web.get(f"{base}/websocket", self._follow),
                 web.get(f"{base}/users/me/channels", self._list_channels),
+                web.get(f"{base}/users/me/teams", self._list_teams),
                 web.get(f"{base}/users/{{id}}", self._show_user),
                 web.post(f"{base}/users/me/typing", self._type),
                 web.get(f"{base}/channels/{{id}}", self._show_channel),
                 web.get(f"{base}/channels/{{id}}/posts", self._list_posts),
+                web.get(f"{base}/channels/{{id}}/members/me", self._show_membership),
+                web.get(f"{base}/commands", self._list_commands),
+                web.post(f"{base}/commands", self._create_command),
+                web.put(f"{base}/commands/{{id}}", self._update_command),
                 web.post(f"{base}/posts", self._create),
                 web.get(f"{base}/posts/{{id}}", self._show_post),
                 web.put(f"{base}/posts/{{id}}/patch", self._patch),
@@ -173,6 +233,41 @@ class MattermostServer:
     async def _show_channel(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(self._render(self._channel(request.match_info["id"])))
 
+    async def _show_membership(self, request: web.Request) -> web.StreamResponse:
+        channel = self._channel(request.match_info["id"])
+        return web.json_response({"channel_id": channel.id, "user_id": self.bot, "roles": "channel_user"})
+
+    async def _list_teams(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response([{"id": self.team, "name": "tests", "display_name": "Tests"}])
+
+    async def _list_commands(self, request: web.Request) -> web.StreamResponse:
+        self._check_right(request.query.get("team_id", ""))
+        return web.json_response(list(self.commands.values()))
+
+    async def _create_command(self, request: web.Request) -> web.StreamResponse:
+        command = await self._body(request, _COMMAND_FIELDS)
+        self._check_right(command.get("team_id", ""))
+        if command.get("method") not in ("P", "G") or not command.get("url", "").startswith("http"):
+            raise _Refusal(400, "Invalid or missing command")
+        if any(one["trigger"] == command["trigger"] for one in self.commands.values()):
+            raise _Refusal(400, "This trigger word is already in use. Please choose another word.")
+        made = command | {"id": self._new_id("k"), "token": self._new_id("s"), "creator_id": self.bot}
+        self.commands[made["id"]] = made
+        return web.json_response(made, status=201)
+
+    async def _update_command(self, request: web.Request) -> web.StreamResponse:
+        command = await self._body(request, _COMMAND_FIELDS | {"id", "token", "creator_id"})
+        self._check_right(command.get("team_id", ""))
+        known = self.commands.get(request.match_info["id"])
+        if known is None or command.get("id") != known["id"]:
+            raise _Refusal(404, "Unable to find the command.")
+        self.commands[known["id"]] = command | {"token": known["token"], "creator_id": known["creator_id"]}
+        return web.json_response(self.commands[known["id"]])
+
+    def _check_right(self, team_id: str) -> None:
+        if team_id != self.team or not self.may_manage_commands:
+            raise _Refusal(403, "You do not have the appropriate permissions.")
+
     async def _list_posts(self, request: web.Request) -> web.StreamResponse:
         channel = self._channel(request.match_info["id"])
         since = request.query.get("since", "")
@@ -198,13 +293,14 @@ class MattermostServer:
             raise _Refusal(400, "Invalid file ids")
         if (pending := body.get("pending_post_id", "")) and pending in self._pending:
             return web.json_response(self.posts[self._pending[pending]], status=201)
-        post = self.publish(self.bot, channel.id, message, root_id=root, file_ids=files)
+        _check_props(props := body.get("props", {}))
+        post = self.publish(self.bot, channel.id, message, root_id=root, file_ids=files, props=props)
         if pending:
             self._pending[pending] = post["id"]
-        return web.json_response(post, status=201)
+        return web.json_response(_without_integrations(post), status=201)
 
     async def _show_post(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response(self._post(request))
+        return web.json_response(_without_integrations(self._post(request)))
 
     async def _patch(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request, frozenset({"message", "file_ids", "props", "is_pinned", "has_reactions"}))
@@ -213,7 +309,9 @@ class MattermostServer:
             raise _Refusal(403, "You do not have the appropriate permissions.")
         if len(body["message"]) > _TEXT_LIMIT:
             raise _Refusal(400, "Invalid message")
-        return web.json_response(self.change(post["id"], body["message"]))
+        _check_props(body.get("props", {}))
+        self.posts[post["id"]] = post | {"props": body.get("props", post["props"])}
+        return web.json_response(_without_integrations(self.change(post["id"], body["message"])))
 
     async def _type(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request, frozenset({"channel_id", "parent_id"}))
@@ -272,8 +370,9 @@ class MattermostServer:
     def _notify(self, kind: str, post: Mapping[str, Any]) -> None:
         channel = self.channels[post["channel_id"]]
         data = {
-            "post": msgspec.json.encode(post).decode(), "channel_type": channel.type, "channel_name": channel.id,
-            "channel_display_name": channel.display_name, "sender_name": f"@{self.users[post['user_id']]}",
+            "post": msgspec.json.encode(_without_integrations(post)).decode(),
+            "channel_type": channel.type, "channel_name": channel.id, "channel_display_name": channel.display_name,
+            "sender_name": f"@{self.users[post['user_id']]}",
         }  # fmt: skip
         for events in self._sockets.values():
             events.put_nowait({"event": kind, "data": data, "broadcast": {"channel_id": channel.id}, "seq": 1})
@@ -312,6 +411,31 @@ class MattermostServer:
         return self._last_time
 
 
+def _actions(props: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [action for one in props.get("attachments", []) for action in one.get("actions", [])]
+
+
+def _check_props(props: Mapping[str, Any]) -> None:
+    """Refuse properties that are not attachments with valid buttons."""
+    ids = [action.get("id", "") for action in _actions(props)]
+    if props.keys() - {"attachments"} or len(set(ids)) < len(ids):
+        raise _Refusal(400, "Invalid props")
+    for action in _actions(props):
+        integration = action.get("integration", {})
+        is_called = str(integration.get("url", "")).startswith(("http://", "https://"))
+        if not (action["id"].isalnum() and action.get("name") and is_called and action.get("type") == "button"):
+            raise _Refusal(400, "Invalid action")
+
+
+def _without_integrations(post: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a post as clients get it: addresses and contexts of its buttons stay on the server."""
+    attachments = [
+        one | {"actions": [{key: action[key] for key in ("id", "name", "type")} for action in one.get("actions", [])]}
+        for one in post["props"].get("attachments", [])
+    ]
+    return dict(post) | {"props": {"attachments": attachments} if attachments else {}}
+
+
 @asynccontextmanager
 async def mattermost_server(token: str, *, file_limit: int = 1024 * 1024) -> AsyncIterator[MattermostServer]:
     """Serve on a free port."""
@@ -324,5 +448,6 @@ async def mattermost_server(token: str, *, file_limit: int = 1024 * 1024) -> Asy
     try:
         yield server
     finally:
+        await server.end_calls()
         server.hang_up()
         await runner.cleanup()

@@ -5,16 +5,22 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from tests.platforms.webhook.webhook_peers import free_port
 
-from talaria.contracts.platform import Content, Platform
+from talaria.contracts.platform import Button, Content, Platform
+from talaria.contracts.setup import NetworkTrial
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.core.messages import File
 from talaria.platforms.mattermost.adapter import Mattermost
 from talaria.platforms.mattermost.settings import MattermostSettings, read_settings
+from talaria.platforms.mattermost.setup import SETUP
+from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.mattermost_server import MattermostServer, mattermost_server
 from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.wait import until
 
 pytestmark = pytest.mark.one_engine
 TOKEN = "token-of-the-tests"
@@ -22,10 +28,11 @@ FILE_LIMIT = 1024 * 1024
 
 
 class MattermostFarSide:
-    def __init__(self, server: MattermostServer, store: Store) -> None:
+    def __init__(self, server: MattermostServer, store: Store, endpoint: EndpointSettings | None = None) -> None:
         self.settings = MattermostSettings(
             server=server.url,
             token=TOKEN,
+            endpoint=endpoint,
             file_limit=FILE_LIMIT,
             patience=timedelta(seconds=5),
             file_patience=timedelta(seconds=30),
@@ -53,7 +60,7 @@ class MattermostFarSide:
         self.server.publish(self.ann, at.chat_id, "", file_ids=[file_id])
 
     async def presses(self, at: Address, message_id: str, label: str) -> None:
-        raise NotImplementedError
+        self.server.press(self.ann, message_id, label)
 
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         raise NotImplementedError
@@ -69,6 +76,9 @@ class MattermostFarSide:
             VisibleMessage(
                 message_id=one["id"],
                 text=one["message"],
+                buttons=tuple(
+                    action["name"] for box in one["props"].get("attachments", ()) for action in box["actions"]
+                ),
                 files=tuple(file["name"] for file in one["metadata"].get("files", ())),
             )
             for one in self.server.posts.values()
@@ -96,8 +106,118 @@ async def far_side(store: Store) -> AsyncIterator[MattermostFarSide]:
             await there.adapter.close()
 
 
+@pytest.fixture
+async def reachable_side(store: Store) -> AsyncIterator[MattermostFarSide]:
+    port = free_port()
+    endpoint = EndpointSettings(public_url=f"http://127.0.0.1:{port}/mattermost", port=port)
+    async with mattermost_server(TOKEN, file_limit=FILE_LIMIT) as server:
+        there = MattermostFarSide(server, store, endpoint)
+        try:
+            yield there
+        finally:
+            await there.adapter.close()
+
+
 class TestMattermost(PlatformSuite, lacks={"reactions", "idempotent", "buttons", "redelivery"}):
     pass
+
+
+class TestReachableMattermost(PlatformSuite, lacks={"reactions", "idempotent", "redelivery"}):
+    @pytest.fixture
+    def far_side(self, reachable_side: MattermostFarSide) -> MattermostFarSide:
+        return reachable_side
+
+
+async def test_press_is_an_update_once(reachable_side: MattermostFarSide) -> None:
+    server, town = reachable_side.server, Address("mattermost", reachable_side.town.id, "group")
+    async with reachable_side.platform.connect() as arrivals:
+        question = Content(text="May I?", buttons=(Button("Yes", "approve:7"), Button("No", "deny:7")))
+        ref = await reachable_side.platform.send(town, question, "ask")
+        for _ in range(2):
+            server.press(reachable_side.ann, ref.message_id, "Yes")
+        pressed = [await next_incoming(arrivals) for _ in range(2)]
+        await reachable_side.says(town, "bye")
+        await next_incoming(arrivals)
+        await until(lambda: len(server.answers) == 2)
+    assert len({one.external_id for one in pressed}) == 1
+    assert (pressed[0].button, pressed[0].address, pressed[0].sender.name) == ("approve:7", town, "ann")
+    assert [(one.status, one.body) for one in server.answers] == [(200, b"{}")] * 2
+    assert TOKEN not in str(server.posts)
+
+
+@pytest.mark.parametrize("forged", ["value", "channel", "root", "nonce", "signature", "post"])
+async def test_forged_press_is_refused(reachable_side: MattermostFarSide, forged: str) -> None:
+    server = reachable_side.server
+    async with reachable_side.platform.connect():
+        question = Content(text="May I?", buttons=(Button("No", "deny:7"),))
+        ref = await reachable_side.platform.send(reachable_side.private, question, "ask")
+        context = server.posts[ref.message_id]["props"]["attachments"][0]["actions"][0]["integration"]["context"]
+        if forged == "post":
+            server.press(reachable_side.ann, ref.message_id, "No", channel_id=reachable_side.town.id)
+        else:
+            server.press(reachable_side.ann, ref.message_id, "No", context=context | {forged: "approve:7"})
+        await until(lambda: bool(server.answers))
+    assert server.answers[0].status == 401
+
+
+async def test_slash_command_is_registered_and_read(reachable_side: MattermostFarSide) -> None:
+    server, ann = reachable_side.server, reachable_side.ann
+    async with reachable_side.platform.connect() as arrivals:
+        (command,) = server.commands.values()
+        assert (command["trigger"], command["url"]) == ("talaria", server_url(reachable_side))
+        for text in ("new topic", "what time is it?", ""):
+            server.run_command(ann, reachable_side.town.id, text)
+        received = {(await next_incoming(arrivals)).text for _ in range(3)}
+        server.run_command(ann, reachable_side.direct.id, "/new", token="forged")
+        await until(lambda: any(one.status == 401 for one in server.answers))
+        far_away = server.add_channel("O", ann, name="Far away")
+        far_away.members.remove(server.bot)
+        server.run_command(ann, far_away.id, "new")
+        await until(lambda: any(b"Add me to this channel first" in one.body for one in server.answers))
+    assert received == {"/new topic", "what time is it?", "/help"}
+
+
+async def test_slash_command_is_registered_once_and_follows_the_address(reachable_side: MattermostFarSide) -> None:
+    server = reachable_side.server
+    for _ in range(2):
+        async with reachable_side.platform.connect():
+            pass
+    (command,) = server.commands.values()
+    server.commands[command["id"]] = command | {"url": "https://old.example.org"}
+    async with reachable_side.platform.connect():
+        pass
+    assert [one["url"] for one in server.commands.values()] == [server_url(reachable_side)]
+
+
+async def test_account_without_the_right_to_register_uses_the_token_of_a_command(
+    reachable_side: MattermostFarSide, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = reachable_side.server
+    by_hand = {"id": "k", "trigger": "talaria", "url": server_url(reachable_side), "token": "by-hand"}
+    server.commands["k"] = by_hand
+    server.may_manage_commands = False
+    async with reachable_side.platform.connect():
+        assert "store its token as MATTERMOST_COMMAND_TOKEN" in caplog.text
+    other = Mattermost(structs.replace(reachable_side.settings, command_tokens=("by-hand",)), store, ["new"])
+    async with other.connect() as arrivals:
+        server.run_command(reachable_side.ann, reachable_side.direct.id, "new")
+        assert (await next_incoming(arrivals)).text == "/new"
+    await other.close()
+
+
+def server_url(there: MattermostFarSide) -> str:
+    assert there.settings.endpoint
+    return there.settings.endpoint.public_url
+
+
+def test_setup_asks_for_an_optional_address() -> None:
+    *_, url, port = SETUP.questions
+    assert (url.name, url.required, port.only_with) == ("public_url", False, "public_url")
+    assert url.problem
+    assert "public_url" in url.problem("bot.example.org")
+    assert SETUP.doctor
+    assert SETUP.doctor(NetworkTrial({"MATTERMOST_URL": "https://chat.example.org"}, {"public_url": "x"}))
+    assert not SETUP.doctor(NetworkTrial({"MATTERMOST_URL": "https://chat.example.org"}, {"port": "1"}))
 
 
 async def test_first_connection_ignores_older_posts(far_side: MattermostFarSide) -> None:

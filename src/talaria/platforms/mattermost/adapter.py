@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import (
     Attachment,
+    Button,
     Content,
     Incoming,
     MessageRef,
@@ -27,6 +28,7 @@ from talaria.core.errors import Refused, Rejected
 from talaria.core.messages import File, Image
 from talaria.platforms.files import safe_file_name, sanitize_text, save_file
 from talaria.platforms.mattermost.client import MattermostClient, MattermostSocket
+from talaria.platforms.mattermost.integrations import MattermostIntegrations
 from talaria.platforms.mattermost.settings import MattermostSettings, read_settings
 from talaria.platforms.mattermost.wire import (
     TEXT_LIMIT,
@@ -40,6 +42,7 @@ from talaria.platforms.mattermost.wire import (
     read_event_post,
     to_incoming,
 )
+from talaria.platforms.webhook_endpoint import merge_updates
 
 _MOST_FILES = 5  # of a post
 _MOST_CACHED = 1000
@@ -70,6 +73,7 @@ class Mattermost:
             text_limit=TEXT_LIMIT,
             edits=True,
             typing=True,
+            buttons=settings.endpoint is not None,
             threads=True,
             replies=False,
             servers=True,
@@ -85,6 +89,11 @@ class Mattermost:
         self._channels: dict[str, MattermostChannel] = {}
         self._users: dict[str, MattermostUser] = {}
         self._our_threads: dict[str, bool] = {}
+        self._integrations = (
+            MattermostIntegrations(settings, settings.endpoint, self._client, self._find_channel, self._commands)
+            if settings.endpoint
+            else None
+        )
         self._confirmed: dict[str, None] = {}  # ids of updates that were taken, oldest first
 
     @asynccontextmanager
@@ -93,8 +102,16 @@ class Mattermost:
         me = await self._client.get("/users/me", MattermostUser)
         async with self._client.open_socket() as socket:
             position = await self._start(me)
-            async with aclosing(self._updates(socket, me, position)) as updates:
-                yield updates
+            async with aclosing(self._updates(socket, me, position)) as posts:
+                if self._integrations is None:
+                    yield posts
+                    return
+                await self._integrations.register(me)
+                async with (
+                    self._integrations.endpoint.connect() as pushed,
+                    aclosing(merge_updates(posts, pushed)) as updates,
+                ):
+                    yield updates
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
         """Publish a post; more than five files are spread over several."""
@@ -102,16 +119,20 @@ class Mattermost:
         ids = [await self._upload(to.chat_id, *file) for file in [self._read(file) for file in content.files]]
         groups = [ids[at : at + _MOST_FILES] for at in range(0, len(ids), _MOST_FILES)] or [[]]
         posts = [
-            await self._publish(to, text if number == 0 else "", group, f"{key}:{number}")
+            await self._publish(
+                to, text if number == 0 else "", group, f"{key}:{number}", content.buttons if number == 0 else ()
+            )
             for number, group in enumerate(groups)
         ]
         return MessageRef(to, posts[0].id)
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Replace the text of a post."""
-        await self._client.post(
-            f"/posts/{quote(ref.message_id, safe='')}/patch", {"message": check_text(content.text)}, Post, "PUT"
-        )
+        """Replace the text of a post, and its buttons."""
+        body: dict[str, object] = {"message": check_text(content.text)}
+        if self._integrations is not None:
+            address = ref.address
+            body["props"] = self._integrations.attach(content.buttons, address.chat_id, address.thread_id)
+        await self._client.post(f"/posts/{quote(ref.message_id, safe='')}/patch", body, Post, "PUT")
 
     async def show_typing(self, to: Address) -> None:
         """Show that we are typing, for some seconds."""
@@ -188,10 +209,7 @@ class Mattermost:
         return sorted(missed, key=lambda post: post.create_at)
 
     async def _read_post(self, post: Post, me: MattermostUser) -> Incoming:
-        channel = self._channels.get(post.channel_id)
-        if channel is None:
-            channel = await self._client.get(f"/channels/{post.channel_id}", MattermostChannel)
-            self._channels[channel.id] = channel
+        channel = await self._find_channel(post.channel_id)
         if post.user_id not in self._users:
             self._users[post.user_id] = await self._client.get(f"/users/{post.user_id}", MattermostUser)
         return to_incoming(
@@ -203,6 +221,12 @@ class Mattermost:
             commands=self._commands,
             answers_us=bool(post.root_id) and await self._is_our_thread(post.root_id, me),
         )
+
+    async def _find_channel(self, channel_id: str) -> MattermostChannel:
+        if channel_id not in self._channels:
+            path = f"/channels/{quote(channel_id, safe='')}"
+            self._channels[channel_id] = await self._client.get(path, MattermostChannel)
+        return self._channels[channel_id]
 
     async def _is_our_thread(self, root_id: str, me: MattermostUser) -> bool:
         """Return whether a thread began with a post of ours, or with one that mentions us."""
@@ -221,8 +245,12 @@ class Mattermost:
         self._channels = {channel.id: channel for channel in channels}
         return channels
 
-    async def _publish(self, to: Address, text: str, file_ids: list[str], key: str) -> Post:
+    async def _publish(
+        self, to: Address, text: str, file_ids: list[str], key: str, buttons: Sequence[Button] = ()
+    ) -> Post:
         body: dict[str, object] = {"channel_id": to.chat_id, "message": text, "root_id": to.thread_id}
+        if buttons and self._integrations is not None:
+            body["props"] = self._integrations.attach(buttons, to.chat_id, to.thread_id)
         if file_ids:
             body["file_ids"] = file_ids
         if key:  # the server publishes a repeated key once, for half a minute
@@ -251,7 +279,8 @@ def open_platform(account: PlatformAccount) -> Platform:
     server, token = account.secret("MATTERMOST_URL"), account.secret("MATTERMOST_TOKEN")
     if not server or not token:
         raise Refused("Mattermost needs MATTERMOST_URL and MATTERMOST_TOKEN. Run `talaria setup chat` to enter them.")
-    settings = read_settings(account.name, account.options, server, token)
+    command_tokens = account.secret("MATTERMOST_COMMAND_TOKEN") or ""
+    settings = read_settings(account.name, account.options, server, token, command_tokens)
     platform = Mattermost(settings, account.store, [name for name, _ in account.commands])
     account.closing.push_async_callback(platform.close)
     return platform

@@ -1,8 +1,10 @@
 """Setup of Mattermost: a server, and the token of a bot account."""
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
+from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
+from talaria.platforms.mattermost.settings import PORT, read_settings
 from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200, web_address_problem
 
 _URL = "MATTERMOST_URL"
@@ -22,6 +24,13 @@ def _owner(status: int, body: bytes) -> str:
     expect_200(status)
     return f"@{decode_answer(body, _BotAccount).username}"
 
+
+_find_problems = refusals_of(
+    lambda trial: read_settings(
+        "mattermost", trial.options, trial.secrets.get(_URL, "https://localhost"), trial.secrets.get(_TOKEN, "")
+    )
+)
+_ENDPOINT = endpoint_questions("Mattermost", "mattermost", PORT, _find_problems)
 
 SETUP = NetworkSetup(
     title="Mattermost",
@@ -45,6 +54,9 @@ SETUP = NetworkSetup(
                 remedy="Create a new token on the Bot Accounts page of the integrations.",
             ),
         ),
+        *(structs.replace(one, required=False) for one in _ENDPOINT[:1]),
+        *(structs.replace(one, only_with="public_url") for one in _ENDPOINT[1:]),
     ),
+    doctor=_find_problems,
     next_step="Add the bot to your team and send it a direct message.",
 )

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from talaria.core.errors import Refused
 from talaria.platforms.webhook_endpoint import EndpointSettings, read_endpoint
 
-PORT = 8648
+PORT = 8650
 API_URL = "https://api.twilio.com"
 _ACCOUNT, _NUMBER = re.compile(r"AC[0-9a-f]{32}"), re.compile(r"\+[1-9][0-9]{6,14}")
 

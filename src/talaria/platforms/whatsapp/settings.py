@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from talaria.core.errors import Refused
 from talaria.platforms.webhook_endpoint import EndpointSettings, read_endpoint
 
-PORT = 8649
+PORT = 8651
 API_URL = "https://graph.facebook.com"
 API_VERSION = "v25.0"
 

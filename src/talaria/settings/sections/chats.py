@@ -66,7 +66,11 @@ BUILT_IN_PLATFORMS = {
         (("XMPP_JID",), ("XMPP_PASSWORD",)), extra="xmpp", command="!{name}", server="domain of the room"
     ),
     "mattermost": BuiltInPlatform(
-        (("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)), extra="mattermost", command="!{name}", server="id of the team"
+        (("MATTERMOST_URL",), ("MATTERMOST_TOKEN",)),
+        ("MATTERMOST_COMMAND_TOKEN",),
+        extra="mattermost",
+        command="!{name}",
+        server="id of the team",
     ),
     "signal": BuiltInPlatform((("SIGNAL_DAEMON",), ("SIGNAL_ACCOUNT",))),
     "line": BuiltInPlatform((("LINE_CHANNEL_TOKEN",), ("LINE_CHANNEL_SECRET",))),

@@ -130,7 +130,7 @@ class ChatSection:
 
     def _ask(self, name: str, question: SetupQuestion) -> bool:
         account = self._asked_about.get(name)
-        if account is None:
+        if account is None or not self._applies(account, question):
             return False
         known = find_answer(account, question, self._setup.writer)
         check = partial(self._check, account, question) if question.check else None
@@ -145,6 +145,11 @@ class ChatSection:
                 file = self._setup.services.profile.secrets_file
                 self._setup.say(f"Saved {account.secret_name(question.name)} {mask(typed)} in {file}.")
         return True
+
+    def _applies(self, account: ChatAccount, question: SetupQuestion) -> bool:
+        """Return whether the answer without which a question makes no sense was given."""
+        wanted = [one for one in self._networks[account.network].questions if one.name == question.only_with]
+        return all(find_answer(account, one, self._setup.writer) for one in wanted)
 
     def _adapt(self, account: ChatAccount, question: SetupQuestion) -> SetupQuestion:
         """Return a question as asked for an account: with the name of its secret, or a free port."""
