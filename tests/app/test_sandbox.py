@@ -1,5 +1,6 @@
 """Whether commands of a turn run in the sandbox: by the setting, the place of the turn, and what the machine has."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -175,3 +176,14 @@ async def test_the_setting_of_a_limit_that_a_kind_cannot_enforce_refuses_command
     async with process(tmp_path, **UNASKED, **limits, TALARIA__SANDBOX__NETWORK="false") as here:
         refused = await result_of(here, f"touch {tmp_path}/made", "telegram")
     assert "A ssh sandbox can't enforce sandbox.network = false here." in refused
+
+
+@needs_sandbox
+async def test_allowed_hosts_restrict_the_network_without_another_setting(tmp_path: Path, server: ModelServer) -> None:
+    port = server.url.rpartition(":")[2]
+    connect = f"import socket; socket.create_connection(('127.0.0.1', {port})); print('reached')"
+    command = f'{sys.executable} -c "{connect}"; echo $http_proxy'
+    async with process(tmp_path, **UNASKED, TALARIA__SANDBOX__ALLOWED_HOSTS="example.org") as here:
+        result = await result_of(here, command, "telegram")
+    assert "reached" not in result.replace(connect, "")
+    assert "http://127.0.0.1:3128" in result

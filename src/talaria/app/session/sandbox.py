@@ -89,7 +89,7 @@ def _make_policy(context: SandboxContext, writable: Iterable[Path], readable: It
         readable=(Path(sys.prefix), _PACKAGE, *readable),
         read_only=tuple(map(_expand, settings.read_only)),
         hidden=(profile.folder, profile.guests_folder),
-        network=settings.network,
+        network=settings.network and not settings.allowed_hosts,
         hosts=settings.allowed_hosts,
         memory_mb=settings.memory_mb,
         processes=settings.processes,

@@ -133,8 +133,8 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     allowed_hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Hosts that commands can reach over HTTP although `network` is off, for example "
-            "`pypi.org` or `*.debian.org`; not with ssh.",
+            description="Hosts that commands can reach over HTTP, and nothing else, for example `pypi.org` or "
+            "`*.debian.org`; not with ssh.",
             extra={"check": are_host_patterns, "expected": "a list of host names or addresses; `*.` may come first"},
         ),
     ] = ()
