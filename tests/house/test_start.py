@@ -28,7 +28,7 @@ NOT_FOR_AN_ANSWER = {
     "talaria.goals.goal_store", "talaria.runtime.active_session", "talaria.storage.tables.jobs",
     "talaria.tools.sandbox.bubblewrap",
 }  # fmt: skip
-NOT_FOR_CHATS = {"nio", "peewee", "psycopg", "jsonschema", "Crypto", "pydantic", "numpy"}
+NOT_FOR_CHATS = {"nio", "peewee", "psycopg", "jsonschema", "Crypto", "pydantic", "numpy", "telegram", "httpx", "rich"}
 # Modules of ours that a command may load. Lower a number after removing modules, and raise it only for a reason.
 MOST_MODULES = {"short answers": 6, "lists": 96, "an answer": 245}
 _COMMAND = """

@@ -212,14 +212,21 @@ class HttpPool:
     Proxies come from the environment, except for this machine itself. They are looked up once per server. ``tls`` are
     the trusted certificates, by default the system's. A pool that is ``direct`` uses no proxies; ``resolve`` replaces
     the lookup of servers, so that each address can be checked before it is connected to; proxies look up their own.
+    A request on a reused connection that the server has just closed is sent again on a new one, if it ``repeats``.
     """
 
     def __init__(
-        self, tls: ssl.SSLContext | None = None, *, direct: bool = False, resolve: Resolve | None = None
+        self,
+        tls: ssl.SSLContext | None = None,
+        *,
+        direct: bool = False,
+        resolve: Resolve | None = None,
+        repeats: bool = True,
     ) -> None:
         self._tls = tls
         self._direct = direct
         self._resolve = resolve
+        self._repeats = repeats
         self._routes: dict[HttpAddress, HttpRoute] = {}
         self._connections: set[HttpConnection] = set()
         self._kept: dict[HttpAddress, list[tuple[float, HttpConnection]]] = {}
@@ -305,7 +312,7 @@ class HttpPool:
             try:
                 return await self._ask_on(kept, request)
             except ConnectionError:
-                if kept.has_answered:
+                if kept.has_answered or not self._repeats:
                     raise
         return await self._ask_on(await self._connect(route, connect), request)
 

@@ -1,7 +1,7 @@
 """Marks on messages, as Telegram has them: some seventy emoji, and no word of whose message it is."""
 
+import msgspec
 import pytest
-from telegram import Update
 from tests.platforms.telegram.far_side import settings_for
 
 from talaria.contracts.platform import Content, MessageRef
@@ -9,6 +9,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.telegram.adapter import Telegram
 from talaria.platforms.telegram.incoming import BotIdentity, read_update
+from talaria.platforms.telegram.wire import decode_update
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import TelegramServer
 
@@ -96,7 +97,7 @@ async def test_where_everything_is_meant_for_us_so_are_marks(server: TelegramSer
 def test_the_author_of_a_reaction_is_reported_if_known(fields: dict[str, object], sender: str | None) -> None:
     changed = {"chat": GROUP, "message_id": 5, "date": 1_700_000_000, "old_reaction": []}
     changed |= {"new_reaction": [{"type": "emoji", "emoji": "👍"}], **fields}
-    update = Update.de_json({"update_id": 9, "message_reaction": changed})
+    update = decode_update(msgspec.json.encode({"update_id": 9, "message_reaction": changed}))
     assert update is not None
     incoming = read_update(update, BotIdentity("telegram", 1, "talaria_bot"))
     assert (incoming.sender.id if incoming else None) == sender

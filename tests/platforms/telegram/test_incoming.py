@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from telegram import MessageEntity
 from tests.platforms.telegram.far_side import settings_for
 
 from talaria.contracts.platform import Button, Content, Incoming
@@ -17,6 +16,7 @@ from talaria.platforms.telegram.adapter import Telegram
 from talaria.platforms.telegram.formatting import format_text
 from talaria.platforms.telegram.incoming import as_markdown
 from talaria.platforms.telegram.settings import GroupMode
+from talaria.platforms.telegram.wire import TelegramEntity
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice
 from talaria.testing.telegram_server import MessageEntity as Mark
@@ -274,7 +274,7 @@ async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server:
 def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
     formatted = format_text(source)
     marks = [
-        MessageEntity(one.kind, one.offset, one.length, url=one.value if one.kind == "text_link" else None)
+        TelegramEntity(one.kind, one.offset, one.length, url=one.value if one.kind == "text_link" else "")
         for one in formatted.entities
     ]
     assert as_markdown(formatted.text, marks).replace("_soft_", "*soft*") == source
@@ -293,7 +293,7 @@ def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
     ),
 )
 def test_no_mark_makes_a_text_unreadable(text: str, marks: list[tuple[str, int, int]]) -> None:
-    read = as_markdown(text, [MessageEntity(kind, start, length, url="u") for kind, start, length in marks])
+    read = as_markdown(text, [TelegramEntity(kind, start, length, url="u") for kind, start, length in marks])
     assert len(read) >= len(text)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
@@ -11,16 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct, structs
-from telegram import (
-    BotCommand,
-    InlineKeyboardButton,
-    InlineKeyboardMarkup,
-    InputFile,
-    Message,
-    MessageEntity,
-    ReplyParameters,
-)
+from msgspec import Raw, Struct, structs
 
 from talaria.contracts.platform import (
     Attachment,
@@ -37,8 +29,9 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
 from talaria.core.messages import File, Image
+from talaria.http_client.multipart import FormFile
 from talaria.platforms.files import sanitize_text, save_file
-from talaria.platforms.telegram.client import ApiClient, Refusal, to_platform_error
+from talaria.platforms.telegram.client import BotApi, Refusal, to_platform_error
 from talaria.platforms.telegram.formatting import TEXT_LIMIT, Entity, Formatted, format_text, utf16_length
 from talaria.platforms.telegram.incoming import BotIdentity, ParsedUpdate, read_updates
 from talaria.platforms.telegram.outgoing import (
@@ -61,6 +54,7 @@ from talaria.platforms.telegram.webhook import (
     MemoryAlbumStore,
     WebhookServer,
 )
+from talaria.platforms.telegram.wire import FilePath, ForumTopic, TelegramEntity, TelegramMessage, TelegramUser
 
 
 def make_topic_name(name: str) -> str:
@@ -69,6 +63,7 @@ def make_topic_name(name: str) -> str:
 
 
 _T = TypeVar("_T")
+_Keyboard = dict[str, list[list[dict[str, str]]]]
 _NO_TEXT = Formatted("")
 _MOST_POSTS = 2000
 ABILITIES = PlatformCapabilities(
@@ -111,7 +106,7 @@ class Telegram:
         self._commands = build_menu(commands)
         self._state_store = state_store or MemoryAlbumStore()
         self._recent = RecentMessages()
-        self._client = ApiClient(settings)
+        self._client = BotApi(settings)
         self._poster = MessagePoster(self._client, settings)
 
     @asynccontextmanager
@@ -119,7 +114,7 @@ class Telegram:
         """Log in and yield updates; each is confirmed when the next one is requested."""
         identity = await self._log_in()
         if self._settings.webhook is None:
-            await self._client.ask(self._client.bot.delete_webhook(drop_pending_updates=False))
+            await self._client.ask("deleteWebhook", bool, drop_pending_updates=False)
             poller = UpdatePoller(self._client, self._settings)
             await poller.start()
             try:
@@ -142,7 +137,7 @@ class Telegram:
     async def show_typing(self, to: Address) -> None:
         """Show a typing indicator for five seconds."""
         thread = int(to.thread_id) if to.thread_id else None
-        await self._client.ask(self._client.bot.send_chat_action(to.chat_id, "typing", message_thread_id=thread))
+        await self._client.ask("sendChatAction", bool, chat_id=to.chat_id, action="typing", message_thread_id=thread)
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
         """Replace our mark on a message, with the nearest emoji that Telegram offers."""
@@ -152,19 +147,21 @@ class Telegram:
         """Download a file into a folder under a safe name and return its path."""
         if attachment.size > DOWNLOAD_LIMIT:
             raise Rejected(f"Telegram lets bots download files of at most {DOWNLOAD_LIMIT // 1024**2} MB")
-        file = await self._client.ask(self._client.bot.get_file(attachment.reference))
+        file = await self._client.ask("getFile", FilePath, file_id=attachment.reference)
         try:
-            data = await self._client.ask_raw(file.download_as_bytearray(), self._settings.file_patience)
+            data = await self._client.download(file.file_path, self._settings.file_patience, DOWNLOAD_LIMIT)
         except Refusal as refusal:
             if refusal.code == 404:  # here the file is unknown, not the bot
                 raise Rejected(f"{attachment.name} is no longer available on Telegram") from refusal
             raise to_platform_error(refusal) from refusal
-        return await asyncio.to_thread(save_file, bytes(data), attachment.name, folder)
+        return await asyncio.to_thread(save_file, data, attachment.name, folder)
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
         """Open a topic in a group with topics or in a private chat; ``None`` if Telegram doesn't allow it."""
         try:
-            topic = await self._client.ask(self._client.bot.create_forum_topic(parent_chat_id, make_topic_name(name)))
+            topic = await self._client.ask(
+                "createForumTopic", ForumTopic, chat_id=parent_chat_id, name=make_topic_name(name)
+            )
         except Rejected as error:
             log.info("can't create a topic in chat %s: %s", parent_chat_id, error)
             return None
@@ -175,11 +172,11 @@ class Telegram:
         await self._client.close()
 
     async def _log_in(self) -> BotIdentity:
-        me = await self._client.ask(self._client.bot.get_me())
+        me = await self._client.ask("getMe", TelegramUser)
         if self._commands:
-            entries = [BotCommand(one.name, one.help) for one in self._commands]
-            await self._attempt(self._client.bot.set_my_commands(entries))
-        return BotIdentity(self.name, me.id, me.username or "", self._settings.group_mode, self._poster.posted)
+            commands = [{"command": one.name, "description": one.help} for one in self._commands]
+            await self._attempt("setMyCommands", commands=commands)
+        return BotIdentity(self.name, me.id, me.username, self._settings.group_mode, self._poster.posted)
 
     async def _receive_pushed(self, server: WebhookServer, identity: BotIdentity) -> AsyncGenerator[Incoming, None]:
         receiving = AlbumCollector(server, self._state_store, self._settings.album_pause)
@@ -198,12 +195,12 @@ class Telegram:
     async def _answer_callback(self, parsed_update: ParsedUpdate) -> None:
         """Stop the button's progress indicator."""
         if parsed_update.callback:
-            await self._attempt(self._client.bot.answer_callback_query(parsed_update.callback))
+            await self._attempt("answerCallbackQuery", callback_query_id=parsed_update.callback)
 
-    async def _attempt(self, call: Awaitable[object]) -> None:
+    async def _attempt(self, method: str, **parameters: object) -> None:
         """Make an optional call."""
         try:
-            await self._client.ask(call, _BEST_EFFORT)
+            await self._client.ask(method, bool, _BEST_EFFORT, **parameters)
         except BadCredentials:
             raise
         except PlatformError as error:
@@ -234,7 +231,7 @@ class _Upload(Struct, frozen=True):
     """A file ready to send: its bytes under a name, or a URL that Telegram fetches itself."""
 
     kind: FileKind
-    file: InputFile | str
+    file: FormFile | str
 
 
 class _Destination(Struct, frozen=True):
@@ -249,10 +246,19 @@ class _Destination(Struct, frozen=True):
         return _parse_id(self.address.thread_id)
 
     @property
-    def reply(self) -> ReplyParameters | None:
+    def reply(self) -> dict[str, object] | None:
         """Return the message being answered; the answer is posted even if that is gone."""
         replied_id = _parse_id(self.reply_to)
-        return None if replied_id is None else ReplyParameters(replied_id, allow_sending_without_reply=True)
+        return None if replied_id is None else {"message_id": replied_id, "allow_sending_without_reply": True}
+
+    def parameters(self, chat: str, keyboard: _Keyboard | None) -> dict[str, object]:
+        """Return the parameters that all kinds of messages have."""
+        return {
+            "chat_id": chat,
+            "message_thread_id": self.thread,
+            "reply_parameters": self.reply,
+            "reply_markup": keyboard,
+        }
 
 
 class MessagePoster:
@@ -261,7 +267,7 @@ class MessagePoster:
     An edit that changes nothing is not sent: Telegram refuses it, and counts it towards the flood limit.
     """
 
-    def __init__(self, client: ApiClient, settings: TelegramSettings) -> None:
+    def __init__(self, client: BotApi, settings: TelegramSettings) -> None:
         self._client = client
         self._settings = settings
         self.posted: dict[tuple[str, str], str] = {}
@@ -292,7 +298,7 @@ class MessagePoster:
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace a text, or the caption of a file."""
-        bot, chat, message = self._client.bot, ref.address.chat_id, _parse_id(ref.message_id)
+        chat, message = ref.address.chat_id, _parse_id(ref.message_id)
         if message is None:
             raise Rejected(f"there is no message {ref.message_id!r} on Telegram")
         keyboard = _build_keyboard(content.buttons)
@@ -301,15 +307,15 @@ class MessagePoster:
             self._remember_digest(ref, formatted, content.buttons)
             return
 
+        known = {"chat_id": chat, "message_id": message, "reply_markup": keyboard}
+
         def text(shown: Formatted) -> Awaitable[object]:
-            return bot.edit_message_text(
-                shown.text, chat, message, entities=_entities(shown) or None, reply_markup=keyboard
-            )
+            parameters = {**known, "text": shown.text, "entities": _entities(shown)}
+            return self._client.ask_raw("editMessageText", Raw, parameters)
 
         def caption(shown: Formatted) -> Awaitable[object]:
-            return bot.edit_message_caption(
-                chat, message, caption=shown.text, caption_entities=_entities(shown) or None, reply_markup=keyboard
-            )
+            parameters = {**known, "caption": shown.text, "caption_entities": _entities(shown)}
+            return self._client.ask_raw("editMessageCaption", Raw, parameters)
 
         try:
             try:
@@ -328,19 +334,24 @@ class MessagePoster:
         chat, message = ref.address.chat_id, _parse_id(ref.message_id)
         if message is None:
             raise Rejected(f"there is no message {ref.message_id!r} on Telegram")
-        *others, last = reaction_candidates(emoji) if emoji else [None]
+        *others, last = reaction_candidates(emoji) if emoji else [""]
         try:
-            for reaction in others:
+            for candidate in others:
                 try:
-                    await self._client.ask_raw(self._client.bot.set_message_reaction(chat, message, reaction))
+                    await self._mark(chat, message, candidate)
                 except Refusal as refusal:
                     if not refusal.is_invalid_reaction:
                         raise
                 else:
                     return
-            await self._client.ask_raw(self._client.bot.set_message_reaction(chat, message, last))
+            await self._mark(chat, message, last)
         except Refusal as refusal:
             raise to_platform_error(refusal) from refusal
+
+    async def _mark(self, chat: str, message: int, emoji: str) -> None:
+        reactions = [{"type": "emoji", "emoji": emoji}] if emoji else []
+        parameters = {"chat_id": chat, "message_id": message, "reaction": reactions}
+        await self._client.ask_raw("setMessageReaction", bool, parameters)
 
     def _remember_digest(self, ref: MessageRef, formatted: Formatted, buttons: tuple[Button, ...]) -> None:
         key = (ref.address.chat_id, ref.message_id)
@@ -355,71 +366,58 @@ class MessagePoster:
             del self.posted[next(iter(self.posted))]
 
     async def _send_text(
-        self, destination: _Destination, formatted: Formatted, keyboard: InlineKeyboardMarkup | None
-    ) -> Message:
-        def post(chat: str) -> Awaitable[Message]:
-            return self._send_with_entities(
-                formatted,
-                lambda shown: self._client.bot.send_message(
-                    chat,
-                    shown.text,
-                    entities=_entities(shown) or None,
-                    message_thread_id=destination.thread,
-                    reply_parameters=destination.reply,
-                    reply_markup=keyboard,
-                ),
-            )
+        self, destination: _Destination, formatted: Formatted, keyboard: _Keyboard | None
+    ) -> TelegramMessage:
+        def post(chat: str, shown: Formatted) -> Awaitable[TelegramMessage]:
+            parameters = {**destination.parameters(chat, keyboard), "text": shown.text, "entities": _entities(shown)}
+            return self._client.ask_raw("sendMessage", TelegramMessage, parameters)
 
-        return await self._follow_migration(destination.address.chat_id, post)
+        return await self._follow_migration(destination, formatted, post)
 
     async def _send_file(
-        self, destination: _Destination, upload: _Upload, formatted: Formatted, keyboard: InlineKeyboardMarkup | None
-    ) -> Message:
-        bot = self._client.bot
-        senders: dict[FileKind, Callable[..., Awaitable[Message]]] = {
-            "photo": bot.send_photo,
-            "voice": bot.send_voice,
-            "document": bot.send_document,
-        }
+        self, destination: _Destination, upload: _Upload, formatted: Formatted, keyboard: _Keyboard | None
+    ) -> TelegramMessage:
+        file = upload.file if isinstance(upload.file, FormFile) else None
 
-        def post(chat: str) -> Awaitable[Message]:
-            return self._send_with_entities(
-                formatted,
-                lambda shown: senders[upload.kind](
-                    chat,
-                    upload.file,
-                    caption=shown.text or None,
-                    caption_entities=_entities(shown) or None,
-                    message_thread_id=destination.thread,
-                    reply_parameters=destination.reply,
-                    reply_markup=keyboard,
-                    read_timeout=self._settings.file_patience.total_seconds(),
-                ),
-                self._settings.file_patience,
+        def post(chat: str, shown: Formatted) -> Awaitable[TelegramMessage]:
+            parameters = {
+                **destination.parameters(chat, keyboard),
+                "caption": shown.text or None,
+                "caption_entities": _entities(shown),
+            }
+            if file is None:
+                parameters[upload.kind] = upload.file
+            return self._client.ask_raw(
+                f"send{upload.kind.capitalize()}", TelegramMessage, parameters, self._settings.file_patience, file
             )
 
-        return await self._follow_migration(destination.address.chat_id, post)
+        return await self._follow_migration(destination, formatted, post)
 
-    async def _send_with_entities(
-        self, formatted: Formatted, post: Callable[[Formatted], Awaitable[_T]], patience: timedelta | None = None
-    ) -> _T:
+    async def _send_with_entities(self, formatted: Formatted, post: Callable[[Formatted], Awaitable[_T]]) -> _T:
         """Post with formatting; if Telegram rejects it, post the same text without."""
         try:
-            return await self._client.ask_raw(post(formatted), patience)
+            return await post(formatted)
         except Refusal as refusal:
             if not (formatted.entities and refusal.is_about_entities):
                 raise
-        return await self._client.ask_raw(post(Formatted(formatted.text)), patience)
+        return await post(Formatted(formatted.text))
 
-    async def _follow_migration(self, chat: str, post: Callable[[str], Awaitable[Message]]) -> Message:
+    async def _follow_migration(
+        self,
+        destination: _Destination,
+        formatted: Formatted,
+        post: Callable[[str, Formatted], Awaitable[TelegramMessage]],
+    ) -> TelegramMessage:
         """Post in a chat, or in its successor: a group gets another id when it becomes a supergroup."""
+        chat = destination.address.chat_id
         try:
             try:
-                return await post(chat)
+                return await self._send_with_entities(formatted, lambda shown: post(chat, shown))
             except Refusal as refusal:
                 if not refusal.moved_to:
                     raise
-                return await post(str(refusal.moved_to))
+                successor = str(refusal.moved_to)
+                return await self._send_with_entities(formatted, lambda shown: post(successor, shown))
         except Refusal as refusal:
             raise to_platform_error(refusal) from refusal
 
@@ -428,27 +426,25 @@ def _parse_id(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-def _entities(formatted: Formatted) -> list[MessageEntity]:
-    return [_entity(one) for one in formatted.entities]
+def _entities(formatted: Formatted) -> list[TelegramEntity] | None:
+    return [_entity(one) for one in formatted.entities] or None
 
 
-def _entity(one: Entity) -> MessageEntity:
-    url = one.value if one.kind == "text_link" else None
-    language = one.value or None if one.kind == "pre" else None
-    return MessageEntity(one.kind, one.offset, one.length, url=url, language=language)
+def _entity(one: Entity) -> TelegramEntity:
+    url = one.value if one.kind == "text_link" else ""
+    language = one.value if one.kind == "pre" else ""
+    return TelegramEntity(one.kind, one.offset, one.length, url=url, language=language)
 
 
 def _digest(formatted: Formatted, buttons: tuple[Button, ...]) -> int:
     return hash((formatted.text, tuple(formatted.entities), buttons))
 
 
-def _build_keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
+def _build_keyboard(buttons: tuple[Button, ...]) -> _Keyboard | None:
     if not buttons:
         return None
-    rows = [
-        [InlineKeyboardButton(one.label, callback_data=one.value) for one in row] for row in arrange_buttons(buttons)
-    ]
-    return InlineKeyboardMarkup(rows)
+    rows = arrange_buttons(buttons)
+    return {"inline_keyboard": [[{"text": one.label, "callback_data": one.value} for one in row] for row in rows]}
 
 
 def _prepare_upload(file: File | Image) -> _Upload:
@@ -458,7 +454,9 @@ def _prepare_upload(file: File | Image) -> _Upload:
     data = _read_bytes(file.source)
     if not data:
         raise Rejected(f"{outgoing_file_name(file)} is empty, and Telegram doesn't accept empty files")
-    return _Upload(file_kind(file, len(data)), InputFile(data, filename=outgoing_file_name(file)))
+    kind, name = file_kind(file, len(data)), outgoing_file_name(file)
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return _Upload(kind, FormFile(kind, name, data, media_type))
 
 
 def _read_bytes(source: str) -> bytes:

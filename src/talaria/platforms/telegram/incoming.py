@@ -6,28 +6,25 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from msgspec import Struct, structs
-from telegram import (
-    Animation,
-    Audio,
-    CallbackQuery,
-    Chat,
-    Document,
-    Message,
-    MessageEntity,
-    MessageReactionUpdated,
-    PhotoSize,
-    ReactionTypeEmoji,
-    Sticker,
-    Update,
-    User,
-    Video,
-    VideoNote,
-    Voice,
-)
 
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address, ChatType
 from talaria.platforms.telegram.settings import GroupMode
+from talaria.platforms.telegram.wire import (
+    CallbackQuery,
+    PhotoSize,
+    ReactionChange,
+    TelegramChat,
+    TelegramDocument,
+    TelegramEntity,
+    TelegramFile,
+    TelegramMessage,
+    TelegramSticker,
+    TelegramUpdate,
+    TelegramUser,
+    VideoNote,
+    read_time,
+)
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
 _QUOTE = "> "
@@ -49,7 +46,7 @@ _CHAT_TYPES: dict[str, ChatType] = {
 _AFTER_NAME = re.compile(r"^[\s,:;]+")
 
 
-def attachments_of(message: Message) -> tuple[Attachment, ...]:
+def attachments_of(message: TelegramMessage) -> tuple[Attachment, ...]:
     """Return the files of a message; of a photo its largest size."""
     if message.photo:
         return (_photo_attachment(max(message.photo, key=lambda size: size.width * size.height)),)
@@ -62,7 +59,7 @@ def attachments_of(message: Message) -> tuple[Attachment, ...]:
     return (_file_attachment(file),) if file else ()
 
 
-def describe_content(message: Message) -> str:
+def describe_content(message: TelegramMessage) -> str:
     """Return a description of content that has neither text nor a readable file."""
     if message.sticker:
         return message.sticker.emoji or ""
@@ -83,15 +80,15 @@ def describe_content(message: Message) -> str:
 
 def _photo_attachment(photo: PhotoSize) -> Attachment:
     name = f"photo-{photo.file_unique_id}.jpg"
-    return Attachment(photo.file_id, "picture", name, "image/jpeg", photo.file_size or 0)
+    return Attachment(photo.file_id, "picture", name, "image/jpeg", photo.file_size)
 
 
-def _voice_attachment(voice: Voice) -> Attachment:
+def _voice_attachment(voice: TelegramFile) -> Attachment:
     name = f"voice-{voice.file_unique_id}.ogg"
-    return Attachment(voice.file_id, "voice", name, voice.mime_type or "audio/ogg", voice.file_size or 0)
+    return Attachment(voice.file_id, "voice", name, voice.mime_type or "audio/ogg", voice.file_size)
 
 
-def _sticker_attachment(sticker: Sticker) -> Attachment:
+def _sticker_attachment(sticker: TelegramSticker) -> Attachment:
     suffix, media_type = "webp", "image/webp"
     if sticker.is_animated:
         suffix, media_type = "tgs", "application/x-tgsticker"
@@ -101,18 +98,17 @@ def _sticker_attachment(sticker: Sticker) -> Attachment:
     collection = f"from the set {sticker.set_name}" if sticker.set_name else ""
     hint = " ".join(filter(None, [sticker.emoji, collection]))
     name = f"{unique_id}.{suffix}"
-    return Attachment(sticker.file_id, "sticker", name, media_type, sticker.file_size or 0, unique_id, hint)
+    return Attachment(sticker.file_id, "sticker", name, media_type, sticker.file_size, unique_id, hint)
 
 
-def _file_attachment(file: Animation | Document | Audio | Video | VideoNote) -> Attachment:
-    original_name = None if isinstance(file, VideoNote) else file.file_name
-    media_type = ("video/mp4" if isinstance(file, VideoNote) else file.mime_type) or ""
-    kind = "picture" if isinstance(file, Document) and media_type in _PICTURES else "document"
-    name = original_name or f"file-{file.file_unique_id}.{media_type.rpartition('/')[2] or 'bin'}"
-    return Attachment(file.file_id, kind, name, media_type, file.file_size or 0)  # type: ignore[arg-type]
+def _file_attachment(file: TelegramFile) -> Attachment:
+    media_type = "video/mp4" if isinstance(file, VideoNote) else file.mime_type
+    kind = "picture" if isinstance(file, TelegramDocument) and media_type in _PICTURES else "document"
+    name = file.file_name or f"file-{file.file_unique_id}.{media_type.rpartition('/')[2] or 'bin'}"
+    return Attachment(file.file_id, kind, name, media_type, file.file_size)  # type: ignore[arg-type]
 
 
-def as_markdown(text: str, text_entities: Sequence[MessageEntity]) -> str:
+def as_markdown(text: str, text_entities: Sequence[TelegramEntity]) -> str:
     """Return a text with its entities as Markdown; existing text is not escaped.
 
     Entities that exceed the text, or have no counterpart, are left out.
@@ -157,7 +153,7 @@ def _decode_utf16(data: bytes) -> str:
     return data.decode("utf-16-le", "replace")
 
 
-def _markdown_markers(text_entity: MessageEntity, shown: str) -> tuple[str, str]:
+def _markdown_markers(text_entity: TelegramEntity, shown: str) -> tuple[str, str]:
     match text_entity.type:
         case "text_link" if text_entity.url:
             return "[", f"]({text_entity.url})"
@@ -200,7 +196,7 @@ class ParsedUpdate(Struct, frozen=True):
     callback: str = ""
 
 
-def read_updates(updates: Sequence[Update], identity: BotIdentity) -> list[ParsedUpdate]:
+def read_updates(updates: Sequence[TelegramUpdate], identity: BotIdentity) -> list[ParsedUpdate]:
     """Translate updates in order; adjacent parts of an album are merged."""
     parsed_updates = []
     for _, group in groupby(enumerate(updates), key=lambda one: album_key(one[1]) or one[0]):
@@ -212,13 +208,13 @@ def read_updates(updates: Sequence[Update], identity: BotIdentity) -> list[Parse
     return parsed_updates
 
 
-def album_key(update: Update) -> str:
+def album_key(update: TelegramUpdate) -> str:
     """Return the common key of an album's parts, nothing for other updates."""
     message = update.message or update.channel_post
     return f"{message.chat.id}:{message.media_group_id}" if message and message.media_group_id else ""
 
 
-def read_update(update: Update, identity: BotIdentity) -> Incoming | None:
+def read_update(update: TelegramUpdate, identity: BotIdentity) -> Incoming | None:
     """Translate one update; ``None`` if it doesn't concern us."""
     if update.callback_query is not None:
         return _read_callback(update.update_id, update.callback_query, identity)
@@ -231,9 +227,9 @@ def read_update(update: Update, identity: BotIdentity) -> Incoming | None:
     if message is not None:
         return _read_message(update.update_id, message, identity)
     # Telegram also reports changes that nobody made or sees, and each step of a live location.
-    if edited is not None and edited.edit_date is not None and edited.location is None:
+    if edited is not None and edited.edit_date and edited.location is None:
         incoming = _read_message(update.update_id, edited, identity)
-        return structs.replace(incoming, edited=True, at=edited.edit_date) if incoming else None
+        return structs.replace(incoming, edited=True, at=read_time(edited.edit_date)) if incoming else None
     return None
 
 
@@ -255,10 +251,9 @@ def _read_callback(update_id: int, query: CallbackQuery, identity: BotIdentity) 
     message = query.message
     if message is None or not query.data:
         return None
-    full_message = message if isinstance(message, Message) else None
     return Incoming(
         external_id=f"{update_id}:{query.id}",
-        address=_address(message.chat, full_message, identity),
+        address=_address(message.chat, message, identity),
         sender=_user_sender(query.from_user),
         at=datetime.now(UTC),  # a callback has no time
         message_id=str(message.message_id),
@@ -267,10 +262,10 @@ def _read_callback(update_id: int, query: CallbackQuery, identity: BotIdentity) 
     )
 
 
-def _read_reaction(update_id: int, changed: MessageReactionUpdated, identity: BotIdentity) -> Incoming | None:
+def _read_reaction(update_id: int, changed: ReactionChange, identity: BotIdentity) -> Incoming | None:
     """Return the reaction to a message; Telegram reports neither the message's author nor its topic."""
-    before = {one.emoji for one in changed.old_reaction if isinstance(one, ReactionTypeEmoji)}
-    now = [one.emoji for one in changed.new_reaction if isinstance(one, ReactionTypeEmoji)]
+    before = {one.emoji for one in changed.old_reaction if one.type == "emoji"}
+    now = [one.emoji for one in changed.new_reaction if one.type == "emoji"]
     added = [emoji for emoji in now if emoji not in before]
     sender = _user_sender(changed.user) if changed.user else None
     if changed.actor_chat is not None:
@@ -283,7 +278,7 @@ def _read_reaction(update_id: int, changed: MessageReactionUpdated, identity: Bo
         external_id=f"{update_id}:{chat.id}:{message_id}",
         address=_topic_address(chat, topic or "", identity),
         sender=sender,
-        at=changed.date,
+        at=read_time(changed.date),
         message_id=message_id,
         chat_name=_chat_name(chat),
         addressed=topic is not None or chat.type == "private" or identity.group_mode == "free",
@@ -291,21 +286,21 @@ def _read_reaction(update_id: int, changed: MessageReactionUpdated, identity: Bo
     )
 
 
-def _read_migration(update_id: int, message: Message, identity: BotIdentity) -> Incoming:
+def _read_migration(update_id: int, message: TelegramMessage, identity: BotIdentity) -> Incoming:
     """Return a group's new id: it is reported in both the old and the new chat."""
     before = str(message.migrate_from_chat_id or message.chat.id)
     return Incoming(
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
         address=Address(identity.platform, str(message.migrate_to_chat_id or message.chat.id), "group"),
         sender=Sender(before, _chat_name(message.chat)),
-        at=message.date,
+        at=read_time(message.date),
         chat_name=_chat_name(message.chat),
         addressed=False,
         formerly=before,
     )
 
 
-def _read_message(update_id: int, message: Message, identity: BotIdentity) -> Incoming | None:
+def _read_message(update_id: int, message: TelegramMessage, identity: BotIdentity) -> Incoming | None:
     sender = _sender(message)
     attachments = attachments_of(message)
     raw_text = message.text or message.caption or ""
@@ -317,7 +312,7 @@ def _read_message(update_id: int, message: Message, identity: BotIdentity) -> In
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
         address=_address(message.chat, message, identity),
         sender=sender,
-        at=message.date,
+        at=read_time(message.date),
         text=as_markdown(text, entities) or describe_content(message),
         attachments=attachments,
         message_id=str(message.message_id),
@@ -327,12 +322,12 @@ def _read_message(update_id: int, message: Message, identity: BotIdentity) -> In
     )
 
 
-def _address(chat: Chat, message: Message | None, identity: BotIdentity) -> Address:
-    topic = str(message.message_thread_id) if message and message.is_topic_message else ""
+def _address(chat: TelegramChat, message: TelegramMessage, identity: BotIdentity) -> Address:
+    topic = str(message.message_thread_id) if message.is_topic_message else ""
     return _topic_address(chat, topic, identity)
 
 
-def _topic_address(chat: Chat, topic: str, identity: BotIdentity) -> Address:
+def _topic_address(chat: TelegramChat, topic: str, identity: BotIdentity) -> Address:
     """Return an address in a chat. A topic in a group is separate; one in a private chat stays private."""
     chat_type = _CHAT_TYPES.get(chat.type, "group")
     if topic and chat_type == "group":
@@ -340,7 +335,7 @@ def _topic_address(chat: Chat, topic: str, identity: BotIdentity) -> Address:
     return Address(identity.platform, str(chat.id), chat_type, topic)
 
 
-def _sender(message: Message) -> Sender | None:
+def _sender(message: TelegramMessage) -> Sender | None:
     """Return the author of a message, ``None`` for other bots.
 
     A person who writes in the name of a chat is that chat: all anonymous administrators share one user.
@@ -352,15 +347,15 @@ def _sender(message: Message) -> Sender | None:
     return None if message.from_user.is_bot else _user_sender(message.from_user)
 
 
-def _user_sender(user: User) -> Sender:
+def _user_sender(user: TelegramUser) -> Sender:
     return Sender(str(user.id), user.full_name)
 
 
-def _chat_name(chat: Chat) -> str:
+def _chat_name(chat: TelegramChat) -> str:
     return chat.title or " ".join(filter(None, [chat.first_name, chat.last_name])) or chat.username or ""
 
 
-def _replied_message(message: Message) -> Message | None:
+def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
     """Return the message being answered; in a topic every other message answers the one that opened it."""
     replied = message.reply_to_message
     if replied is None or replied.forum_topic_created is not None:
@@ -369,7 +364,7 @@ def _replied_message(message: Message) -> Message | None:
     return None if opening else replied
 
 
-def _is_addressed(message: Message, identity: BotIdentity) -> bool:
+def _is_addressed(message: TelegramMessage, identity: BotIdentity) -> bool:
     if message.chat.type == "private" or identity.group_mode == "free":
         return True
     if any(_mentions_bot(message, entity, identity) for entity in _entities(message)):
@@ -380,7 +375,7 @@ def _is_addressed(message: Message, identity: BotIdentity) -> bool:
     return replied.from_user.id == identity.user_id
 
 
-def _mentions_bot(message: Message, entity: MessageEntity, identity: BotIdentity) -> bool:
+def _mentions_bot(message: TelegramMessage, entity: TelegramEntity, identity: BotIdentity) -> bool:
     if entity.type == "text_mention":
         return entity.user is not None and entity.user.id == identity.user_id
     shown = _entity_text(message.text or message.caption or "", entity).lower()
@@ -390,17 +385,17 @@ def _mentions_bot(message: Message, entity: MessageEntity, identity: BotIdentity
     return entity.type == "bot_command" and shown.partition("@")[2] in ("", identity.username.lower())
 
 
-def _entities(message: Message) -> Sequence[MessageEntity]:
+def _entities(message: TelegramMessage) -> Sequence[TelegramEntity]:
     return message.entities or message.caption_entities
 
 
-def _entity_text(text: str, entity: MessageEntity) -> str:
+def _entity_text(text: str, entity: TelegramEntity) -> str:
     return utf16_slice(text, entity.offset, entity.offset + entity.length)
 
 
 def _strip_bot_name(
-    text: str, entities: Sequence[MessageEntity], identity: BotIdentity
-) -> tuple[str, Sequence[MessageEntity]]:
+    text: str, entities: Sequence[TelegramEntity], identity: BotIdentity
+) -> tuple[str, Sequence[TelegramEntity]]:
     """Remove our name where it only addresses us: at the beginning, or after a command."""
     if not entities or entities[0].offset != 0:
         return text, entities
@@ -420,9 +415,6 @@ def _strip_bot_name(
     return text, entities
 
 
-def _shift_entities(entities: Sequence[MessageEntity], distance: int) -> Sequence[MessageEntity]:
+def _shift_entities(entities: Sequence[TelegramEntity], distance: int) -> Sequence[TelegramEntity]:
     """Return the entities of a text whose beginning was shortened by so many UTF-16 code units."""
-    return [
-        MessageEntity(one.type, one.offset - distance, one.length, url=one.url, user=one.user, language=one.language)
-        for one in entities
-    ]
+    return [structs.replace(one, offset=one.offset - distance) for one in entities]

@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from telegram import Update
+from msgspec import Raw
 
 from talaria.contracts.platform import BatchedUpdates, Incoming
 from talaria.core.errors import PlatformError
-from talaria.platforms.telegram.client import ApiClient
+from talaria.platforms.telegram.client import BotApi
 from talaria.platforms.telegram.incoming import ALLOWED_UPDATES, BotIdentity, ParsedUpdate, album_key, read_updates
 from talaria.platforms.telegram.settings import TelegramSettings
+from talaria.platforms.telegram.wire import TelegramUpdate, decode_updates
 
 # How much longer than promised a poll may take before the connection counts as dead.
 _GRACE = timedelta(seconds=10)
@@ -27,7 +28,7 @@ _CLOSE_TIMEOUT = timedelta(seconds=2)
 class UpdatePoller:
     """The updates of one connection, in batches; `confirm` says up to which they were taken."""
 
-    def __init__(self, client: ApiClient, settings: TelegramSettings) -> None:
+    def __init__(self, client: BotApi, settings: TelegramSettings) -> None:
         self._client = client
         self._settings = settings
         self._grace = min(_GRACE, settings.patience)
@@ -38,7 +39,7 @@ class UpdatePoller:
         """Request all kinds of updates we need: Telegram stores some kinds only after a request."""
         await self._ask(timedelta(0), limit=1)
 
-    async def batch(self) -> Sequence[Update]:
+    async def batch(self) -> Sequence[TelegramUpdate]:
         """Return new updates, as soon as there are some; the request confirms earlier ones."""
         while not (updates := await self._ask(self._settings.poll)):
             pass
@@ -61,16 +62,20 @@ class UpdatePoller:
             with suppress(PlatformError):
                 await self._ask(timedelta(0), limit=1, patience=_CLOSE_TIMEOUT)
 
-    async def _ask(self, wait: timedelta, *, limit: int = 100, patience: timedelta | None = None) -> Sequence[Update]:
+    async def _ask(
+        self, wait: timedelta, *, limit: int = 100, patience: timedelta | None = None
+    ) -> Sequence[TelegramUpdate]:
         offset = self._next
-        call = self._client.bot.get_updates(
+        sources = await self._client.ask(
+            "getUpdates",
+            list[Raw],
+            patience or wait + self._grace,
             offset=offset,
             limit=limit,
             timeout=int(wait.total_seconds()),
-            read_timeout=self._grace.total_seconds(),
             allowed_updates=ALLOWED_UPDATES,
         )
-        updates = await self._client.ask(call, patience or wait + self._grace)
+        updates = decode_updates(sources)
         self._sent_offset = offset
         return updates
 

@@ -4,20 +4,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
-from telegram import Update
+from msgspec import Raw
 
 from talaria.contracts.store import Store
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import Unreachable
 from talaria.platforms.push_receiver import PushedItem, PushReceiver, PushRequest, PushResponse
 from talaria.platforms.signatures import BadSignature, check_signatures
-from talaria.platforms.telegram.client import ApiClient, decode_update
+from talaria.platforms.telegram.client import BotApi
 from talaria.platforms.telegram.incoming import ALLOWED_UPDATES, album_key
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
+from talaria.platforms.telegram.wire import TelegramUpdate, WebhookInfo, decode_update
 from talaria.platforms.webhook_endpoint import BodyReaders, PostRejected
 
 _HEADER = "x-telegram-bot-api-secret-token"
@@ -25,19 +26,18 @@ _MAX_BODY_BYTES = 4 * 1024 * 1024
 _MOST_BODIES, _READING = 64, timedelta(seconds=10)
 _ACKNOWLEDGE_TIMEOUT = timedelta(seconds=25)
 ALBUM_PART = NamedValue("telegram_album_part", str)  # an update as JSON, by account and number
-_decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class WebhookServer:
     """The server that Telegram calls; during silence, Telegram is asked whether it still does."""
 
-    def __init__(self, client: ApiClient, settings: Webhook, bot: TelegramSettings) -> None:
+    def __init__(self, client: BotApi, settings: Webhook, bot: TelegramSettings) -> None:
         self._client = client
         self._settings = settings
         self._secret = settings.secret or sha256(f"webhook:{bot.token}".encode()).hexdigest()
         self._check_interval = 2 * bot.poll
         self._readers = BodyReaders(_MOST_BODIES, _READING)
-        self._receiver: PushReceiver[Update] = PushReceiver(settings.host, settings.port, _ACKNOWLEDGE_TIMEOUT)
+        self._receiver: PushReceiver[TelegramUpdate] = PushReceiver(settings.host, settings.port, _ACKNOWLEDGE_TIMEOUT)
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
@@ -47,7 +47,7 @@ class WebhookServer:
             await self._register()
             yield
 
-    async def next_item(self, timeout_after: timedelta | None = None) -> PushedItem[Update] | None:
+    async def next_item(self, timeout_after: timedelta | None = None) -> PushedItem[TelegramUpdate] | None:
         """Return the next update, ``None`` if none comes within some time.
 
         Without a time it waits. Raises `Unreachable` if Telegram no longer calls here.
@@ -60,7 +60,7 @@ class WebhookServer:
 
     async def _check_webhook(self) -> None:
         """Check that silence means that there are no updates."""
-        info = await self._client.ask(self._client.bot.get_webhook_info())
+        info = await self._client.ask("getWebhookInfo", WebhookInfo)
         if info.url != self._settings.public_url:
             raise Unreachable("the webhook of this bot was removed by another program")
         if info.pending_update_count and info.last_error_message and self._receiver.is_empty:
@@ -69,12 +69,12 @@ class WebhookServer:
     async def _register(self) -> None:
         # One connection at a time, so that updates arrive in order.
         await self._client.ask(
-            self._client.bot.set_webhook(
-                self._settings.public_url,
-                max_connections=1,
-                allowed_updates=ALLOWED_UPDATES,
-                secret_token=self._secret,
-            )
+            "setWebhook",
+            bool,
+            url=self._settings.public_url,
+            max_connections=1,
+            allowed_updates=ALLOWED_UPDATES,
+            secret_token=self._secret,
         )
 
     async def _receive(self, request: PushRequest) -> PushResponse:
@@ -83,12 +83,13 @@ class WebhookServer:
         except BadSignature:
             return PushResponse(403)
         try:
-            raw = msgspec.json.decode(await self._readers.read(request), type=dict[str, Any])
+            body = await self._readers.read(request)
+            msgspec.json.decode(body, type=dict[str, Raw])
         except PostRejected as rejected:
             return PushResponse(rejected.status)
-        except msgspec.DecodeError:
+        except msgspec.MsgspecError:
             return PushResponse(400)
-        update = decode_update(raw)
+        update = decode_update(body)
         if update is None:
             return PushResponse()  # it would come again forever
         return PushResponse(200 if await self._receiver.push(update) else 503)
@@ -162,15 +163,15 @@ class AlbumCollector:
         self._server = server
         self._state_store = state_store
         self._pause = pause
-        self._parts: list[Update] = []
-        self._pushed: PushedItem[Update] | None = None
+        self._parts: list[TelegramUpdate] = []
+        self._pushed: PushedItem[TelegramUpdate] | None = None
 
     async def start(self) -> None:
         """Load the stored parts that were not taken."""
-        stored = [decode_update(_decode(part)) for part in await self._state_store.parts()]
+        stored = [decode_update(part.encode()) for part in await self._state_store.parts()]
         self._parts = [part for part in stored if part is not None]
 
-    async def next_item(self) -> list[Update]:
+    async def next_item(self) -> list[TelegramUpdate]:
         """Return the next item: an album without new parts for a while, or one update."""
         while True:
             if self._pushed is None:
@@ -200,11 +201,11 @@ class AlbumCollector:
         if self._pushed is not None:
             self._pushed.acknowledge(accepted=False)
 
-    def _continues_album(self, update: Update) -> bool:
+    def _continues_album(self, update: TelegramUpdate) -> bool:
         """Return whether an update is a part of the album, or of one that may start."""
         return bool(album_key(update)) and (not self._parts or album_key(update) == album_key(self._parts[-1]))
 
-    async def _store_part(self, update: Update) -> None:
-        await self._state_store.put(update.update_id, update.to_json())
+    async def _store_part(self, update: TelegramUpdate) -> None:
+        await self._state_store.put(update.update_id, msgspec.json.encode(update).decode())
         if update.update_id not in {part.update_id for part in self._parts}:
             self._parts.append(update)
