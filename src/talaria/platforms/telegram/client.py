@@ -1,4 +1,4 @@
-"""Calls of the Bot API, with time-outs and our error types. No error has the token, which is in every URL."""
+"""Calls of the Bot API, with time-outs and our error types; no error contains the token."""
 
 import asyncio
 from collections.abc import Mapping

@@ -190,7 +190,7 @@ class ReactionChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TelegramUpdate(Struct, frozen=True, omit_defaults=True):
-    """Something that happened."""
+    """A message, a pressed button or a reaction."""
 
     update_id: int
     message: TelegramMessage | None = None
@@ -216,7 +216,7 @@ class ForumTopic(Struct, frozen=True):
 
 
 class FilePath(Struct, frozen=True):
-    """Where a file can be downloaded."""
+    """The path of a file that can be downloaded."""
 
     file_path: str
 
