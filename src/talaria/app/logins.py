@@ -1,17 +1,16 @@
 """Sign-ins of a profile: signing in and out, and access tokens that are renewed once for all processes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.login import LoginState, SignInSurface, SignInWay
-from talaria.core.aio import shield_until_done
 from talaria.core.errors import NotFound, ProviderError, ProviderUnreachable, Refused, SignInNeeded
 from talaria.http_client.client import HttpPool
 from talaria.providers.login_clients import LOGIN_CLIENTS, OAuthClient, find_login_client
@@ -69,7 +68,7 @@ class LoginAuthorizer:
         login = self._read()
         if not login.is_fresh(self._clock.now()):
             try:
-                login = await shield_until_done(self._renew(login.access_token))
+                login = await self._renew(login.access_token)
             except ProviderUnreachable:
                 if self._clock.now() >= login.expires_at:
                     raise
@@ -78,7 +77,7 @@ class LoginAuthorizer:
     async def renew(self, headers: Mapping[str, str]) -> bool:
         """Replace the token of rejected headers, unless that has happened since; return true."""
         rejected = headers.get("Authorization", "").removeprefix("Bearer ")
-        await shield_until_done(self._renew(rejected))
+        await self._renew(rejected)
         return True
 
     async def _renew(self, stale: str) -> StoredLogin:
@@ -88,15 +87,20 @@ class LoginAuthorizer:
                 return login
             if not login.refresh_token:
                 raise self._needs_sign_in()
-            server = AuthorizationServer(_stored_client(login), self._http, self._clock)
-            try:
-                granted = await server.refresh(login.refresh_token)
-            except SignInNeeded as error:
-                self._store.put(msgspec.structs.replace(login, problem=str(error)))
-                raise
-            renewed = _apply_grant(login, granted, self._clock.now())
-            self._store.put(renewed)
+            renewed = await _finish(self._refresh(login))
         self._mask(renewed)
+        return renewed
+
+    async def _refresh(self, login: StoredLogin) -> StoredLogin:
+        """Exchange the refresh token and store the new ones."""
+        server = AuthorizationServer(_stored_client(login), self._http, self._clock)
+        try:
+            granted = await server.refresh(login.refresh_token)
+        except SignInNeeded as error:
+            self._store.put(msgspec.structs.replace(login, problem=str(error)))
+            raise
+        renewed = _apply_grant(login, granted, self._clock.now())
+        self._store.put(renewed)
         return renewed
 
     def _read(self) -> StoredLogin:
@@ -117,6 +121,24 @@ class LoginAuthorizer:
         client = find_login_client(self._name)
         title = client.title if client else self._name
         return SignInNeeded(f"You aren't signed in to {title}. Sign in with `talaria login {self._name}`.")
+
+
+async def _finish(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``; cancellations, even several, wait for it.
+
+    A refresh token can be used once: without the answer, the sign-in would be lost.
+    """
+    working = asyncio.ensure_future(work)
+    is_cancelled = False
+    while not working.done():
+        try:
+            await asyncio.wait([working])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if is_cancelled:
+        working.exception()  # marks it as seen
+        raise asyncio.CancelledError
+    return working.result()
 
 
 class ProfileLogins:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from tests.app import warm_program
 from tests.app.logins.oidc_server import OidcServer, Person, oidc_server
 from tests.app.logins.protected_server import ProtectedServer, protected_server
@@ -137,6 +139,38 @@ async def test_failed_renewal_never_erases_tokens(vault: Vault) -> None:
     with pytest.raises(SignInNeeded, match="talaria mcp login vault"):
         await vault.tokens.headers("GET", vault.protected.url, b"")
     assert "expired" in (await vault.run("mcp", "list")).out
+
+
+async def test_renewal_survives_cancellations(tmp_path: Path) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def renew(_request: web.Request) -> web.Response:
+        asked.set()
+        await may_answer.wait()
+        return web.json_response({"access_token": "new", "refresh_token": "next", "expires_in": 60})
+
+    application = web.Application()
+    application.router.add_post("/token", renew)
+    store, past, url = LoginStore(tmp_path), datetime(2020, 1, 1, tzinfo=UTC), "https://vault.example/mcp"
+    async with TestServer(application) as server:
+        store.put(
+            StoredLogin(
+                name="mcp-vault", access_token="old", refresh_token="once", expires_at=past, renew_at=past,
+                client_id="x", base_url=url, token_url=str(server.make_url("/token")),
+            )
+        )  # fmt: skip
+        asking = asyncio.ensure_future(McpTokens("vault", url, store).headers("GET", url, b""))
+        async with asyncio.timeout(LIMIT):
+            await asked.wait()
+            for _ in range(2):
+                asking.cancel()
+                await asyncio.sleep(0)
+            may_answer.set()
+            await asyncio.wait([asking])
+    assert asking.cancelled()
+    stored = store.get("mcp-vault")
+    assert stored is not None
+    assert (stored.access_token, stored.refresh_token) == ("new", "next")
 
 
 async def test_tokens_are_sent_only_to_the_server_they_are_for(vault: Vault) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -87,11 +88,13 @@ class HttpAccess(httpx2.Auth):
         """Send a request with the current token, and once more with a renewed one if the server rejects it."""
         authorizer = self._server.authorizer
         try:
-            given = await authorizer.headers(request.method, str(request.url), b"") if authorizer is not None else {}
+            with anyio.CancelScope(shield=True):  # the library would cancel a renewal again and again
+                given = await authorizer.headers(request.method, str(request.url), b"") if authorizer else {}
             request.headers.update(given)
             response = yield request
             if response.status_code == _UNAUTHORIZED and authorizer is not None and given:
-                await authorizer.renew(given)
+                with anyio.CancelScope(shield=True):
+                    await authorizer.renew(given)
                 request.headers.update(await authorizer.headers(request.method, str(request.url), b""))
                 response = yield request
         except TalariaError as error:
