@@ -78,6 +78,12 @@ async def test_single_page_application_is_followed(agent: AgentBrowser, site: We
     assert "First view again" in await agent.read("back")
 
 
+async def test_unknown_reference_is_refused_at_once(agent: AgentBrowser, site: Website) -> None:
+    await agent.open(site.page("/short", "<button>Only</button>"))
+    with pytest.raises(ToolFailed, match="The last snapshot has no element e999"):
+        await agent.act("click", "e999")
+
+
 async def test_references_stay_the_same_while_the_page_changes(agent: AgentBrowser, site: Website) -> None:
     page = await agent.open(site.page("/stable", """<button onclick="document.body.prepend(
         Object.assign(document.createElement('button'), {textContent: 'New'}))">Add</button>

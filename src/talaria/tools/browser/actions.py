@@ -346,6 +346,8 @@ class PageActions:
         last = self._browser.last
         if last is None or not re.fullmatch(r"\w+", reference):
             raise ToolFailed("Refs belong to the last snapshot. Take a snapshot first.")
+        if reference not in last.labels:
+            raise ToolFailed(f"The last snapshot has no element {reference}. Take a snapshot, and use a ref of it.")
         return page.locator(f"aria-ref={reference}")
 
     async def _connect(self) -> BrowserConnection:

@@ -21,6 +21,7 @@ from playwright.async_api import (
     WebSocketRoute,
 )
 from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from talaria.core.errors import ToolFailed
 from talaria.http_client.connection import HttpAddress
@@ -349,6 +350,8 @@ def describe_error(error: PlaywrightError) -> str:
     why = next(
         (line.lstrip("- ") for line in lines if "intercepts pointer events" in line or "not enabled" in line), ""
     )
+    if isinstance(error, PlaywrightTimeout):
+        first = f"It couldn't be done in time ({first.rstrip('.')}); the element may be gone, hidden or covered"
     return ". ".join(filter(None, (first.rstrip("."), why))) or "The browser reported an error"
 
 
