@@ -148,6 +148,9 @@ async def test_changes_of_a_file_are_shown_as_a_diff(browser: Browser, host: Hos
             await expect(page.locator(".diff-add")).to_contain_text("+new line")
             await watched.assert_accessible()
             await page.reload()
+        await watched.say("/diff")
+        await expect(page.locator(".note .diff-add")).to_have_text(["+new line\n", "+kept\n"])
+        await watched.assert_accessible()
         watched.assert_clean()
 
 

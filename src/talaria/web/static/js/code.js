@@ -5,6 +5,7 @@
 import { h, signal, useEffect } from "../vendor/preact.js";
 import { CopyButton } from "./entries.js";
 import { code, div, pre, span } from "./elements.js";
+import { diffLines } from "./tool.js";
 
 /** @import { Child, Signal } from "../vendor/preact.d.ts" */
 
@@ -77,6 +78,7 @@ function Coloured({ text, name, finished }) {
     if (colours && name) load();
   }, [colours, name]);
   const loaded = highlighter.value;
+  if (name === "diff" || name === "patch") return code(null, ...diffLines(text));
   return code(null, ...(colours && name && loaded ? colour(loaded, text, name) : [text]));
 }
 

@@ -98,11 +98,13 @@ const cut = (text) => (text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}\
 
 /** A unified diff in colours. @type {(diff: string) => VNode} */
 export function diffView(diff) {
-  const lines = cut(diff).replace(/\n$/, "").split("\n");
-  return pre(
-    { class: "diff", tabIndex: 0 },
-    code(null, ...lines.map((line) => span({ class: lineKind(line) }, `${line}\n`))),
-  );
+  return pre({ class: "diff", tabIndex: 0 }, code(null, ...diffLines(cut(diff))));
+}
+
+/** The lines of a unified diff in colours. @type {(diff: string) => VNode[]} */
+export function diffLines(diff) {
+  const lines = diff.replace(/\n$/, "").split("\n");
+  return lines.map((line) => span({ class: lineKind(line) }, `${line}\n`));
 }
 
 /** @type {(line: string) => string} */
