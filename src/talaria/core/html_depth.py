@@ -1,4 +1,4 @@
-"""How deeply HTML is nested, judged before it is parsed: parsers take quadratic time for deep trees."""
+"""Nesting depth of HTML, estimated before it is parsed: parsers take quadratic time for deep trees."""
 
 import re
 
