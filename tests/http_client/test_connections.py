@@ -11,7 +11,7 @@ from tests.providers.raw_servers import OK, answering, certificate, fetch, proxy
 from tests.providers.scripted_providers import PATIENT, pool
 
 from talaria.core.errors import ProviderUnreachable
-from talaria.http_client.client import HttpPool
+from talaria.http_client.client import HttpPool, load_trusted_certificates
 from talaria.http_client.connection import read_url
 from talaria.http_client.dial import find_route
 from talaria.testing.wait import LIMIT
@@ -161,6 +161,12 @@ async def test_tls_trusts_whom_the_environment_names(tmp_path: Path, monkeypatch
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
         async with pool() as informed:
             assert await fetch(informed, f"https://127.0.0.1:{port}/") == (200, b"hello")
+
+
+def test_trusted_certificates_are_loaded_once_for_all_pools() -> None:
+    paths = ssl.get_default_verify_paths()
+    assert load_trusted_certificates(paths) is load_trusted_certificates(ssl.get_default_verify_paths())
+    assert load_trusted_certificates(paths).verify_mode is ssl.CERT_REQUIRED
 
 
 async def test_tls_wants_the_right_name(tmp_path: Path) -> None:

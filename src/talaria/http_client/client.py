@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Protocol
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
@@ -206,6 +207,14 @@ class Answer:
             raise MalformedReply(f"the provider doesn't speak HTTP: {_words(error)}") from error
 
 
+@cache
+def load_trusted_certificates(_paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+    """Load the system's certificates, or those of ``SSL_CERT_FILE``; all pools share them, nearly a megabyte."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
 class HttpPool:
     """Connections to all providers, opened when first needed, and closed by the pool's creator.
 
@@ -335,8 +344,7 @@ class HttpPool:
 
     def _trusted(self) -> ssl.SSLContext:
         if self._tls is None:
-            self._tls = ssl.create_default_context()
-            self._tls.set_alpn_protocols(["http/1.1"])
+            self._tls = load_trusted_certificates(ssl.get_default_verify_paths())
         return self._tls
 
     def _route(self, to: HttpAddress) -> HttpRoute:
