@@ -1,9 +1,9 @@
 """Test tiers, decided by what a test module uses: ``--quick`` leaves out processes, servers and vendors' clients.
 
-A module belongs to the slow tier if it, or a module of ``tests`` that it imports, starts programs or imports a client
-library. A single test of another module is marked ``slow`` if the code under test starts programs, or if it takes more
-than 0.3 s of CPU time. While a test of a quick run is running, starting a program raises `RuntimeError`, so that a test
-cannot be in the wrong tier unnoticed.
+A module belongs to the slow tier if it, or a module of ``tests`` or ``talaria.testing`` that it imports, starts
+programs or imports a client library. A single test of another module is marked ``slow`` if the code under test starts
+programs, or if it takes more than 0.3 s of CPU time. While a test of a quick run is running, starting a program raises
+`RuntimeError`, so that a test cannot be in the wrong tier unnoticed.
 """
 
 import re
@@ -17,8 +17,7 @@ SLOW_FOLDERS = ("tests/system", "tests/house")
 # Importing one of these means child processes, real servers, or a library that takes long to import.
 SLOW_IMPORTS = {
     "subprocess", "multiprocessing", "pty", "aiogram", "anthropic", "discord", "mcp", "nio", "openai", "schemathesis",
-    "slack_sdk", "talaria.testing.homeserver", "talaria.testing.local_slack", "talaria.testing.postgres",
-    "talaria.testing.screen",
+    "slack_sdk",
 }  # fmt: skip
 SLOW_CALLS = {"create_subprocess_exec", "create_subprocess_shell", "fork", "posix_spawn"}
 _SLOW_CALL = re.compile(rf"\.({'|'.join(sorted(SLOW_CALLS))})\b")
@@ -44,7 +43,7 @@ def is_slow(path: Path) -> bool:
 
 @cache
 def _read_uses(path: Path) -> tuple[bool, list[Path]]:
-    """Return whether a file itself starts processes or imports a client, and the files of ``tests`` it imports.
+    """Return whether a file itself starts processes or imports a client, and the test code it imports.
 
     The text is searched, because parsing every file would take a third of the time of a collection.
     """
@@ -53,8 +52,14 @@ def _read_uses(path: Path) -> tuple[bool, list[Path]]:
     is_used = _SLOW_CALL.search(text) is not None or any(
         name == slow or name.startswith(f"{slow}.") for name in names for slow in SLOW_IMPORTS
     )
-    files = [ROOT / f"{name.replace('.', '/')}.py" for name in names if name.startswith("tests.")]
+    files = [_find_file(name) for name in names if name.startswith(("tests.", "talaria.testing."))]
     return is_used, [file for file in files if file.is_file()]
+
+
+def _find_file(module: str) -> Path:
+    """Return the file of a module of the tests, or of the far sides that we publish."""
+    folder = ROOT / "src" if module.startswith("talaria.") else ROOT
+    return folder / f"{module.replace('.', '/')}.py"
 
 
 def _imports(text: str) -> Iterator[str]:

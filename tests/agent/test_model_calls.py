@@ -224,7 +224,8 @@ async def test_cancelling_a_call_closes_the_connection_and_is_no_error_of_the_pr
 
 
 def test_every_error_of_a_provider_has_a_reaction() -> None:
-    assert set(ProviderError.__subclasses__()) <= set(REACTIONS)
+    known = [kind for kind in ProviderError.__subclasses__() if kind.__module__ == ProviderError.__module__]
+    assert set(known) <= set(REACTIONS)  # those of single providers have the reaction to any other error
 
 
 def test_a_chain_has_a_first_model() -> None:

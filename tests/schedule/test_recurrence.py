@@ -228,8 +228,9 @@ def test_utc_needs_no_time_zone_data(no_zone_data: None) -> None:
 
 @pytest.fixture
 def no_zone_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(sys.modules, "tzdata", None)
-    monkeypatch.setitem(sys.modules, "tzdata.zoneinfo", None)
+    loaded = [name for name in sys.modules if name.partition(".")[0] == "tzdata"]
+    for name in {"tzdata", *loaded}:
+        monkeypatch.setitem(sys.modules, name, None)
     before = zoneinfo.TZPATH
     zoneinfo.reset_tzpath(to=[])
     ZoneInfo.clear_cache()

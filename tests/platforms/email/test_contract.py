@@ -4,7 +4,7 @@ import pytest
 
 from talaria.testing.platform_suite import PlatformSuite
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.one_engine, pytest.mark.slow]
 
 
 class TestEmail(PlatformSuite, lacks={"servers", "reactions", "edits", "buttons", "groups", "typing", "idempotent"}):

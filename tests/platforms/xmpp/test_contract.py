@@ -4,7 +4,7 @@ import pytest
 
 from talaria.testing.platform_suite import PlatformSuite
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.one_engine, pytest.mark.slow]
 
 
 class TestXmpp(PlatformSuite, lacks={"buttons", "threads", "slow_down", "failing"}):
