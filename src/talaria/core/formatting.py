@@ -1,5 +1,6 @@
 """Format numbers and times for people."""
 
+import os
 import re
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
@@ -39,6 +40,12 @@ def load_zone(name: str) -> "ZoneInfo":
         if name != "UTC":
             raise
         return ZoneInfo.from_file(BytesIO(_UTC_FILE), key=name)
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return the reason of a failed connection without numbers and addresses, for example `Connection refused`."""
+    text = error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno and text.startswith("Connect call failed") else text
 
 
 def format_time(at: datetime, zone: tzinfo | None) -> str:

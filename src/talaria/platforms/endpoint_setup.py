@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from talaria.contracts.setup import NetworkTrial, SetupQuestion
 from talaria.core.errors import Refused
+from talaria.platforms.token_check import web_address_problem
 
 PLACEHOLDER = {"public_url": "https://localhost"}  # for checks before the question about it
 
@@ -34,7 +35,7 @@ def endpoint_questions(title: str, path: str, port: int, find_problems: FindProb
             name="public_url",
             prompt="Public address",
             hint=f"Address under which {title} reaches this machine, for example https://bot.example.org/{path}.",
-            problem=lambda url: find_problem(public_url=url),
+            problem=lambda url: web_address_problem(url) or find_problem(public_url=url),
         ),
         SetupQuestion(
             name="port",

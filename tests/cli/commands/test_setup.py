@@ -357,6 +357,7 @@ async def test_a_second_account_is_added_checked_and_removed(program: Program, e
         assert "A name has lower-case letters" in talk.text
         assert "`slack` is taken" in talk.text
         assert "Saved WORK_TELEGRAM_BOT_TOKEN ****" in talk.text
+        assert "Chats:    Telegram, Telegram (work), when the gateway runs." in talk.text
         assert kept(program, "config.toml") == '[platforms.work]\nnetwork = "telegram"\n'
         async with dialogue(program, *command, env=env) as talk:
             await talk.answer("Networks [telegram]", "")
@@ -394,3 +395,18 @@ async def test_a_second_account_of_a_network_with_webhooks_gets_its_own_port(
     assert f'port = "{LINE_PORT + 1}"' in kept(program, "config.toml")
     program.run("config", "set", "platforms.line.options.public_url", "https://bot.example.org/line")
     assert "LINE (shop) is set up" in program.run("doctor", "--offline").out
+
+
+async def test_a_network_that_cannot_be_reached_is_named_and_leads_back(program: Program, env: dict[str, str]) -> None:
+    async with dialogue(program, "setup", "chat", env=env) as talk:
+        await talk.answer("Networks [none]", "xmpp")
+        await talk.answer("Address of the bot", "talaria@example.org")
+        await talk.answer("Server [none]", "127.0.0.1:9")
+        await talk.answer("XMPP_PASSWORD", "secret")
+        await talk.answer("What next? [again]", "5")
+        await talk.answer("Server [127.0.0.1:9]", "")
+        await talk.answer("XMPP_PASSWORD", "skip")
+        await talk.answer("Rooms [none]", "")
+        assert await talk.end() == 0
+    assert "can't be reached: Connection refused." in " ".join(talk.text.split())
+    assert "XMPP isn't complete yet, so the gateway doesn't serve it." in talk.text

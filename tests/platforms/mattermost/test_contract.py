@@ -214,7 +214,7 @@ def test_setup_asks_for_an_optional_address() -> None:
     *_, url, port = SETUP.questions
     assert (url.name, url.required, port.only_with) == ("public_url", False, "public_url")
     assert url.problem
-    assert "public_url" in url.problem("bot.example.org")
+    assert "must start with http" in url.problem("bot.example.org")
     assert SETUP.doctor
     assert SETUP.doctor(NetworkTrial({"MATTERMOST_URL": "https://chat.example.org"}, {"public_url": "x"}))
     assert not SETUP.doctor(NetworkTrial({"MATTERMOST_URL": "https://chat.example.org"}, {"port": "1"}))

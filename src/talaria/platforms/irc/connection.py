@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
+from talaria.core.formatting import describe_os_error
 from talaria.platforms.irc.settings import IrcSettings
 from talaria.platforms.irc.wire import (
     IrcMessage,
@@ -112,7 +113,9 @@ class IrcConnection:
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(f"the certificate of {settings.host} is not trusted: {error.verify_message}") from error
         except OSError as error:
-            raise Unreachable(f"{settings.host}:{settings.port} can't be reached: {error}") from error
+            raise Unreachable(
+                f"{settings.host}:{settings.port} can't be reached: {describe_os_error(error)}"
+            ) from error
 
     async def close(self) -> None:
         """Say goodbye and disconnect."""

@@ -58,5 +58,5 @@ SETUP = NetworkSetup(
         *(structs.replace(one, only_with="public_url") for one in _ENDPOINT[1:]),
     ),
     doctor=_find_problems,
-    next_step="Add the bot to your team and send it a direct message.",
+    next_step="Start the gateway, add the bot to your team and send it a direct message.",
 )

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.core.errors import PlatformError, Unreachable
+from talaria.core.formatting import describe_os_error
 from talaria.platforms.signal.settings import SignalSettings
 from talaria.platforms.signal.wire import Envelope, to_error
 
@@ -74,7 +75,9 @@ class SignalConnection:
                     self._reader, self._writer = await asyncio.open_connection(settings.host, settings.port)
         except (OSError, TimeoutError) as error:
             place = settings.socket or f"{settings.host}:{settings.port}"
-            raise Unreachable(f"the daemon of signal-cli can't be reached at {place}: {error}") from error
+            raise Unreachable(
+                f"the daemon of signal-cli can't be reached at {place}: {describe_os_error(error)}"
+            ) from error
         self._reading = asyncio.ensure_future(self._read())
         self._reading.add_done_callback(self._end_reading)
 

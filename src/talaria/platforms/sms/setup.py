@@ -83,6 +83,7 @@ SETUP = NetworkSetup(
             prompt="Port",
             hint="Port on this machine to which your proxy or tunnel forwards the public address.",
             default=str(PORT),
+            distinct=True,
             problem=lambda port: endpoint_problem("sms", {"port": port}),
         ),
     ),

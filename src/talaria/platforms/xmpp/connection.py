@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
+from talaria.core.formatting import describe_os_error
 from talaria.core.ids import new_id
 from talaria.platforms.xmpp.scram import LoginRefused, ScramClient, choose_mechanism, plain_message
 from talaria.platforms.xmpp.settings import XmppSettings
@@ -73,7 +74,9 @@ class XmppConnection:
         except NotXmpp as error:
             raise Unreachable(f"the server of {settings.domain} doesn't speak XMPP: {error}") from error
         except OSError as error:
-            raise Unreachable(f"the XMPP server of {settings.domain} can't be reached: {error}") from error
+            raise Unreachable(
+                f"the XMPP server of {settings.domain} can't be reached: {describe_os_error(error)}"
+            ) from error
         self._reading = asyncio.ensure_future(self._read())
         self._reading.add_done_callback(self._end_reading)
 

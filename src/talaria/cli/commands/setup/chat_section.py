@@ -186,21 +186,18 @@ class ChatSection:
     def _finish_network(self, name: str) -> bool:
         """Make sure that the gateway serves a chosen network, and say what to do next."""
         account = self._asked_about.get(name)
-        if account is not None:
-            self._setup.writer.enable_account(account)
-            if self._networks[name].next_step:
-                self._setup.say(self._networks[name].next_step)
+        if account is None:
+            return False
+        self._setup.writer.enable_account(account)
+        title, next_step = self._networks[name].title, self._networks[name].next_step
+        if account not in self._accounts(name):
+            self._setup.say(f"{title} isn't complete yet, so the gateway doesn't serve it.", "yellow")
+        elif next_step:
+            self._setup.say(next_step)
         return False
 
     def _accounts(self, network: str) -> list[ChatAccount]:
-        """Return the accounts of a network that are set up."""
-        settings, secrets = self._setup.writer.settings().platforms, self._setup.writer.secrets()
-        named = [name for name, one in settings.items() if one.network == network and name != network]
-        accounts = [ChatAccount(name, network) for name in (network, *named)]
-        known = BUILT_IN_PLATFORMS.get(network)
-        if known is None or not known.secrets:
-            return [one for one in accounts if one.name in settings and settings[one.name].enabled]
-        return [one for one in accounts if one.has_secrets(secrets.get)]
+        return find_accounts(network, self._setup.writer)
 
     def _known(self, account: ChatAccount) -> dict[str, str]:
         """Return the stored answers of an account, displayable."""
@@ -214,6 +211,17 @@ class ChatSection:
         return " ".join("; ".join(filter(None, (_show(self._known(ChatAccount(name, name))), *also))).split()) or (
             "not set up yet"
         )
+
+
+def find_accounts(network: str, writer: ConfigWriter) -> list[ChatAccount]:
+    """Return the accounts of a network that are set up."""
+    settings, secrets = writer.settings().platforms, writer.secrets()
+    named = [name for name, one in settings.items() if one.network == network and name != network]
+    accounts = [ChatAccount(name, network) for name in (network, *named)]
+    known = BUILT_IN_PLATFORMS.get(network)
+    if known is None or not known.secrets:
+        return [one for one in accounts if one.name in settings and settings[one.name].enabled]
+    return [one for one in accounts if one.has_secrets(secrets.get)]
 
 
 def find_answer(account: ChatAccount, question: SetupQuestion, writer: ConfigWriter) -> str:

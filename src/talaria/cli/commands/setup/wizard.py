@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from talaria.cli.commands.setup.chat_section import ChatSection
+from talaria.cli.commands.setup.chat_section import ChatSection, find_accounts
 from talaria.cli.commands.setup.model_section import ModelSection
 from talaria.cli.commands.setup.questions import MenuChoice, QuitWizard, SetupQuestions, run_steps
 from talaria.cli.commands.setup.wizard_state import (
@@ -266,8 +266,13 @@ def _print_summary(setup: SetupContext, progress: WizardProgress) -> None:
         setup.say(f"  Model:    {now.chosen.provider}:{now.chosen.model}. {now.chosen.why}")
     else:
         setup.say(f"  Model:    none yet. {now.trouble}", "yellow")
-    known, ready = setup.services.networks().setups(), setup.services.networks().names()
-    networks = ", ".join(known[name].title for name in ready if name in known)
+    off = {name for name, one in settings.platforms.items() if not one.enabled}
+    networks = ", ".join(
+        network.title if account.name == name else f"{network.title} ({account.name})"
+        for name, network in setup.services.networks().setups().items()
+        for account in find_accounts(name, setup.writer)
+        if account.name not in off
+    )
     setup.say(f"  Chats:    {f'{networks}, when the gateway runs' if networks else 'none'}.")
     setup.say(f"  Tools:    {', '.join(settings.tools.toolsets) or 'none'}.")
     setup.say(f"  Approval: {settings.approval.mode}, {MODES[settings.approval.mode]}.")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from talaria.cli.commands.setup.questions import MenuChoice, SetupQuestions, SkipQuestion, wrap_lines
+from talaria.cli.commands.setup.questions import GoBack, MenuChoice, SetupQuestions, SkipQuestion, wrap_lines
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
 from talaria.contracts.setup import Discovery, ProbeResult, SearchEngineOffer, SearchProbes, SetupProbes, SetupQuestion
@@ -110,6 +110,7 @@ def ask_setup_question(
             MenuChoice("again", "try again"),
             MenuChoice("keep", "save it without checking"),
             MenuChoice("skip", "save nothing and continue"),
+            MenuChoice("back", "return to the question before"),
         )
         explain = f"The {kind} hasn't been saved yet. `keep` saves it although it couldn't be checked."
         match setup.questions.choose("What next?", choices, default=default, explain=explain):
@@ -119,6 +120,8 @@ def ask_setup_question(
                 break
             case "skip":
                 raise SkipQuestion
+            case "back":
+                raise GoBack
     return typed
 
 
