@@ -116,6 +116,10 @@ def test_a_wrong_value_in_the_file_is_reported_even_if_the_environment_overrides
             "line 2: `store.readers` must be a whole number from 1 to 16, but is the number 2.5.",
         ),
         ("[store]\nreaders = [2]", "line 2: `store.readers` must be a whole number from 1 to 16, but is a list."),
+        (
+            '[web]\nengines = ["brave", "bing"]',
+            'duckduckgo, but is a list of "brave", "bing".',
+        ),
         ('[store.readers]\nx = "1"', "line 1: `store.readers` must be a whole number from 1 to 16, but is a table."),
         (
             '[platforms.x.options]\na = "b"\nfast = true',

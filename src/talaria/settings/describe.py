@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import inspect
 
+_MOST_LISTED = 5
+
 
 def describe_type(info: inspect.Type) -> tuple[str, str]:
     """Return the expected kind of value and its limits: ``("a whole number", "from 1 to 16")``."""
@@ -37,7 +39,8 @@ def describe_value(value: Any) -> str:
         case str():
             return f"the text {_quote(value)}"
         case list() | tuple():
-            return "a list"
+            texts = [_quote(one) for one in value if isinstance(one, str)]
+            return f"a list of {', '.join(texts[:_MOST_LISTED])}" if texts else "a list"
         case dict():
             details = (
                 f" in which `{name}` is {describe_value(one)}"
