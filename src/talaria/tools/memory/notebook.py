@@ -129,7 +129,7 @@ class Notebook(Struct, frozen=True):
         if size > self.limit and size >= entries_size(instead_of):
             raise ToolFailed(
                 f"{NAMES[self.kind]} is full: this would make {size:,} of {self.limit:,} characters. Shorten "
-                f"or remove an entry first. {self._advice()} Entries:\n{_listed(instead_of)}"
+                f"or remove an entry first. {self._advice()}\nEntries:\n{_listed(instead_of)}"
             )
 
     def _advice(self) -> str:
