@@ -49,6 +49,15 @@ def test_what_cannot_be_done_is_explained(program: Program) -> None:
     assert (unknown.code, "There is no memory provider `cloud`" in unknown.err) == (1, True)
 
 
+def test_words_are_searched_where_the_package_for_meaning_is_broken(program: Program, tmp_path: Path) -> None:
+    package = tmp_path / "packages" / "wordllama"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('raise ImportError("incomplete")')
+    program.run("memory", "add", "Likes tea.")
+    seen = program.run("memory", "list", "tea", "--json", env={"PYTHONPATH": str(package.parent)})
+    assert [one["text"] for one in json.loads(seen.out)] == ["Likes tea."]
+
+
 def test_memory_of_another_person_is_apart(program: Program) -> None:
     program.run("memory", "add", "Mine.")
     program.run("memory", "add", "Hers.", "--person", "alice")

@@ -23,6 +23,7 @@ from talaria.core.ids import SessionId
 _BEGINNING = 500  # characters of each text that are compared; 400 texts take a tenth of a second
 _BATCH = 16
 _loading = Lock()
+log = logging.getLogger(__name__)
 _HITS = 40
 _NEWEST = 400
 _SESSIONS_LOOKED_AT = 40
@@ -46,12 +47,16 @@ class Meaning:
         return _is_installed()
 
     async def nearness(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the similarity of each text to the query: 1 is equal, 0 unrelated."""
+        """Return the similarity of each text to the query: 1 is equal, 0 unrelated, or not comparable here."""
         return await asyncio.to_thread(self._nearness, query, [text[:_BEGINNING] for text in texts])
 
     def _nearness(self, query: str, texts: list[str]) -> list[float]:
-        with _loading:
-            model = _load()
+        try:
+            with _loading:
+                model = _load()
+        except (ImportError, OSError) as error:  # an incomplete installation: the words alone are searched
+            log.warning("can't search by meaning; install the extra `meaning` again: %s", error)
+            return [0.0] * len(texts)
         # Batches are padded to their longest text, so texts of one length go together.
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         vectors = model.embed([query, *(texts[place] or "-" for place in order)], norm=True, batch_size=_BATCH)
