@@ -1,4 +1,4 @@
-"""Images sent by clients, stored in files of their session."""
+"""Images and files sent by clients, stored in the folder of their session."""
 
 import asyncio
 import base64
@@ -10,18 +10,19 @@ from pathlib import Path
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, is_id
 from talaria.core.image_types import image_type
-from talaria.core.messages import Image
+from talaria.core.messages import File, Image
 from talaria.http.errors import Problem
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, make_folder
 
 _MAX_BYTES = 5_000_000  # bytes; the limit of most providers
 _MAX_URL = 100
+_LONGEST_NAME = 100
 
 FetchUrl = Callable[[str], Awaitable[bytes]]
 
 
 class ImageStore:
-    """Stores images below ``media``, in a folder per session; ``fetch`` downloads those on the web.
+    """Stores images and files below ``media``, in a folder per session; ``fetch`` downloads images on the web.
 
     ``fetch`` raises a `TalariaError` for forbidden addresses: this machine and its network.
     """
@@ -50,6 +51,26 @@ class ImageStore:
             raise _make_problem(f"An image may have at most {_MAX_BYTES:,} bytes; this one has {len(data):,}.")
         path = await asyncio.to_thread(self._write_file, data, media_type, session_id)
         return Image(str(path), media_type)
+
+    async def store_file(self, data_url: str, name: str, session_id: SessionId) -> File:
+        """Return a stored file, which the agent reads with its tools, or raise a `Problem` with the reason."""
+        if not is_id(session_id):
+            raise Refused(f"{session_id[:64]!r} is not a session id.")
+        if not data_url.startswith("data:"):
+            raise _make_problem("`file_data` must be a `data:` URL. Files on the web aren't fetched.", "invalid_file")
+        data = await asyncio.to_thread(_decode_data_url, data_url)
+        media_type = data_url.removeprefix("data:").partition(";")[0] or "application/octet-stream"
+        path = await asyncio.to_thread(self._write_named_file, data, name, session_id)
+        return File(str(path), path.name, media_type)
+
+    def _write_named_file(self, data: bytes, name: str, session_id: SessionId) -> Path:
+        safe = Path(name.replace("\0", "").replace("\\", "/")).name.lstrip(".")[-_LONGEST_NAME:] or "file"
+        folder = self._media / session_id / hashlib.sha256(data).hexdigest()[:24]
+        make_folder(folder)
+        path = folder / safe
+        path.touch(OWNER_ONLY_FILE)
+        path.write_bytes(data)
+        return path
 
     async def _fetch_image(self, url: str) -> bytes:
         try:
@@ -80,5 +101,5 @@ def _decode_data_url(url: str) -> bytes:
         raise _make_problem("The base64 of a `data:` URL is invalid.") from error
 
 
-def _make_problem(message: str) -> Problem:
-    return Problem(message, param="messages", code="invalid_image")
+def _make_problem(message: str, code: str = "invalid_image") -> Problem:
+    return Problem(message, param="messages", code=code)

@@ -9,7 +9,7 @@ from msgspec import Meta, Raw, Struct, structs
 
 from talaria.api.images import ImageStore
 from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import Image, Message, Part, Text, ToolCall, ToolResult
+from talaria.core.messages import File, Image, Message, Part, Text, ToolCall, ToolResult
 from talaria.http.errors import Problem, make_unsupported
 
 Metadata = dict[str, str]
@@ -91,7 +91,8 @@ class _ImagePart(Struct, tag="input_image"):
 
 
 class _FilePart(Struct, tag="input_file"):
-    filename: str | None = None
+    filename: str = "file"
+    file_data: str | None = None
 
 
 _Content = _TextPart | _OutputPart | _SummaryPart | _RefusalPart | _ImagePart | _FilePart
@@ -165,7 +166,8 @@ def _build_input(read: list[Sequence[Message]], raw_input: Sequence[Raw], param:
 
 def _require_content(parts: list[Part], param: str) -> list[Part]:
     if not any(
-        isinstance(part, Image) or (isinstance(part, Text) and part.text.replace("\0", "").strip()) for part in parts
+        isinstance(part, Image | File) or (isinstance(part, Text) and part.text.replace("\0", "").strip())
+        for part in parts
     ):
         raise Problem(f"`{param}` is empty: there's nothing to answer.", param=param, code="invalid_value")
     return parts
@@ -216,8 +218,10 @@ def _parse_part(part: _Content, path: str) -> Part:
                     f"{path}.file_id", "Uploaded files are not supported. Put the image in `image_url`."
                 )
             return Image(address)
-        case _FilePart():
-            raise make_unsupported(path, "Files are not supported. Send images as `input_image`, and text as text.")
+        case _FilePart(filename=name, file_data=data):
+            if data is None:
+                raise make_unsupported(path, "Put the file in `file_data`, as a `data:` URL.")
+            return File(data, name)
         case _RefusalPart(words):
             return Text(words)
         case _:
@@ -232,15 +236,19 @@ def make_instruction(words: str) -> Message:
 async def store_images(
     messages: Sequence[Message], image_store: ImageStore, session_id: SessionId
 ) -> tuple[Message, ...]:
-    """Return the messages with their images stored as files of a session; transcripts contain nothing else."""
+    """Return the messages with their images and files stored in the session's folder."""
     return tuple([await _store_images(message, image_store, session_id) for message in messages])
 
 
 async def _store_images(message: Message, image_store: ImageStore, session_id: SessionId) -> Message:
-    parts = [
-        await image_store.store_image(part.source, session_id) if isinstance(part, Image) else part
-        for part in message.parts
-    ]
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Image):
+            parts.append(await image_store.store_image(part.source, session_id))
+        elif isinstance(part, File):
+            parts.append(await image_store.store_file(part.source, part.name, session_id))
+        else:
+            parts.append(part)
     return structs.replace(message, parts=tuple(parts))
 
 

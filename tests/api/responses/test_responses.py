@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import re
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -147,6 +149,23 @@ async def test_items_become_a_transcript_with_its_roles(sdk: AsyncOpenAI, model:
     said = _said(received)
     assert said[:2] == [("user", "One"), ("assistant", "Un")]
     assert "And this?" in str(said[2])
+
+
+async def test_files_are_stored_for_the_agent(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    data = f"data:text/csv;base64,{base64.b64encode(b'a,b').decode()}"
+    named = {"filename": "../sums.csv", "file_data": data}
+    item: Any = {"role": "user", "content": [{"type": "input_file", **named}]}
+    message: Any = {"role": "user", "content": [{"type": "file", "file": named}]}
+    await sdk.responses.create(model="talaria", input=[item])
+    await sdk.chat.completions.create(model="talaria", messages=[message])
+    for received in model.received:
+        found = re.search(r"\[file sums\.csv \(text/csv\) (/[^\]]+/sums\.csv)\]", str(_said(received)))
+        assert found is not None
+        assert await asyncio.to_thread(Path(found[1]).read_bytes) == b"a,b"
+    with pytest.raises(openai.BadRequestError, match="file_data"):
+        await sdk.responses.create(
+            model="talaria", input=[{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]
+        )
 
 
 async def test_what_a_response_said_can_be_referred_to(sdk: AsyncOpenAI, model: ModelServer) -> None:

@@ -14,6 +14,8 @@ from talaria.api.completions.wire import (
     ChatCompletion,
     Chunk,
     CreateCompletion,
+    FileData,
+    FilePart,
     ImagePart,
     RefusalPart,
     TextPart,
@@ -72,7 +74,8 @@ def split_messages(messages: Sequence[WireMessage]) -> CompletionInput:
     dialogue = [message for message in messages if message.role not in _INSTRUCTION_ROLES]
     if not dialogue or dialogue[-1].role != "user":
         raise Problem("The last message must have the role `user`.", param="messages", code="invalid_value")
-    if not get_text(dialogue[-1]).strip() and not list_image_urls(dialogue[-1]):
+    last = dialogue[-1]
+    if not (get_text(last).strip() or list_image_urls(last) or list_files(last)):
         raise Problem("The last message is empty.", param="messages", code="invalid_value")
     return CompletionInput("\n\n".join(filter(None, entries)), tuple(dialogue[:-1]), dialogue[-1])
 
@@ -81,15 +84,20 @@ def get_text(message: WireMessage) -> str:
     """Return the text of a message, without characters that a store rejects."""
     if message.content is None or isinstance(message.content, str):
         return (message.content or "").replace("\0", "")
-    return "\n".join(_get_part_text(part) for part in message.content if not isinstance(part, ImagePart)).replace(
-        "\0", ""
-    )
+    texts = (_get_part_text(part) for part in message.content if not isinstance(part, ImagePart | FilePart))
+    return "\n".join(texts).replace("\0", "")
 
 
 def list_image_urls(message: WireMessage) -> list[str]:
     """Return the URLs of its images."""
     parts = message.content if isinstance(message.content, list) else []
     return [part.image_url.url for part in parts if isinstance(part, ImagePart)]
+
+
+def list_files(message: WireMessage) -> list[FileData]:
+    """Return its files."""
+    parts = message.content if isinstance(message.content, list) else []
+    return [part.file for part in parts if isinstance(part, FilePart)]
 
 
 def compute_fingerprint(
@@ -133,7 +141,8 @@ async def _convert(message: WireMessage, paired: set[str], image_store: ImageSto
     if message.role in {"tool", "function"}:
         known = message.tool_call_id in paired
         return Message(role="tool", parts=(ToolResult(message.tool_call_id or "", words),) if known else (), at=now)
-    images = [await image_store.store_image(url, session_id) for url in list_image_urls(message)]
+    images: list[Part] = [await image_store.store_image(url, session_id) for url in list_image_urls(message)]
+    images += [await image_store.store_file(one.file_data, one.filename, session_id) for one in list_files(message)]
     parts: list[Part] = [Text(words)] if words else []
     calls = [
         ToolCall(call.id, call.function.name, call.function.arguments)

@@ -28,6 +28,19 @@ class ImagePart(Struct, frozen=True, tag_field="type", tag="image_url"):
     image_url: ImageAddress
 
 
+class FileData(Struct, frozen=True):
+    """A file as a ``data:`` URL."""
+
+    file_data: str
+    filename: str = "file"
+
+
+class FilePart(Struct, frozen=True, tag_field="type", tag="file"):
+    """A document or any other file."""
+
+    file: FileData
+
+
 class RefusalPart(Struct, frozen=True, tag_field="type", tag="refusal"):
     """A model's refusal."""
 
@@ -49,7 +62,7 @@ class CalledTool(Struct, frozen=True):
     type: str = "function"
 
 
-Content = str | list[TextPart | ImagePart | RefusalPart] | None
+Content = str | list[TextPart | ImagePart | FilePart | RefusalPart] | None
 
 
 class WireMessage(Struct, frozen=True, kw_only=True):
