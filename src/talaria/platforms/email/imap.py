@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from talaria.core.errors import BadCredentials, Rejected, Unreachable
+from talaria.core.formatting import describe_os_error
 from talaria.platforms.email.settings import Security
 
 _LINE_LIMIT = 1024 * 1024
@@ -305,7 +306,7 @@ async def open_imap(
                 host, port, limit=_LINE_LIMIT, ssl=context if security == "tls" else None
             )
     except (OSError, TimeoutError) as error:
-        raise Unreachable(f"the IMAP server {host}:{port} can't be reached: {error}") from error
+        raise Unreachable(f"the IMAP server {host}:{port} can't be reached: {describe_os_error(error)}") from error
     try:
         connection = ImapConnection(reader, writer, patience)
         await connection.greet()
