@@ -17,7 +17,7 @@ from talaria.access.push_subscriptions import PushSubscription, find_subscriptio
 from talaria.contracts.stores.pairing import PairedPerson
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
-from talaria.web.push import encrypt
+from talaria.web.push_encryption import encrypt
 
 PUSH = '[api]\npush_hosts = ["127.0.0.1"]\n[people.alice]\nids = ["telegram:7"]\n[gateway]\ndrain_seconds = 1.0\n'
 

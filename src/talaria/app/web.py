@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from talaria.app.application import TalariaApplication
 from talaria.app.media_models import MediaModels
@@ -28,6 +29,7 @@ from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification, follow_pairing
 from talaria.web.platform import WebHandoffTarget, WebPlatform
+from talaria.web.push import PushSender
 from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.agent_browser import AgentBrowserRoutes
 from talaria.web.routes.background import BackgroundRoutes
@@ -46,9 +48,6 @@ from talaria.web.routes.trace import TraceRoutes
 from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
 from talaria.web.web_commands import WebCommands
-
-if TYPE_CHECKING:  # its library is an extra
-    from talaria.web.push import PushSender
 
 _BODY_LIMIT = 2_000_000
 _MEGABYTE = 1_000_000
@@ -91,13 +90,11 @@ class WebApp:
         )
         self.router = Router(self._routes())
 
-    def _open_push(self) -> "PushSender | None":
-        try:
-            from talaria.web.push import PushSender, VapidKey  # noqa: PLC0415 (needs an extra)
-        except ModuleNotFoundError:
+    def _open_push(self) -> PushSender | None:
+        if find_spec("cryptography") is None:
             return None
-        key = VapidKey(self._app.profile.folder / "push-key.pem")
-        return PushSender(self._app.store, key, self._http.send, lambda: self._app.settings.api.push_hosts)
+        key_file = self._app.profile.folder / "push-key.pem"
+        return PushSender(self._app.store, key_file, self._http.send, lambda: self._app.settings.api.push_hosts)
 
     def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""

@@ -1,36 +1,28 @@
-"""Web Push (RFC 8030): messages encrypted for one browser (RFC 8291), signed with a key of ours (RFC 8292)."""
+"""Web Push (RFC 8030): notifications to the browsers of a person."""
 
 import asyncio
-import base64
-import json
 import logging
-import os
-import struct
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from talaria.access.push_subscriptions import PushSubscription, delete_subscription, find_subscriptions
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import Refused, StoreError, TalariaError
-from talaria.settings.atomic_files import OWNER_ONLY_FILE
 from talaria.web.notifications import NotificationKind, WebNotification
+
+if TYPE_CHECKING:  # its library is an extra, and 9 MB
+    from talaria.web.push_encryption import VapidKey
 
 PostRequest = Callable[[str, bytes, Mapping[str, str]], Awaitable[tuple[int, Mapping[str, str]]]]
 
-_RECORD_SIZE = 4096
 _LONGEST_TEXT = 500
 _SECONDS_TO_LIVE = 86_400
-_TOKEN_SECONDS = 12 * 3600
 _TITLES: Mapping[NotificationKind, str] = {
     "asked": "Waiting for you",
     "answered": "New answer",
@@ -52,43 +44,24 @@ class PushPayload(msgspec.Struct, frozen=True):
     tag: str
 
 
-class VapidKey:
-    """The key pair that identifies this server to push services, in a file that only its owner can read."""
-
-    def __init__(self, file: Path) -> None:
-        self._private = _load_key(file)
-
-    @property
-    def public(self) -> str:
-        """The public key, as the page needs it."""
-        return encode(_point(self._private.public_key()))
-
-    def authorize(self, endpoint: str, contact: str) -> str:
-        """Return the authorization header for an endpoint; ``contact`` is a `mailto:` or `https:` address of ours."""
-        parts = urlsplit(endpoint)
-        claims = {
-            "aud": f"{parts.scheme}://{parts.netloc}",
-            "exp": int(time.time()) + _TOKEN_SECONDS,
-            "sub": contact,
-        }
-        head = encode(json.dumps({"typ": "JWT", "alg": "ES256"}).encode())
-        signed = f"{head}.{encode(json.dumps(claims).encode())}"
-        first, second = decode_dss_signature(self._private.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
-        signature = encode(first.to_bytes(32, "big") + second.to_bytes(32, "big"))
-        return f"vapid t={signed}.{signature}, k={self.public}"
-
-
 class PushSender:
     """Sender of notifications to the browsers of a person; ``post`` sends a request and returns the status.
 
-    ``hosts`` are the push services that may be used: names, also of their subdomains.
+    The key of ``key_file`` is loaded, and created if it is missing, when a browser wants notifications. ``hosts`` are
+    the push services that may be used: names, also of their subdomains.
     """
 
-    def __init__(self, store: Store, key: VapidKey, post: PostRequest, hosts: Callable[[], tuple[str, ...]]) -> None:
+    def __init__(self, store: Store, key_file: Path, post: PostRequest, hosts: Callable[[], tuple[str, ...]]) -> None:
         self._store = store
-        self._key = key
+        self._key_file = key_file
         self._post = post
         self._hosts = hosts
+
+    @cached_property
+    def _key(self) -> "VapidKey":
+        from talaria.web.push_encryption import VapidKey  # noqa: PLC0415 (few servers send notifications)
+
+        return VapidKey(self._key_file)
 
     @property
     def public_key(self) -> str:
@@ -103,6 +76,8 @@ class PushSender:
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and host == "127.0.0.1")
         if not is_known or not is_safe:
             raise Refused(f"{host or 'This address'} isn't a known push service. Add it to api.push_hosts.")
+        from talaria.web.push_encryption import encrypt  # noqa: PLC0415 (few servers send notifications)
+
         try:
             encrypt(b"", subscription)
         except ValueError as error:
@@ -120,6 +95,8 @@ class PushSender:
         await asyncio.gather(*(self._send_one(browser, one, notification) for browser, one in due.items()))
 
     async def _send_one(self, browser: str, subscription: PushSubscription, notification: WebNotification) -> None:
+        from talaria.web.push_encryption import encrypt  # noqa: PLC0415 (few servers send notifications)
+
         try:
             self.check(subscription)
             body = encrypt(make_payload(notification, shows_content=subscription.shows_content), subscription)
@@ -146,66 +123,6 @@ def make_payload(notification: WebNotification, *, shows_content: bool) -> bytes
     body = notification.text[:_LONGEST_TEXT] if shows_content else ""
     text = body or (kind if title != kind else "")
     return msgspec.json.encode(PushPayload(title, text, notification.path, notification.path))
-
-
-def encrypt(
-    plain: bytes,
-    subscription: PushSubscription,
-    *,
-    salt: bytes | None = None,
-    own_key: ec.EllipticCurvePrivateKey | None = None,
-) -> bytes:
-    """Return a message encrypted for a browser, as one record of `aes128gcm`; raises `ValueError` for invalid keys.
-
-    ``salt`` and ``own_key`` are new for each message, unless a test gives them.
-    """
-    salt, own_key = salt or os.urandom(16), own_key or ec.generate_private_key(ec.SECP256R1())
-    theirs, secret = decode(subscription.p256dh), decode(subscription.auth)
-    receiver = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs)
-    if len(secret) != 16:
-        raise ValueError("the authentication secret has 16 bytes")
-    ours = _point(own_key.public_key())
-    shared = own_key.exchange(ec.ECDH(), receiver)
-    keying = _derive(secret, shared, b"WebPush: info\0" + theirs + ours, 32)
-    content_key = _derive(salt, keying, b"Content-Encoding: aes128gcm\0", 16)
-    nonce = _derive(salt, keying, b"Content-Encoding: nonce\0", 12)
-    sealed = AESGCM(content_key).encrypt(nonce, plain + b"\x02", None)
-    return salt + struct.pack("!IB", _RECORD_SIZE, len(ours)) + ours + sealed
-
-
-def encode(data: bytes) -> str:
-    """Return bytes as base64url without padding."""
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def decode(text: str) -> bytes:
-    """Return the bytes of base64url; raises `ValueError`."""
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def _derive(salt: bytes, key: bytes, info: bytes, length: int) -> bytes:
-    return HKDF(hashes.SHA256(), length, salt, info).derive(key)
-
-
-def _point(key: ec.EllipticCurvePublicKey) -> bytes:
-    return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
-
-
-def _load_key(file: Path) -> ec.EllipticCurvePrivateKey:
-    """Return the key of a file, which is created if it is missing."""
-    if not file.exists():
-        new = ec.generate_private_key(ec.SECP256R1())
-        text = new.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        partial = file.with_suffix(".part")
-        partial.touch(OWNER_ONLY_FILE)
-        partial.write_bytes(text)
-        partial.replace(file)
-    loaded = serialization.load_pem_private_key(file.read_bytes(), None)
-    if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-        raise Refused(f"{file} has no key for push messages. Delete it; browsers then have to subscribe again.")
-    return loaded
 
 
 def _delete_same(tx: Transaction, browser: str, subscription: PushSubscription) -> None:

@@ -1,7 +1,5 @@
 """Routes of push notifications for the browser that asks."""
 
-from typing import TYPE_CHECKING
-
 from talaria.access.push_subscriptions import (
     PushSubscription,
     delete_subscription,
@@ -13,10 +11,8 @@ from talaria.http.errors import make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.web.front_door import USER, WebRequest
 from talaria.web.notifications import WebNotification
+from talaria.web.push import PushSender
 from talaria.web.wire import Done, PushRequest, PushView
-
-if TYPE_CHECKING:  # its library is an extra
-    from talaria.web.push import PushSender
 
 _TAG = "web"
 _MISSING = "Push notifications need the extra `push`: install `talaria-agent[push]`, and restart the server."
@@ -25,7 +21,7 @@ _MISSING = "Push notifications need the extra `push`: install `talaria-agent[pus
 class PushRoutes:
     """Subscribe, change what is sent, try it, and unsubscribe; ``sender`` is ``None`` without its library."""
 
-    def __init__(self, store: Store, sender: "PushSender | None") -> None:
+    def __init__(self, store: Store, sender: PushSender | None) -> None:
         self._store = store
         self._sender = sender
 
@@ -82,7 +78,7 @@ class PushRoutes:
         )
         return make_json_reply(Done())
 
-    def _require_sender(self) -> "PushSender":
+    def _require_sender(self) -> PushSender:
         if self._sender is None:
             raise make_conflict(_MISSING, code="not_available")
         return self._sender
