@@ -148,6 +148,12 @@ async def test_commands_run_through_the_registry(model: ModelServer, owner: http
     assert unknown["session_id"] == ""
 
 
+async def test_spoken_replies_are_left_to_chat_networks(owner: httpx.AsyncClient, alice: httpx.AsyncClient) -> None:
+    for person in (owner, alice):
+        refused = (await person.post("/web/commands", json={"text": "/voice on"})).json()
+        assert "for chat networks" in refused["shown"][0]
+
+
 @pytest.mark.parametrize(
     ("command", "field", "value"),
     [("/plan", "planning", True), ("/reasoning high", "effort", "high"), ("/title Holidays", "title", "Holidays")],

@@ -7,7 +7,8 @@ from msgspec import structs
 
 from talaria.commands.arguments import require_terminal
 from talaria.commands.command import Command, CommandContext, Progress
-from talaria.core.errors import NotFound, Refused
+from talaria.core.addresses import WEB
+from talaria.core.errors import NotFound
 from talaria.sessions.chat_directory import read_voice_choice, write_voice_choice
 
 FOOTER_STATES = {"on": "with model, context, folder and cost", "off": "replies only"}
@@ -124,8 +125,9 @@ VOICE_STATES = {
 async def run_voice(context: CommandContext) -> None:
     """Switch spoken replies in this chat on or off; without an argument, show the state."""
     address, voice = context.surface.address, context.application.settings_admin.current.voice
-    if address is None:
-        raise Refused("Spoken replies are for chats.")
+    if address is None or address.platform == WEB:
+        context.surface.show("Spoken replies are for chat networks. Here, ask for a recording.")
+        return
     state = context.arguments.lower()
     if state and state not in VOICE_STATES:
         context.surface.show(f"Use `on`, `off` or `default`, not `{state}`.")
