@@ -38,5 +38,7 @@ async def test_person_takes_over_types_and_hands_back(browser: Browser, host: Ho
                 await expect(page.get_by_role("button", name="Take over")).to_be_visible()
                 assert not opened.folder.handover.is_with_person
                 watched.assert_clean()
+                await opened.folder.end()
+                await expect(page.get_by_text("This browser isn't running.")).to_be_visible()
         finally:
             browsers.end_session(session.id)

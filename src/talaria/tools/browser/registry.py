@@ -49,10 +49,7 @@ class BrowserRegistry:
         found = self._sessions.pop(session_id, None)
         if found is not None:
             await found.release()
-        async with self._lock:
-            if not self._sessions and self._driver is not None:
-                self._driver = None
-                await self._stack.aclose()
+        await self._end_unused_driver()
 
     def forget(self, session_id: SessionId) -> None:
         """Forget the connection to a browser that is being ended."""
@@ -70,3 +67,10 @@ class BrowserRegistry:
         """Disconnect from all browsers."""
         for session_id in list(self._sessions):
             await self.release(session_id)
+        await self._end_unused_driver()  # also after sessions that are forgotten
+
+    async def _end_unused_driver(self) -> None:
+        async with self._lock:
+            if not self._sessions and self._driver is not None:
+                self._driver = None
+                await self._stack.aclose()

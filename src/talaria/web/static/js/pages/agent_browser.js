@@ -82,6 +82,7 @@ function View({ browser, reload }) {
       frame.value = next.image ? next : { ...frame.peek(), dialog: "", title: "", ...next };
       if (next.image && screen.current) void draw(next.image, screen.current, asks());
     };
+    events.onerror = () => void reload(); // it may have ended
     return () => events.close();
   }, [address]);
   const control = async () => {
@@ -95,6 +96,10 @@ function View({ browser, reload }) {
       h(ActionButton, { label: mine ? "Hand back" : "Take over", class: "primary", onRun: control }),
       span({ class: "caption" }, frame.value.title ?? ""),
       span({ class: "caption" }, frame.value.url ?? browser.url),
+    ),
+    browser.running ? null : p(
+      { class: "notice", role: "status" },
+      "This browser isn't running. The agent starts it again when it needs it.",
     ),
     frame.value.dialog ? dialogNotice(frame.value.dialog, send) : null,
     canvas({
