@@ -23,7 +23,6 @@ from talaria.platforms.telegram.wire import (
     TelegramUpdate,
     TelegramUser,
     VideoNote,
-    read_time,
 )
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
@@ -229,7 +228,7 @@ def read_update(update: TelegramUpdate, identity: BotIdentity) -> Incoming | Non
     # Telegram also reports changes that nobody made or sees, and each step of a live location.
     if edited is not None and edited.edit_date and edited.location is None:
         incoming = _read_message(update.update_id, edited, identity)
-        return structs.replace(incoming, edited=True, at=read_time(edited.edit_date)) if incoming else None
+        return structs.replace(incoming, edited=True, at=_read_time(edited.edit_date)) if incoming else None
     return None
 
 
@@ -278,7 +277,7 @@ def _read_reaction(update_id: int, changed: ReactionChange, identity: BotIdentit
         external_id=f"{update_id}:{chat.id}:{message_id}",
         address=_topic_address(chat, topic or "", identity),
         sender=sender,
-        at=read_time(changed.date),
+        at=_read_time(changed.date),
         message_id=message_id,
         chat_name=_chat_name(chat),
         addressed=topic is not None or chat.type == "private" or identity.group_mode == "free",
@@ -293,7 +292,7 @@ def _read_migration(update_id: int, message: TelegramMessage, identity: BotIdent
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
         address=Address(identity.platform, str(message.migrate_to_chat_id or message.chat.id), "group"),
         sender=Sender(before, _chat_name(message.chat)),
-        at=read_time(message.date),
+        at=_read_time(message.date),
         chat_name=_chat_name(message.chat),
         addressed=False,
         formerly=before,
@@ -312,7 +311,7 @@ def _read_message(update_id: int, message: TelegramMessage, identity: BotIdentit
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
         address=_address(message.chat, message, identity),
         sender=sender,
-        at=read_time(message.date),
+        at=_read_time(message.date),
         text=as_markdown(text, entities) or describe_content(message),
         attachments=attachments,
         message_id=str(message.message_id),
@@ -348,7 +347,7 @@ def _sender(message: TelegramMessage) -> Sender | None:
 
 
 def _user_sender(user: TelegramUser) -> Sender:
-    return Sender(str(user.id), user.full_name)
+    return Sender(str(user.id), " ".join(filter(None, [user.first_name, user.last_name])))
 
 
 def _chat_name(chat: TelegramChat) -> str:
@@ -418,3 +417,7 @@ def _strip_bot_name(
 def _shift_entities(entities: Sequence[TelegramEntity], distance: int) -> Sequence[TelegramEntity]:
     """Return the entities of a text whose beginning was shortened by so many UTF-16 code units."""
     return [structs.replace(one, offset=one.offset - distance) for one in entities]
+
+
+def _read_time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -20,11 +19,6 @@ class TelegramUser(Struct, frozen=True, omit_defaults=True):
     first_name: str = ""
     last_name: str = ""
     username: str = ""
-
-    @property
-    def full_name(self) -> str:
-        """Return first and last name."""
-        return " ".join(filter(None, [self.first_name, self.last_name]))
 
 
 class TelegramChat(Struct, frozen=True, omit_defaults=True):
@@ -219,11 +213,6 @@ class FilePath(Struct, frozen=True):
     """The path of a file that can be downloaded."""
 
     file_path: str
-
-
-def read_time(seconds: int) -> datetime:
-    """Return a point in time."""
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def decode_update(source: bytes | Raw) -> TelegramUpdate | None:
