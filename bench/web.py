@@ -162,12 +162,11 @@ async def _measure_pages(
             await page.locator(".reply").first.wait_for(state="detached")
         words.append(await _time_first_word(page))
         raw.append(await _time_raw(base, key))
-    floor = median(raw)
     return [
         *loads,
         Measurement("usage of a year, from the click to the chart", median(charts), "ms", 100),
-        Measurement("Enter to the first word, above the raw API", median(words) - floor, "ms", 20),
-        Measurement("the same, 95th percentile", quantiles(words, n=20)[-1] - floor, "ms", 50),
+        Measurement("Enter to the first word, above the raw API", median(words) - median(raw), "ms", 20),
+        Measurement("the same, 95th percentile", _percentile(words) - _percentile(raw), "ms", 50),
         *await web_reading.measure_reading(context, page, base, home, quick),
     ]
 
@@ -237,6 +236,11 @@ async def _time_chart(browser: Browser, cookies: Sequence[Cookie], base: str) ->
     )
     await context.close()
     return float(took)
+
+
+def _percentile(times: list[float]) -> float:
+    """Return the 95th percentile, also of the floor: the slow moments of a machine slow both down."""
+    return quantiles(times, n=20)[-1]
 
 
 async def _time_first_word(page: Page) -> float:
