@@ -11,7 +11,7 @@ from talaria.core.errors import BadCredentials, PlatformError, Refused
 from talaria.platforms.email.sender_check import is_trusted
 from talaria.platforms.email.settings import EmailSettings, is_address, read_settings
 
-_PATIENCE = timedelta(seconds=8)
+_PATIENCE = timedelta(seconds=15)
 _KNOWN = "Not needed for Gmail, Outlook, iCloud and Fastmail."
 
 
