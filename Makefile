@@ -23,7 +23,7 @@ test: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator cont
 	@$(PYTEST) $(ARGS)
 
 quick: $(VENV)/dev.stamp
-	@$(PYTEST) --quick -n 3 $(ARGS)
+	@$(PYTEST) --quick $(ARGS)
 
 check: $(VENV)/dev.stamp embedded system homeserver apiclients sitegenerator containerbase openclawhome
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target $(STATIC)
