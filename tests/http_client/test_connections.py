@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.providers.raw_servers import OK, answering, certificate, fetch, proxy, read_request, serving
+from tests.providers.raw_servers import OK, Counted, answering, certificate, fetch, proxy, read_request, serving
 from tests.providers.scripted_providers import PATIENT, pool
 
 from talaria.core.errors import ProviderUnreachable
@@ -16,6 +16,7 @@ from talaria.http_client.connection import read_url
 from talaria.http_client.dial import find_route
 from talaria.testing.wait import LIMIT
 
+FIN_WAIT_2 = b"\x05"  # of a socket whose other side has received the end
 CLOSING = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
@@ -25,20 +26,6 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     return monkeypatch
-
-
-class Counted:
-    """Treats each connection as told, in their order; the last way serves for all others."""
-
-    def __init__(self, *connections: list[bytes]) -> None:
-        self.count = 0
-        self.heard: list[str] = []
-        self._connections = connections
-
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers = self._connections[min(self.count, len(self._connections) - 1)]
-        self.count += 1
-        await answering(*answers, heard=self.heard)(reader, writer)
 
 
 async def test_a_clean_connection_serves_again() -> None:
@@ -73,6 +60,32 @@ async def test_a_kept_connection_that_fails_within_its_answer_is_not_replaced() 
         with pytest.raises(ProviderUnreachable):
             await fetch(http, f"http://127.0.0.1:{port}/")
     assert server.count == 1
+
+
+async def test_a_connection_that_the_server_has_closed_is_not_used() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(LIMIT)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+    def answer() -> socket.socket:
+        peer, _ = listener.accept()
+        peer.recv(65536)
+        peer.sendall(OK)
+        return peer
+
+    async with pool() as http:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(asyncio.to_thread(answer))
+            group.create_task(fetch(http, url))
+        with first.result() as peer:
+            peer.shutdown(socket.SHUT_WR)
+            while peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != FIN_WAIT_2:
+                pass  # blocks the loop, so that it can't see what the client's side of the connection has received
+            second = asyncio.ensure_future(asyncio.to_thread(answer))
+            async with http.request("POST", url, b"{}", {}, PATIENT, repeats=False) as reply:
+                assert await reply.body() == b"hello"
+        (await second).close()
+    listener.close()
 
 
 async def test_a_new_connection_that_fails_is_not_tried_again() -> None:

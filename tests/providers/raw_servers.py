@@ -60,6 +60,20 @@ def answering(*answers: bytes, heard: list[str] | None = None, pieces: Sequence[
     return talk
 
 
+class Counted:
+    """Treats each connection as told, in their order; the last way serves for all others."""
+
+    def __init__(self, *connections: list[bytes]) -> None:
+        self.count = 0
+        self.heard: list[str] = []
+        self._connections = connections
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers = self._connections[min(self.count, len(self._connections) - 1)]
+        self.count += 1
+        await answering(*answers, heard=self.heard)(reader, writer)
+
+
 async def fetch(http: HttpPool, url: str, timeouts: Timeouts | None = None) -> tuple[int, bytes]:
     """Return the status and the body of an answer to a POST."""
     async with http.post(url, b"{}", {}, timeouts or Timeouts()) as answer:

@@ -221,7 +221,6 @@ class HttpPool:
     Proxies come from the environment, except for this machine itself. They are looked up once per server. ``tls`` are
     the trusted certificates, by default the system's. A pool that is ``direct`` uses no proxies; ``resolve`` replaces
     the lookup of servers, so that each address can be checked before it is connected to; proxies look up their own.
-    A request on a reused connection that the server has just closed is sent again on a new one, if it ``repeats``.
     """
 
     def __init__(
@@ -230,12 +229,10 @@ class HttpPool:
         *,
         direct: bool = False,
         resolve: Resolve | None = None,
-        repeats: bool = True,
     ) -> None:
         self._tls = tls
         self._direct = direct
         self._resolve = resolve
-        self._repeats = repeats
         self._routes: dict[HttpAddress, HttpRoute] = {}
         self._connections: set[HttpConnection] = set()
         self._kept: dict[HttpAddress, list[tuple[float, HttpConnection]]] = {}
@@ -272,9 +269,20 @@ class HttpPool:
 
     @asynccontextmanager
     async def request(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeouts: Timeouts
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeouts: Timeouts,
+        *,
+        repeats: bool = True,
     ) -> AsyncGenerator[Answer, None]:
-        """Send a request and yield the response when its headers are here; redirects are not followed."""
+        """Send a request and yield the response when its headers are here; redirects are not followed.
+
+        If it ``repeats``, it is sent again on a new connection if the server closes a reused one without an answer.
+        The server may have processed it all the same, so what must not happen twice may not repeat.
+        """
         connect = timeouts.connect.total_seconds()
         first_byte_by = asyncio.get_running_loop().time() + connect + timeouts.first_byte.total_seconds()
         try:
@@ -282,7 +290,7 @@ class HttpPool:
             route = self._route(to)
             request = route.request(method, path, headers, body)
             async with asyncio.timeout_at(first_byte_by):
-                reply, connection = await self._ask(route, request, connect)
+                reply, connection = await self._ask(route, request, connect, repeats=repeats)
         except NotHttp as error:
             raise MalformedReply(f"{_without_query(url)} doesn't speak HTTP: {_words(error)}") from error
         except (OSError, ValueError) as error:
@@ -311,17 +319,16 @@ class HttpPool:
         cause = _words(error) if is_proxy else f"through the proxy {proxy.authority}, {_cause(error)}"
         return ProviderUnreachable(message, cause=cause, remedy=_CHECK_PROXY)
 
-    async def _ask(self, route: HttpRoute, request: bytes, connect: float) -> tuple[HttpReply, HttpConnection]:
-        """Send a request and wait for the response headers.
-
-        A reused connection may just have been closed by the server: if nothing came back on it, a new one is tried.
-        """
+    async def _ask(
+        self, route: HttpRoute, request: bytes, connect: float, *, repeats: bool
+    ) -> tuple[HttpReply, HttpConnection]:
+        """Send a request and wait for the response headers."""
         kept = self._take(route.to)
         if kept is not None:
             try:
                 return await self._ask_on(kept, request)
             except ConnectionError:
-                if kept.has_answered or not self._repeats:
+                if kept.has_answered or not repeats:
                     raise
         return await self._ask_on(await self._connect(route, connect), request)
 
@@ -358,7 +365,7 @@ class HttpPool:
         kept = self._kept.get(to, [])
         while kept:
             used_at, connection = kept.pop()
-            if used_at > since and connection.is_clean:
+            if used_at > since and connection.is_clean and not connection.has_unread_data:
                 return connection
             connection.abort()
         return None

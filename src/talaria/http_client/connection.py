@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import select
 import ssl
 from collections.abc import Mapping
 from functools import lru_cache
@@ -193,6 +194,14 @@ class HttpConnection(asyncio.Protocol):
         if transport is None or transport.is_closing() or self._trouble is not None:
             return False
         return reply.is_complete and reply.keeps_alive and transport.get_write_buffer_size() == 0
+
+    @property
+    def has_unread_data(self) -> bool:
+        """Return whether something has arrived that wasn't processed yet, for example the end of the connection."""
+        assert self._transport is not None
+        arrived = select.poll()
+        arrived.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return bool(arrived.poll(0))
 
     @property
     def has_answered(self) -> bool:

@@ -1,6 +1,6 @@
 """HTTP calls of an adapter to its network: limits of size and time, and the errors of the platform contract."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +42,7 @@ class HttpApi:
     """The calls of one account; ``to_error`` returns the error for an answer that is no success.
 
     With a ``token_request``, calls are authorised with its token; if ``is_expired`` for an answer, another one is
-    requested once.
+    requested once. ``known_key`` is the status of the answer to a request whose key was accepted before.
     """
 
     def __init__(
@@ -53,10 +53,12 @@ class HttpApi:
         token_patience: timedelta = timedelta(seconds=15),
         *,
         is_expired: Callable[[ApiAnswer], bool] = lambda answer: answer.status == _UNAUTHORIZED,
+        known_key: int | None = None,
     ) -> None:
         self._title = title
         self._to_error = to_error
         self._is_expired = is_expired
+        self._known_key = known_key
         self._pool = HttpPool()
         timeouts = Timeouts(token_patience, token_patience, token_patience)
         self._token = BearerToken(token_request, self._pool, timeouts=timeouts) if token_request else None
@@ -76,21 +78,28 @@ class HttpApi:
         patience: timedelta,
         *,
         body: bytes | None = None,
-        accept: Collection[int] = (),
         limit: int = _MAX_ANSWER,
+        has_key: bool = False,
     ) -> ApiAnswer:
-        """Return the answer, of at most ``limit`` bytes, if it is a success or its status one of ``accept``."""
-        timeouts = Timeouts(patience, patience, patience)
+        """Return the answer, of at most ``limit`` bytes, if it is a success.
+
+        ``has_key`` means that the network recognises a repeated POST. Others are not sent again when a connection is
+        lost, because they may post a message twice: the caller gets `Unreachable` and decides.
+        """
+        timeouts, repeats = Timeouts(patience, patience, patience), has_key or method != "POST"
         for may_renew in (True, False):
             sent = {**headers, **await self.authorization()}
-            async with self._translated(), self._pool.request(method, url, body, sent, timeouts) as answer:
+            async with (
+                self._translated(),
+                self._pool.request(method, url, body, sent, timeouts, repeats=repeats) as answer,
+            ):
                 given = ApiAnswer(answer.status, await answer.body(limit), answer.headers)
             if self._token is None or not may_renew or not self._is_expired(given):
                 break
             await self._token.renew(sent)
-        if not 200 <= given.status < 300 and given.status not in accept:
-            raise self._to_error(given)
-        return given
+        if 200 <= given.status < 300 or (has_key and given.status == self._known_key):
+            return given
+        raise self._to_error(given)
 
     async def download(self, url: str, headers: Mapping[str, str], patience: timedelta, limit: int) -> bytes:
         """Return a file of at most ``limit`` bytes; credentials are not sent to another host that it redirects to."""

@@ -194,12 +194,16 @@ class Feishu(PlatformDefaults):
         else:
             path = "/im/v1/messages?receive_id_type=chat_id"
             body["receive_id"] = to.chat_id
-        return (await self._call("POST", path, msgspec.json.encode(body))).data.message_id
+        answer = await self._call("POST", path, msgspec.json.encode(body), has_key=bool(request_id))
+        return answer.data.message_id
 
-    async def _call(self, method: str, path: str, body: bytes | None = None, content_type: str = "") -> FeishuAnswer:
+    async def _call(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = "", *, has_key: bool = False
+    ) -> FeishuAnswer:
+        url = f"{self._settings.api}/open-apis{path}"
         headers = {} if body is None else {"content-type": content_type} if content_type else _JSON
         patience = self._settings.file_patience if content_type else self._settings.patience
-        answer = await self._api.call(method, f"{self._settings.api}/open-apis{path}", headers, patience, body=body)
+        answer = await self._api.call(method, url, headers, patience, body=body, has_key=has_key)
         found = read_answer(answer)
         if found.code != 0:  # some refusals have the status of a success
             raise to_error(answer)

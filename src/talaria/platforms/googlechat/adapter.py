@@ -145,12 +145,12 @@ class GoogleChat(PlatformDefaults):
         if to.thread_id:
             message["thread"] = {"name": f"spaces/{to.chat_id}/threads/{to.thread_id}"}
             query["messageReplyOption"] = "REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD"
-        return await self._call("POST", f"{space}/messages?{urlencode(query)}", message)
+        return await self._call("POST", f"{space}/messages?{urlencode(query)}", message, has_key=bool(request_id))
 
-    async def _call(self, method: str, path: str, body: dict[str, Any]) -> ChatMessage:
+    async def _call(self, method: str, path: str, body: dict[str, Any], *, has_key: bool = False) -> ChatMessage:
         url, headers = f"{self._settings.api_url}/v1/{path}", {"content-type": "application/json"}
         encoded = msgspec.json.encode(body)
-        answer = await self._api.call(method, url, headers, self._settings.patience, body=encoded)
+        answer = await self._api.call(method, url, headers, self._settings.patience, body=encoded, has_key=has_key)
         try:
             return msgspec.json.decode(answer.body, type=ChatMessage)
         except msgspec.DecodeError as error:

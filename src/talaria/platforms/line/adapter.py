@@ -63,7 +63,7 @@ class Line(PlatformDefaults):
             file_limit=settings.file_limit,
         )
         self._settings = settings
-        self._api = HttpApi("LINE", to_error)
+        self._api = HttpApi("LINE", to_error, known_key=_CONFLICT)
         self._files = PublicFiles(folder / "files", settings.endpoint.public_url)
         self._endpoint = WebhookEndpoint(settings.endpoint, self._verify, self._parse, files=self._files)
         self._names: OrderedDict[str, str] = OrderedDict()
@@ -158,7 +158,7 @@ class Line(PlatformDefaults):
             headers,
             self._settings.patience,
             body=None if body is None else msgspec.json.encode(body),
-            accept={_CONFLICT} if key else (),  # this key was accepted before
+            has_key=bool(key),
         )
 
     def _headers(self) -> dict[str, str]:

@@ -255,7 +255,7 @@ class Mattermost:
             body["file_ids"] = file_ids
         if key:  # the server publishes a repeated key once, for half a minute
             body["pending_post_id"] = key
-        return await self._client.post("/posts", body, Post)
+        return await self._client.post("/posts", body, Post, has_key=bool(key))
 
     def _read(self, file: File | Image) -> tuple[str, bytes]:
         path = Path(file.source)

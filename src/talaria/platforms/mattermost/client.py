@@ -32,10 +32,12 @@ class MattermostClient:
         """Return the answer to a query."""
         return self.decode(await self.request("GET", path), answer)
 
-    async def post(self, path: str, body: Mapping[str, object], answer: type[T], method: str = "POST") -> T:
-        """Return the answer to a request with a body."""
-        headers = {"content-type": "application/json"}
-        return self.decode(await self.request(method, path, msgspec.json.encode(body), headers), answer)
+    async def post(
+        self, path: str, body: Mapping[str, object], answer: type[T], method: str = "POST", *, has_key: bool = False
+    ) -> T:
+        """Return the answer to a request with a body; one that ``has_key`` is done once, even if it is repeated."""
+        headers, encoded = {"content-type": "application/json"}, msgspec.json.encode(body)
+        return self.decode(await self.request(method, path, encoded, headers, has_key=has_key), answer)
 
     async def request(
         self,
@@ -46,14 +48,16 @@ class MattermostClient:
         *,
         patience: timedelta | None = None,
         limit: int = _MAX_ANSWER,
+        has_key: bool = False,
     ) -> bytes:
-        """Return the body of the answer to a request."""
+        """Return the body of the answer to a request; a POST without a key isn't sent again on a lost connection."""
+        repeats = has_key or method != "POST"
         limit_of_time = patience or self._settings.patience
         timeouts = Timeouts(self._settings.patience, limit_of_time, limit_of_time)
         url = f"{self._settings.server}/api/v4{path}"
         sent = {"authorization": f"Bearer {self._settings.token}", **(headers or {})}
         try:
-            async with self._pool.request(method, url, body, sent, timeouts) as answer:
+            async with self._pool.request(method, url, body, sent, timeouts, repeats=repeats) as answer:
                 if answer.status not in _OK:
                     raise to_error(answer.status, await answer.body(_MAX_ANSWER), answer.headers)
                 return await answer.body(limit)

@@ -124,7 +124,10 @@ class Ntfy(PlatformDefaults):
     async def _publish(self, to: Address, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> MessageRef:
         patience = self._settings.file_patience if method == "PUT" else self._settings.patience
         timeouts, headers = self._timeouts(patience), {**self._headers(), **headers}
-        async with _translated(), self._pool.request(method, url, body, headers, timeouts) as answer:
+        async with (
+            _translated(),
+            self._pool.request(method, url, body, headers, timeouts, repeats=False) as answer,  # it has no keys
+        ):
             await self._check(answer)
             published = read_message(await answer.body(_MAX_ANSWER))
         if not isinstance(published, NtfyMessage):

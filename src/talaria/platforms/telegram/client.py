@@ -116,14 +116,14 @@ class _OkAnswer(Struct, frozen=True):
 class BotApi:
     """The calls of one bot; nothing is sent before the first one.
 
-    A request is never sent twice: Telegram would post a message again.
+    A call is never sent twice: Telegram would post a message again.
     """
 
     def __init__(self, settings: TelegramSettings) -> None:
         self._url = f"{settings.base_url}{settings.token}"
         self._file_url = f"{settings.base_file_url}{settings.token}"
         self._patience = settings.patience
-        self._pool = HttpPool(repeats=False)
+        self._pool = HttpPool()
 
     async def ask(
         self, method: str, answer_type: type[_T], patience: timedelta | None = None, **parameters: object
@@ -172,11 +172,11 @@ class BotApi:
         patience: timedelta,
         limit: int = _LARGEST_ANSWER,
     ) -> bytes:
-        seconds = patience.total_seconds()
+        seconds, timeouts = patience.total_seconds(), Timeouts(patience, patience, patience)
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._pool.request(method, url, body, headers, Timeouts(patience, patience, patience)) as answer,
+                self._pool.request(method, url, body, headers, timeouts, repeats=body is None) as answer,
             ):
                 payload = await answer.body(limit)
         except TimeoutError:
