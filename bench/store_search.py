@@ -16,7 +16,7 @@ from bench.store_appends import create_sessions
 from bench.store_floor import BareSearch
 from bench.store_text import Example, Writer, chinese_words, session_id_of
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.search import SearchQuery
+from talaria.contracts.stores.sessions import SearchQuery
 from talaria.storage.sqlite.connection import MIGRATIONS
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.tables.search_terms import add_separators

@@ -19,7 +19,7 @@ from talaria.access.pairing import (
     render_pairing_text,
 )
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound, Refused
 from talaria.runtime.outbox import read_content

@@ -18,10 +18,9 @@ from talaria.agent.model_calls import ModelCalls, ModelChoice, RetryPolicy
 from talaria.agent.toolbox import Toolbox
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import NewSession, StoredMessage
 from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import TurnLog
 from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text

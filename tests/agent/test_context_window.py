@@ -11,7 +11,7 @@ from tests.agent.agent_fixture import Echo, workshop
 
 from talaria.agent.context_window import ContextWindow, Summary, WindowMemory, estimate_tokens, list_open_calls
 from talaria.contracts.provider import ModelInfo
-from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import StoredMessage
 from talaria.core.errors import ProviderOverloaded, TalariaError
 from talaria.core.events import Noticed, TurnAnswered, TurnEvent, TurnFailed
 from talaria.core.ids import SessionId

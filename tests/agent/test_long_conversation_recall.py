@@ -8,7 +8,7 @@ import pytest
 from tests.agent.agent_fixture import INFO, Workshop, workshop
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.search import SearchQuery
+from talaria.contracts.stores.sessions import SearchQuery
 from talaria.core.messages import Message, Text, ToolCall, ToolResult
 from talaria.testing.model_server import Answer, Fail, Received, Say, context_too_long
 

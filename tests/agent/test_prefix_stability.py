@@ -26,7 +26,7 @@ from talaria.app.session.agent_spec import PromptTiers, build_instructions
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import TurnLog
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text

@@ -12,7 +12,7 @@ from tests.api.server_process import client, serving
 from tests.app.program_with_model import scripted_program
 from tests.contracts.session_leases import lane
 
-from talaria.contracts.stores.inbox import SessionClaim
+from talaria.contracts.stores.queues import SessionClaim
 from talaria.core.ids import SessionId
 from talaria.runtime.turns import LEASE
 from talaria.testing.model_server import ModelServer, Say, bad_key

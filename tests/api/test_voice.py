@@ -9,7 +9,7 @@ from tests.api.in_process_server import Hosted, hosted
 
 from talaria.access.api_keys import create_key, new_token
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
+from talaria.contracts.stores.queues import OutboxFilter
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.sessions.chat_directory import HomeChat, write_home

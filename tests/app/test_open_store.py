@@ -8,8 +8,7 @@ from tests.cli.stored_sessions import converse, said
 
 from talaria.app.store import check_store, open_database, open_store, recover_store
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.contracts.stores.sessions import NewSession, SessionFilter, StoredMessage
 from talaria.core.errors import Refused, StoreCorrupt
 from talaria.settings.load import load_settings
 from talaria.settings.model import Settings

@@ -8,7 +8,7 @@ from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.access.browsers import digest_token, read_browsers
 from talaria.access.pairing import offer_browser_code, offer_code
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.testing.model_server import ModelServer
 
 

@@ -10,7 +10,7 @@ from tests.runtime.delegation.delegating_model import Company, hand_on, until_st
 
 from talaria.commands.command import Author
 from talaria.contracts.platform import Content
-from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.queues import Arrival
 from talaria.core.addresses import Address
 from talaria.core.messages import Usage
 from talaria.runtime.cross_posts import CrossPost, send_cross_post

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import StoredMessage
 from talaria.core.messages import Message, Role, Text
 from talaria.testing.clock import NOON
 

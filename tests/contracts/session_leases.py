@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.inbox import SessionClaim
+from talaria.contracts.stores.queues import SessionClaim
 from talaria.core.ids import SessionId
 from talaria.runtime.workers import session_lease_name, take
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.api_keys import StoredApiKey
+from talaria.contracts.stores.access import StoredApiKey
 
 AT = datetime(2026, 5, 6, 7, 8, 9, 10, UTC)
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.events import StreamEvent
+from talaria.contracts.stores.queues import StreamEvent
 from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import NOON
 

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.handoffs import (
+from talaria.contracts.stores.bindings import (
     CLAIM_LIFE,
     EXPIRED,
     HANDOFF_LIFE,

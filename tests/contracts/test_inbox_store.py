@@ -6,7 +6,7 @@ import pytest
 from tests.contracts.session_leases import lane
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
+from talaria.contracts.stores.queues import Arrival, InboxItem, SessionClaim
 from talaria.core.errors import LeaseLost
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.testing.clock import NOON, SettableClock

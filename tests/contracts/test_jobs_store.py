@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from talaria.contracts.jobs import RUNS_KEPT, Job, JobRun
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.jobs import RUNS_KEPT, Job, JobRun
 from talaria.core.ids import JobId, SessionId
 from talaria.testing.clock import NOON, SettableClock
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.turns import Lease
 from talaria.core.errors import LeaseLost
 from talaria.core.ids import WorkerId
 from talaria.testing.clock import NOON, SettableClock

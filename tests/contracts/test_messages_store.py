@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.contracts.sample_messages import said, texts
 
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import NewSession, StoredMessage
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult

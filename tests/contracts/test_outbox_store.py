@@ -8,7 +8,7 @@ from datetime import timedelta
 from tests.storage.engines import one_by_one
 
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem, Outgoing
+from talaria.contracts.stores.queues import OutboxFilter, OutboxItem, Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, TurnId
 from talaria.testing.clock import NOON, SettableClock

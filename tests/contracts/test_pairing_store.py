@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules
 from talaria.core.errors import Refused
 from talaria.testing.clock import NOON, SettableClock
 

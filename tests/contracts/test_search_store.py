@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.contracts.sample_messages import said
 
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.search import Hit, SearchQuery
-from talaria.contracts.stores.sessions import NewSession, Viewer
+from talaria.contracts.stores.sessions import Hit, NewSession, SearchQuery, Viewer
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from talaria.testing.clock import NOON

@@ -7,12 +7,11 @@ from msgspec import structs
 from tests.contracts.sample_messages import said, texts
 from tests.contracts.session_leases import lane
 
+from talaria.contracts.jobs import Job
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.background_work import DelegatedTaskRow, ProcessRow
-from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.jobs import Job
 from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.stores.outbox import Outgoing
+from talaria.contracts.stores.queues import Arrival, Outgoing
 from talaria.contracts.stores.responses import ApiRun, StoredResponse
 from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter, Viewer
 from talaria.core.addresses import Address

@@ -11,8 +11,7 @@ from tests.contracts.sample_messages import said, texts
 from tests.storage.engines import Place
 
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.outbox import OutboxFilter, Outgoing
+from talaria.contracts.stores.queues import Arrival, OutboxFilter, Outgoing
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound, StoreError, StoreUnavailable

@@ -17,7 +17,7 @@ from talaria.app.gateway.media import MediaServices, open_media
 from talaria.commands.command import select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.platform import Platform
-from talaria.contracts.turn_listener import TurnFollowUp
+from talaria.contracts.turns import TurnFollowUp
 from talaria.core.addresses import Address, audience_of
 from talaria.core.aio import SupervisedTaskGroup
 from talaria.core.ids import SessionId, new_worker_id

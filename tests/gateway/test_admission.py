@@ -11,7 +11,7 @@ from talaria.access.pairing import approve_code
 from talaria.contracts.platform import Incoming, Sender
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.bindings import Binding
-from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.queues import Arrival
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, new_id, new_worker_id

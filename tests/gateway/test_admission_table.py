@@ -12,8 +12,8 @@ from tests.storage.engines import Place
 
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules
+from talaria.contracts.stores.queues import Arrival
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import ChatType
 from talaria.core.ids import new_id, new_worker_id

@@ -9,7 +9,7 @@ from tests.storage.engines import Place
 from tests.storage.slow_store import SlowStore
 
 from talaria.contracts.store import Store
-from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.turns import Lease
 from talaria.core.errors import Refused
 from talaria.core.ids import WorkerId
 from talaria.gateway.heartbeat import WorkerHeartbeat

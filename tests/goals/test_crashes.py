@@ -18,7 +18,7 @@ from tests.storage.engines import Place
 
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import TurnLog
 from talaria.core.errors import StoreBusy
 from talaria.core.events import TurnEnd
 from talaria.core.messages import Usage

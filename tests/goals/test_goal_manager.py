@@ -6,8 +6,8 @@ import pytest
 from tests.storage.engines import Place
 
 from talaria.contracts.store import Store
-from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.queues import InboxItem
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import NotFound, Refused
 from talaria.core.ids import SessionId, new_turn_id

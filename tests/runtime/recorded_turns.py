@@ -9,10 +9,10 @@ from tests.contracts.session_leases import lane
 
 from talaria.contracts.clock import Clock
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.inbox import SessionClaim
+from talaria.contracts.stores.queues import SessionClaim
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.stores.turns import Step, Turn
-from talaria.contracts.turn_log import ModelStep
+from talaria.contracts.turns import ModelStep
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import TurnId, new_turn_id
 from talaria.core.messages import Message, Text, ToolCall, ToolResult, Usage

@@ -15,8 +15,7 @@ from talaria.agent.toolbox import Toolbox
 from talaria.contracts.provider import ListedModel, ModelEvent, ModelInfo, ModelRequest
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Effect, ProposedAction
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import AfterCommit, TurnLog, TurnResult
 from talaria.core.aio import first_error
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId

@@ -10,7 +10,7 @@ from tests.runtime.scripted_runner import run_pending_turns
 from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import TurnLog
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import Refused, StoreBusy
 from talaria.core.events import TurnAnswered, TurnEnd

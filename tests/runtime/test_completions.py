@@ -10,9 +10,9 @@ from tests.open_requests import change_request
 from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.inbox import InboxItem
+from talaria.contracts.stores.queues import InboxItem
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import TurnLog
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId

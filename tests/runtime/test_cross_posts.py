@@ -10,7 +10,7 @@ from tests.storage.engines import Place
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession, Session
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import TurnLog
 from talaria.core.addresses import Address
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId

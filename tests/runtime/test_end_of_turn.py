@@ -17,8 +17,8 @@ from tests.agent.agent_fixture import Workshop, workshop
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.contracts.store import Store, Subscription, Transaction
-from talaria.contracts.stores.inbox import InboxItem
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.stores.queues import InboxItem
+from talaria.contracts.turns import TurnResult
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import OWNER, Message, Text

@@ -7,7 +7,7 @@ from tests.contracts.sample_messages import said
 from tests.runtime.scripted_runner import open_runner, run_pending_turns
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
+from talaria.contracts.stores.queues import OutboxFilter
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import Refused

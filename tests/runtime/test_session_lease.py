@@ -12,7 +12,7 @@ from tests.storage.engines import Place
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.turn_log import TurnLog
+from talaria.contracts.turns import TurnLog
 from talaria.core.errors import LeaseLost, Refused, StoreBusy
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId

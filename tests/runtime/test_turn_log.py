@@ -9,8 +9,7 @@ from tests.contracts.session_leases import lane
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.turn_listener import TurnResult
-from talaria.contracts.turn_log import ModelStep, StartedCall
+from talaria.contracts.turns import ModelStep, StartedCall, TurnResult
 from talaria.core.errors import LeaseLost
 from talaria.core.events import TurnAnswered, TurnStopped
 from talaria.core.ids import SessionId, new_turn_id

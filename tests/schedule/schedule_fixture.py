@@ -11,9 +11,8 @@ from msgspec import structs
 from tests.storage.engines import Place
 
 from talaria.app.application import TalariaApplication, open_application
-from talaria.contracts.jobs import JobRequest, JobRequester, JobView
+from talaria.contracts.jobs import JobRequest, JobRequester, JobRun, JobView
 from talaria.contracts.platform import Content
-from talaria.contracts.stores.jobs import JobRun
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.user_shell import ShellResult
 from talaria.core.addresses import Address

@@ -14,7 +14,7 @@ from tests.agent.agent_fixture import Echo, Word, Workshop, workshop
 from tests.commands.command_fixture import open_desk
 
 from talaria.agent.auxiliary import Auxiliary
-from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.queues import Arrival
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call, Tool
 from talaria.core.addresses import Address, ReplyRoute

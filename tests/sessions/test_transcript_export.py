@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.app.program import Outcome, Program
 from tests.cli.stored_sessions import converse, read, said, write
 
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
+from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, StoredMessage
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from talaria.sessions.transcript_export import MessageLine, SessionLine, Transcript, to_json, to_json_lines, to_markdown

@@ -20,8 +20,8 @@ from tests.contracts.session_leases import lane
 from tests.storage.engines import Place, place_of
 
 from talaria.contracts.clock import SystemClock
+from talaria.contracts.jobs import Job
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.jobs import Job
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.errors import StoreBusy, StoreError, StoreUnavailable
 from talaria.core.ids import SessionId, new_turn_id, new_worker_id

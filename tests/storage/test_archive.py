@@ -10,11 +10,9 @@ from tests.contracts.sample_messages import said
 from tests.contracts.session_leases import lane
 from tests.storage.engines import Place, one_by_one
 
-from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.archive import Cell
-from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.store import Cell, Database, Transaction
+from talaria.contracts.stores.queues import Arrival
+from talaria.contracts.stores.sessions import NewSession, SearchQuery
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.storage.tables.archive import TABLE_KEYS

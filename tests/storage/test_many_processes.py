@@ -11,13 +11,10 @@ from tests.storage.concurrent_processes import answers, crowd
 from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
+from talaria.contracts.jobs import Job
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.jobs import Job
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.outbox import Outgoing
-from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.contracts.stores.queues import Arrival, Outgoing
+from talaria.contracts.stores.sessions import NewSession, SearchQuery, SessionFilter, StoredMessage
 from talaria.core.addresses import Address
 from talaria.core.ids import JobId, SessionId
 

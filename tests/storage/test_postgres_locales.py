@@ -10,8 +10,7 @@ from tests.storage.engines import Place, one_by_one
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import NewSession, SearchQuery
 from talaria.core.errors import StoreUnavailable
 from talaria.core.ids import new_id
 

@@ -11,8 +11,7 @@ import pytest
 from tests.contracts.sample_messages import said
 
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.contracts.stores.sessions import NewSession, SearchQuery, SessionFilter
 from talaria.core.errors import Refused, StoreCorrupt, StoreUnavailable
 from talaria.storage.sqlite.file_lock import StoreLock
 from talaria.storage.sqlite.open import open_sqlite

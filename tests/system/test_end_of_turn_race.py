@@ -15,7 +15,7 @@ from tests.gateway.in_process_gateway import served
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Received, Say
 

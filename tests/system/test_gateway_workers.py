@@ -18,7 +18,7 @@ from tests.system.gateway_workers import LEASE, worker, workplace
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.queues import Arrival
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.runtime.workers import STORE_UNREACHABLE

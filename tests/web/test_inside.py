@@ -11,7 +11,7 @@ from tests.web.web_client import stream
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.outbox import UNDELIVERED
+from talaria.contracts.stores.queues import UNDELIVERED
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.aio import StopSignal

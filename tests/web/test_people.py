@@ -8,7 +8,7 @@ from tests.web.web_client import OWN_HEADERS
 
 from talaria.access.browsers import read_browsers
 from talaria.access.pairing import offer_code, refuse_request
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.testing.wait import until
 
 ANN = PairedPerson("telegram", "9", "Ann")

@@ -14,7 +14,7 @@ from tests.web.web_client import begin, stream, web_client
 
 from talaria.access.pairing import offer_code
 from talaria.access.push_subscriptions import PushSubscription, find_subscriptions
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
 from talaria.web.push_encryption import encrypt

@@ -12,7 +12,7 @@ from tests.web.web_client import begin, stream
 
 from talaria.contracts.delegation import ChildTask, DelegatedTask
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, TurnId, new_id
 from talaria.runtime.delegation.task_store import Delegation, queue_in_background, save_delegation

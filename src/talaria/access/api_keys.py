@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.api_keys import StoredApiKey
+from talaria.contracts.stores.access import StoredApiKey
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.atomic_files import read_file, write_file
 from talaria.settings.profiles import Profile

@@ -7,7 +7,7 @@ from talaria.access.browsers import add_waiting_browser, admit_browser, clean_la
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound, Refused

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from talaria.contracts.provider import EncodingMemo, ModelInfo
-from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import StoredMessage
 from talaria.core.errors import MalformedReply, TalariaError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult, label_message

@@ -19,7 +19,7 @@ from talaria.agent.tool_dispatch import STOPPED, ToolDispatcher
 from talaria.agent.toolbox import Toolbox
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import Effort, ModelInfo, ModelReasoning, ModelRequest, ModelText
-from talaria.contracts.turn_log import ModelStep, TurnLog
+from talaria.contracts.turns import ModelStep, TurnLog
 from talaria.core.errors import ContextTooLong, MalformedReply, OverBudget, PriceUnknown, StoreError, TalariaError
 from talaria.core.events import (
     ModelCalled,

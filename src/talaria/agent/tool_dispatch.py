@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from talaria.agent.environment import TurnEnvironment
 from talaria.agent.toolbox import Toolbox, ToolInvocation
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
-from talaria.contracts.turn_log import StartedCall, TurnLog
+from talaria.contracts.turns import StartedCall, TurnLog
 from talaria.core.errors import ToolFailed
 from talaria.core.events import Noticed, ToolAnswered, ToolCalled, ToolProgressed, ToolRefused
 from talaria.core.ids import new_id

@@ -14,7 +14,7 @@ from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool, require_
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import WEB
 from talaria.core.errors import TalariaError

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from talaria.agent.auxiliary import VisionModel
 from talaria.agent.environment import Budget
 from talaria.app.configured_providers import ConfiguredProviders
-from talaria.contracts.image_maker import ImageMaker, MadeImage, SourceImage
+from talaria.contracts.media import ImageMaker, MadeImage, SourceImage, Speaker, Transcriber
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store
-from talaria.contracts.voice import Speaker, Transcriber
 from talaria.core.errors import PriceUnknown, ProviderError, Refused, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage

@@ -8,8 +8,7 @@ from talaria.commands.arguments import escape_markdown, parse_count, truncate
 from talaria.commands.command import Command, CommandContext
 from talaria.commands.session_lookup import format_resume_command, get_display_name
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import Session, SessionChanges
+from talaria.contracts.stores.sessions import Session, SessionChanges, StoredMessage
 from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.core.formatting import pluralize
 from talaria.core.ids import SessionId, new_id

@@ -6,7 +6,7 @@ from talaria.access.browsers import resolve_person
 from talaria.access.pairing import WEB, approve_code, refuse_request
 from talaria.commands.arguments import split_arguments
 from talaria.commands.command import Command, CommandContext
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.core.errors import Refused
 
 _USAGE = "Use `/pairing approve PLATFORM CODE` or `/pairing refuse PLATFORM USER`. `/pairing` lists the requests."

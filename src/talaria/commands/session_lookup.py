@@ -8,8 +8,7 @@ from msgspec import Struct
 from talaria.commands.arguments import escape_markdown, render_message
 from talaria.commands.command import CommandContext
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import Session, SessionFilter, Viewer
+from talaria.contracts.stores.sessions import Session, SessionFilter, StoredMessage, Viewer
 from talaria.core.addresses import audience_of
 from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import SessionId

@@ -22,9 +22,7 @@ from talaria.commands.session_lookup import (
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.hooks import SESSION_END, SESSION_RESET
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.search import Hit, SearchQuery
-from talaria.contracts.stores.sessions import Session, SessionChanges
+from talaria.contracts.stores.sessions import Hit, SearchQuery, Session, SessionChanges, StoredMessage
 from talaria.core.errors import NotFound, Refused
 from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import SessionId

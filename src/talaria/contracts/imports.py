@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from talaria.contracts.jobs import JobRequest
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.core.addresses import Address
 from talaria.core.messages import Message, Usage
 

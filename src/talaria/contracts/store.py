@@ -1,32 +1,24 @@
 """The store as a whole: one unit of work over every subject, run at once or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:  # a command loads only the subjects that it uses
     from contextlib import AbstractAsyncContextManager
 
-    from talaria.contracts.stores.api_keys import ApiKeys
-    from talaria.contracts.stores.archive import Archive
+    from talaria.contracts.jobs import Jobs
+    from talaria.contracts.stores.access import ApiKeys, Pairing
     from talaria.contracts.stores.background_work import Completions, DelegatedTasks, Processes
-    from talaria.contracts.stores.bindings import Bindings
-    from talaria.contracts.stores.events import Events
-    from talaria.contracts.stores.handoffs import Handoffs
-    from talaria.contracts.stores.inbox import ForwardedUpdates, Inbox
-    from talaria.contracts.stores.jobs import Jobs
-    from talaria.contracts.stores.leases import Leases
-    from talaria.contracts.stores.ledger import Ledger
-    from talaria.contracts.stores.messages import Messages
-    from talaria.contracts.stores.outbox import Outbox
-    from talaria.contracts.stores.pairing import Pairing
+    from talaria.contracts.stores.bindings import Bindings, Handoffs
+    from talaria.contracts.stores.ledger import Ledger, UsageLog
+    from talaria.contracts.stores.queues import Events, ForwardedUpdates, Inbox, Outbox
     from talaria.contracts.stores.responses import ApiRuns, Responses
-    from talaria.contracts.stores.search import Search
-    from talaria.contracts.stores.sessions import Sessions
-    from talaria.contracts.stores.turns import Turns
-    from talaria.contracts.stores.usage import UsageLog
+    from talaria.contracts.stores.sessions import Messages, Search, Sessions
+    from talaria.contracts.stores.turns import Leases, Turns
     from talaria.contracts.stores.values import NamedValues, SessionValues
 
 T = TypeVar("T")
+Cell = str | int | float | None
 
 
 class Transaction(Protocol):
@@ -120,3 +112,25 @@ class Store(Protocol):
 
     def subscribe(self, *topics: str) -> "AbstractAsyncContextManager[Subscription]":
         """Return a subscription to the notifications of all processes on these topics."""
+
+
+class Archive(Protocol):
+    """The tables as plain rows, the same on every engine; indexes and leases are not included."""
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables, in the order in which to load them."""
+
+    def columns(self, table: str) -> list[str]:
+        """Return the columns of a table, in the order of `rows`."""
+
+    def rows(self, table: str) -> Iterator[Sequence[Cell]]:
+        """Yield the rows of a table; only within the transaction."""
+
+    def clear(self) -> None:
+        """Remove every row of every table."""
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> int:
+        """Add rows and return how many; columns that are not given get their defaults."""
+
+    def finish(self) -> None:
+        """Prepare the store for new rows after the last `load`."""

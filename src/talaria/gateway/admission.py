@@ -10,8 +10,8 @@ from talaria.access.routes import BY_HANDOFF, ROUTED_PERSONA, RoutedMessage, Rou
 from talaria.commands.command import is_command
 from talaria.contracts.platform import Content, Incoming, Sender
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.inbox import InboxItem
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
+from talaria.contracts.stores.queues import InboxItem
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter
 from talaria.core.addresses import Address, ReplyRoute, audience_of
 from talaria.core.formatting import find_zone

@@ -10,10 +10,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.agent.auxiliary import VisionModel, describe_image
+from talaria.contracts.media import Transcriber
 from talaria.contracts.platform import Attachment, Platform
 from talaria.contracts.store import Store
 from talaria.contracts.values import NamedValue
-from talaria.contracts.voice import Transcriber
 from talaria.core.errors import PlatformError, ProviderError, Rejected, StoreError, TalariaError
 from talaria.core.image_types import image_type
 from talaria.core.messages import File, Image, Message, Part, Text

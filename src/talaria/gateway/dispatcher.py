@@ -13,7 +13,7 @@ from talaria.commands.command import Author, Command, is_command
 from talaria.contracts.hooks import SESSION_END, SESSION_RESET, SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
+from talaria.contracts.stores.queues import OutboxFilter
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId

@@ -9,7 +9,7 @@ from datetime import timedelta
 from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.turns import Lease
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import LeaseLost, Refused, StoreError
 from talaria.core.ids import WorkerId

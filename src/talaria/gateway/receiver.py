@@ -8,7 +8,7 @@ from typing import Any
 
 from talaria.contracts.platform import BatchedUpdates, Content, Incoming, Platform
 from talaria.contracts.store import Store
-from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.turns import Lease
 from talaria.core.addresses import Address
 from talaria.core.aio import run_with, sleep_while_running
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError

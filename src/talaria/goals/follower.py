@@ -10,7 +10,7 @@ from msgspec import structs
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
+from talaria.contracts.turns import AfterCommit, TurnResult
 from talaria.core.errors import OverBudget, StoreError, TalariaError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId

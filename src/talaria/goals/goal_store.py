@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from talaria.contracts.background_processes import list_processes
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.errors import NotFound, StoreConflict
 from talaria.core.ids import SessionId

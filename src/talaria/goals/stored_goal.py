@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 from talaria.goals.goal import GoalState

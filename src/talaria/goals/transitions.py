@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, structs
 
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.core.events import TurnAnswered, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
 from talaria.core.messages import Usage

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from talaria.contracts.imports import ForeignHome, ForeignJob, ForeignSession, ForeignSkill, ForeignTranscript
 from talaria.contracts.jobs import HOME, NOWHERE, JobRequest
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.core.env_file import read_assignments
 from talaria.core.errors import Refused
 from talaria.importers.foreign_files import (

@@ -15,7 +15,7 @@ from talaria import __version__
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.stores.turns import Step, Turn
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
+from talaria.contracts.turns import AfterCommit, TurnResult
 from talaria.core.errors import ProviderError
 from talaria.core.messages import Usage
 from talaria.observability.trace import ModelSpan, Span, ToolSpan, TurnTrace, read_turn

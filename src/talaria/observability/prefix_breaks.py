@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.events import StreamEvent
+from talaria.contracts.stores.queues import StreamEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
 from talaria.observability.trace import ModelSpan

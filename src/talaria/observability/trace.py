@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.stores.turns import Step, Turn
-from talaria.contracts.turn_log import ModelStep
+from talaria.contracts.turns import ModelStep
 from talaria.core.messages import ToolResult, Usage
 from talaria.runtime.turn_log import MODEL, TOOL, CallRecord
 

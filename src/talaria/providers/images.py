@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.image_maker import MadeImage, SourceImage
+from talaria.contracts.media import MadeImage, SourceImage
 from talaria.core.errors import MalformedReply
 from talaria.core.image_types import image_type
 from talaria.http_client.client import HttpPool

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.voice import Recording
+from talaria.contracts.media import Recording
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachable
 from talaria.http_client.client import Answer, HttpPool

@@ -13,7 +13,7 @@ from msgspec import structs
 from talaria.contracts.background_processes import end_processes
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.queues import Arrival
 from talaria.contracts.stores.sessions import SESSION_CHANGES, SessionChanges
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address

@@ -9,8 +9,8 @@ from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.background_work import Completion
-from talaria.contracts.stores.inbox import InboxItem
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.stores.queues import InboxItem
+from talaria.contracts.turns import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId

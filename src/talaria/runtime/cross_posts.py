@@ -10,7 +10,7 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.message_sender import ORIGIN, ReachableChat, SentMessage
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.stores.queues import OutboxItem
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
 from talaria.contracts.tool import Call
 from talaria.core.addresses import Address, audience_of

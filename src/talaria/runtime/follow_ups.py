@@ -9,7 +9,7 @@ from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import unwrap_messages
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
-from talaria.contracts.turn_listener import TurnFollowUp
+from talaria.contracts.turns import TurnFollowUp
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext, bound

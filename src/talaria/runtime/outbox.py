@@ -5,8 +5,8 @@ from msgspec import structs
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.outbox import OutboxItem, Outgoing
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.stores.queues import OutboxItem, Outgoing
+from talaria.contracts.turns import TurnResult
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, new_id

@@ -16,8 +16,8 @@ from talaria.agent.environment import TurnControl, TurnEnvironment
 from talaria.agent.loop import AgentLoop, AgentRenewal
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.inbox import SessionClaim
-from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.queues import SessionClaim
+from talaria.contracts.stores.turns import Lease
 from talaria.core.aio import retry_write, run_with, running_with, shield_until_done
 from talaria.core.errors import Busy, LeaseLost, Refused, StoreError, TalariaError
 from talaria.core.events import StoreBlocked, TurnAnswered, TurnBegan, TurnEnd, TurnStopped

@@ -12,11 +12,10 @@ from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.inbox import InboxItem, SessionClaim
-from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.queues import InboxItem, SessionClaim
+from talaria.contracts.stores.sessions import StoredMessage
 from talaria.contracts.stores.turns import Step, TurnState
-from talaria.contracts.turn_listener import TurnResult
-from talaria.contracts.turn_log import ModelStep, StartedCall
+from talaria.contracts.turns import ModelStep, StartedCall, TurnResult
 from talaria.core.aio import retry_write, shield_until_done
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId

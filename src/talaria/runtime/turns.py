@@ -14,8 +14,8 @@ from msgspec import Struct, structs
 
 from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
-from talaria.contracts.turn_listener import AfterCommit, TurnFollowUp, TurnListener, TurnResult
+from talaria.contracts.stores.queues import Arrival, InboxItem, SessionClaim
+from talaria.contracts.turns import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import ReplyRoute
 from talaria.core.errors import Busy, LeaseLost

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.turns import Lease
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import WEB
 from talaria.core.aio import shield_until_done

@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.contracts.jobs import CRON, JobRequester
+from talaria.contracts.jobs import CRON, Job, JobRequester, JobRun
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.jobs import Job, JobRun
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import Refused, UnreadableValue
 from talaria.core.ids import SessionId

@@ -10,9 +10,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock
+from talaria.contracts.jobs import Job
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.jobs import Job
-from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.stores.queues import OutboxItem
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import TalariaError
 from talaria.schedule.due_runs import has_unfinished_run, start_job_now

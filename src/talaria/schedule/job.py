@@ -6,8 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.jobs import NOWHERE, ORIGIN, CatchUp
-from talaria.contracts.stores.jobs import Job, JobRun
+from talaria.contracts.jobs import NOWHERE, ORIGIN, CatchUp, Job, JobRun
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.ids import JobId, SessionId

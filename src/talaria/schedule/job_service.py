@@ -5,9 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec import structs
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.jobs import JobPreview, JobRequest, JobRequester, JobView, RunView
+from talaria.contracts.jobs import Job, JobPreview, JobRequest, JobRequester, JobView, RunView
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.jobs import Job
 from talaria.runtime.workers import is_gateway_alive
 from talaria.schedule.due_runs import start_named_job
 from talaria.schedule.job import ScheduledJob, read_job

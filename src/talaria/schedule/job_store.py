@@ -6,9 +6,8 @@ from datetime import datetime
 
 from msgspec import Struct, structs
 
-from talaria.contracts.jobs import CRON, HOME, NOWHERE, ORIGIN, JobRequest, JobRequester, JobView, RunView
+from talaria.contracts.jobs import CRON, HOME, NOWHERE, ORIGIN, Job, JobRequest, JobRequester, JobRun, JobView, RunView
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.jobs import Job, JobRun
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound, Refused

@@ -14,9 +14,9 @@ from talaria.contracts.clock import Clock
 from talaria.contracts.jobs import CRON
 from talaria.contracts.skills import count_use
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.leases import Lease
 from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.stores.turns import Lease
+from talaria.contracts.turns import TurnResult
 from talaria.contracts.user_shell import ShellResult
 from talaria.core.addresses import Address
 from talaria.core.aio import run_with, shield_until_done

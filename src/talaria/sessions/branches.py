@@ -5,8 +5,7 @@ from datetime import timedelta
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import NewSession, Session
+from talaria.contracts.stores.sessions import NewSession, Session, StoredMessage
 from talaria.contracts.values import copy_values
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId

@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 
 from talaria.agent.context_window import Summary
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import StoredMessage
 from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 

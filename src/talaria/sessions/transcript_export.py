@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.sessions import Session, StoredMessage
 from talaria.core.errors import NotFound
 from talaria.core.formatting import escape_harmful, format_time
 from talaria.core.ids import SessionId

@@ -16,24 +16,16 @@ from talaria.storage.tables.turns import LeasesTable, TurnsTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 if TYPE_CHECKING:  # a command loads only the subjects that it uses
-    from talaria.contracts.stores.api_keys import ApiKeys
-    from talaria.contracts.stores.archive import Archive
+    from talaria.contracts.jobs import Jobs
+    from talaria.contracts.store import Archive
+    from talaria.contracts.stores.access import ApiKeys, Pairing
     from talaria.contracts.stores.background_work import Completions, DelegatedTasks, Processes
-    from talaria.contracts.stores.bindings import Bindings
-    from talaria.contracts.stores.events import Events
-    from talaria.contracts.stores.handoffs import Handoffs
-    from talaria.contracts.stores.inbox import ForwardedUpdates, Inbox
-    from talaria.contracts.stores.jobs import Jobs
-    from talaria.contracts.stores.leases import Leases
-    from talaria.contracts.stores.ledger import Ledger
-    from talaria.contracts.stores.messages import Messages
-    from talaria.contracts.stores.outbox import Outbox
-    from talaria.contracts.stores.pairing import Pairing
+    from talaria.contracts.stores.bindings import Bindings, Handoffs
+    from talaria.contracts.stores.ledger import Ledger, UsageLog
+    from talaria.contracts.stores.queues import Events, ForwardedUpdates, Inbox, Outbox
     from talaria.contracts.stores.responses import ApiRuns, Responses
-    from talaria.contracts.stores.search import Search
-    from talaria.contracts.stores.sessions import Sessions
-    from talaria.contracts.stores.turns import Turns
-    from talaria.contracts.stores.usage import UsageLog
+    from talaria.contracts.stores.sessions import Messages, Search, Sessions
+    from talaria.contracts.stores.turns import Leases, Turns
     from talaria.contracts.stores.values import NamedValues, SessionValues
 
 

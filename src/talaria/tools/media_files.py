@@ -16,8 +16,7 @@ from talaria.tools.files.text_file import failing
 from talaria.tools.send.file import SendFile, SendFileArguments
 
 if TYPE_CHECKING:  # loaded with the first image or recording
-    from talaria.contracts.image_maker import ImageMaker, SourceImage
-    from talaria.contracts.voice import Speaker
+    from talaria.contracts.media import ImageMaker, SourceImage, Speaker
 
 _LARGEST_SOURCE = 25_000_000  # bytes; the limit of OpenAI
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
@@ -137,7 +136,7 @@ def _save_new(path: Path, content: bytes, is_chosen: bool) -> Path:
 
 
 def _read_source(path: Path) -> "SourceImage":
-    from talaria.contracts.image_maker import SourceImage  # noqa: PLC0415 (loaded with the first image to edit)
+    from talaria.contracts.media import SourceImage  # noqa: PLC0415 (loaded with the first image to edit)
 
     with failing(path), path.open("rb") as file:
         content = file.read(_LARGEST_SOURCE + 1)

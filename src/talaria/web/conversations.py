@@ -10,7 +10,7 @@ from talaria.commands.application import Application
 from talaria.contracts.background_processes import end_processes
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.core.addresses import WEB, Address
 from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from talaria.access.pairing import PAIRING_TOPIC
 from talaria.contracts.store import Store
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.core.errors import StoreError
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId

@@ -8,9 +8,8 @@ from msgspec import structs
 
 from talaria.commands.status import get_counted_tokens
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.inbox import InboxItem
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.stores.queues import InboxItem
+from talaria.contracts.stores.sessions import Session, SessionFilter, StoredMessage
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import WEB, Address
 from talaria.core.formatting import platform_label

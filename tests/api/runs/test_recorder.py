@@ -15,7 +15,7 @@ from talaria.api.runs.runner import reconcile_run
 from talaria.api.runs.turn_links import find_resume_point
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
-from talaria.contracts.turn_log import ModelStep
+from talaria.contracts.turns import ModelStep
 from talaria.core.errors import StoreUnavailable
 from talaria.core.events import (
     ModelCalled,

@@ -7,7 +7,7 @@ from tests.cli.stored_sessions import read, write
 
 from talaria.access.browsers import read_browsers
 from talaria.access.pairing import RULES, offer_browser_code, offer_code
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 
 ANN, BEN = PairedPerson("telegram", "12345", "Ann"), PairedPerson("matrix", "@ben:example.org")
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Content, Platform
 from talaria.contracts.store import Store
-from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.stores.queues import OutboxItem
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId, TurnId
 from talaria.gateway.outbound.delivery import Delivery

@@ -15,7 +15,7 @@ from tests.storage.engines import Place
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import Button, Content, MessageRef, Rate, Rates
 from talaria.contracts.store import Store
-from talaria.contracts.stores.outbox import Outgoing
+from talaria.contracts.stores.queues import Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import File

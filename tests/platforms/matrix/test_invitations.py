@@ -13,8 +13,8 @@ from talaria.access.policy import may_speak
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformAccount, Sender
 from talaria.contracts.store import Store
-from talaria.contracts.stores.pairing import PairedPerson as Paired
-from talaria.contracts.stores.pairing import PairingRules
+from talaria.contracts.stores.access import PairedPerson as Paired
+from talaria.contracts.stores.access import PairingRules
 from talaria.core.addresses import Address
 from talaria.platforms.matrix.adapter import open_platform
 from talaria.settings.model import Settings

@@ -12,7 +12,7 @@ from tests.web.browser.pages import Watched, needs_chromium, signed_in
 from tests.web.web_client import begin, settled
 
 from talaria.access.pairing import offer_code
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.messages import Message, Text
 from talaria.testing.model_server import Ask, ModelServer, Say, refused

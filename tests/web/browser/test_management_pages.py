@@ -12,7 +12,7 @@ from tests.web.conftest import PEOPLE
 from talaria.access.browsers import read_browsers
 from talaria.access.pairing import approve_code, offer_code
 from talaria.app.settings_reload import reload_settings
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.contracts.stores.sessions import Viewer
 from talaria.settings.edit import set_value
 from talaria.testing.model_server import ModelServer, Say

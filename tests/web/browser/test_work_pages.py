@@ -14,7 +14,7 @@ from talaria.contracts.delegation import ChildTask, DelegatedTask
 from talaria.contracts.jobs import JobRequest, JobRequester
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, TurnId, WorkerId, new_id

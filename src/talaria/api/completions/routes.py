@@ -27,7 +27,7 @@ from talaria.api.meta.models import ModelNames
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool, require_session
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered

@@ -44,7 +44,7 @@ from talaria.api.runs.run_store import RunOptions, RunStart, begin_run, queue_hi
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.core.errors import Busy
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.api.files import ApiFile, to_api_files
-from talaria.contracts.stores.events import StreamEvent
+from talaria.contracts.stores.queues import StreamEvent
 from talaria.contracts.stores.responses import ApiRunState
 from talaria.core import events
 from talaria.core.events import TurnEnd, TurnEvent

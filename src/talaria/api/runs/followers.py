@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from talaria.api.runs.events import make_stream_name
 from talaria.api.runs.run_store import is_over
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.events import StreamEvent
+from talaria.contracts.stores.queues import StreamEvent
 from talaria.core.errors import StoreError
 from talaria.http.fan_out import Channel, Follower
 from talaria.http.routing import format_sse

@@ -21,7 +21,7 @@ from talaria.api.runs.run_store import end_run
 from talaria.api.runs.turn_links import ResumePoint, StreamPosition, close_link, link_turn, list_files, read_link
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.events import ReasoningAdded, TextAdded, ToolProgressed, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, TurnId, new_id

@@ -27,7 +27,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.stores.turns import Turn
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.core.aio import run_with
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked

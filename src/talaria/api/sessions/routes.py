@@ -23,8 +23,7 @@ from talaria.api.sessions.wire import (
 )
 from talaria.api.turns.session_pool import ApiOrigin, SessionPool, read_origin, write_origin
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.stores.sessions import SearchQuery, Session, SessionFilter
 from talaria.core.ids import SessionId
 from talaria.handoff.service import HandoffRefused, HandoffRequest, RefusalCode, request_handoff, wait_for_handoff
 from talaria.http.errors import NUL_REFUSED, Problem, make_conflict, make_not_found

@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.search import Hit
-from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.sessions import Hit, Session, StoredMessage
 from talaria.core.messages import Part, Role, Usage
 
 _ShortText = Annotated[str, Meta(max_length=1000)]

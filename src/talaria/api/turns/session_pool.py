@@ -14,7 +14,7 @@ from talaria.commands.application import Application
 from talaria.contracts.hooks import SESSION_START, NoHooks, session_facts
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
+from talaria.contracts.turns import AfterCommit, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId, is_id

@@ -21,7 +21,7 @@ from talaria.api.turns.session_pool import (
 )
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turns import TurnResult
 from talaria.core.errors import TalariaError
 from talaria.core.events import (
     TextAdded,

@@ -28,7 +28,7 @@ from talaria.contracts.imports import (
 )
 from talaria.contracts.jobs import HOME, JobRequest, JobRequester
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.formatting import pluralize
 from talaria.core.ids import new_id

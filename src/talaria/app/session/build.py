@@ -45,7 +45,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import ChangeRecorder
-from talaria.contracts.turn_listener import AfterCommit, TurnFollowUp, TurnListener, TurnResult
+from talaria.contracts.turns import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.goals.stored_goal import GoalRecorder, goal_caps

@@ -9,8 +9,7 @@ from talaria.core.ids import SessionId
 if TYPE_CHECKING:  # the application opens sessions; the models are loaded with the first image or recording
     from talaria.app.application import TalariaApplication
     from talaria.app.media_models import MediaModels
-    from talaria.contracts.image_maker import ImageMaker
-    from talaria.contracts.voice import Speaker
+    from talaria.contracts.media import ImageMaker, Speaker
 
 
 class SessionMedia:

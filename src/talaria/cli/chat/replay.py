@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from talaria.commands.arguments import render_message
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import StoredMessage
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.runtime.turns import MIRROR, read_message

@@ -12,8 +12,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.store import Transaction
-from talaria.contracts.stores.archive import Archive, Cell
+from talaria.contracts.store import Archive, Cell, Transaction
 from talaria.core.errors import Refused
 
 FORMAT = 2  # an older version knows only the first, and would leave out the values

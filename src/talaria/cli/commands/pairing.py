@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from talaria.cli.services import Services
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.core.errors import NotFound, Refused
 from talaria.core.formatting import find_zone, format_age, format_time
 

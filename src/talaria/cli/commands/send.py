@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from talaria.cli.services import Services
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
+from talaria.contracts.stores.queues import OutboxFilter, OutboxItem
 from talaria.core.addresses import WEB
 from talaria.core.errors import Refused
 from talaria.core.ids import new_id

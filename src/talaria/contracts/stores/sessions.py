@@ -1,12 +1,13 @@
-"""Sessions: their titles, lineage, owners and costs."""
+"""Sessions: titles, lineage, owners and costs; their transcripts, and full-text search over these."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
 
 from talaria.core.ids import SessionId
-from talaria.core.messages import Usage
+from talaria.core.messages import Message, Role, Usage
 
 SESSION_CHANGES = "session_changes"  # topic notified when a session is changed, or a turn begins or ends
 
@@ -111,3 +112,70 @@ class Sessions(Protocol):
 
     def delete(self, session_id: SessionId) -> bool:
         """Delete a session and everything that belongs to it; branches keep the history they share."""
+
+
+class StoredMessage(Struct, frozen=True):
+    """A stored message; ``seq`` counts from 1 within the session, without gaps."""
+
+    session_id: SessionId
+    seq: int
+    message: Message
+
+
+class Messages(Protocol):
+    """The messages of sessions, in stored order."""
+
+    def append(self, session_id: SessionId, messages: Sequence[Message]) -> int:
+        """Add messages at the end and return the ``seq`` of the last; raises `NotFound`."""
+
+    def load(self, session_id: SessionId, *, after: int = 0, limit: int | None = None) -> list[StoredMessage]:
+        """Return the transcript after ``after``, oldest first, including the history that a branch shares."""
+
+    def last(self, session_id: SessionId, count: int) -> list[StoredMessage]:
+        """Return the newest ``count`` messages, oldest first."""
+
+    def with_platform_id(self, session_id: SessionId, platform_message_id: str) -> StoredMessage | None:
+        """Return the message with this id of a network."""
+
+
+class SearchQuery(Struct, frozen=True, kw_only=True):
+    """A search query.
+
+    ``text`` is what a person typed: all words must occur; "quotes" make a phrase, ``word*`` a prefix, ``-word``
+    excludes, ``OR`` between words gives a choice. Anything else counts as plain words.
+    """
+
+    text: str
+    source: str = ""
+    role: Role | None = None
+    session_id: SessionId | None = None
+    owner: str | None = None
+    seen_by: Viewer | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 20
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """A matching message; ``snippet`` has the matched words between ``[`` and ``]``."""
+
+    session_id: SessionId
+    session_title: str
+    seq: int
+    role: Role
+    at: datetime
+    snippet: str
+    score: float
+
+
+class Search(Protocol):
+    """Full-text search, best matches first; for a very common word the newest matches are ranked."""
+
+    def find(self, query: SearchQuery) -> list[Hit]:
+        """Return the best matches; text without a word in it finds nothing and never raises."""
+
+    def unindexed(self) -> int:
+        """Return the number of messages not indexed yet; `find` searches the newest 2,000 of them itself."""
+
+    def catch_up(self, count: int = 200) -> int:
+        """Index up to ``count`` messages that are stored but not indexed, and return how many were."""

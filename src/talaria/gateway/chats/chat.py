@@ -19,8 +19,7 @@ from talaria.commands.mcp import list_prompt_commands
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort, ModelInfo
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
-from talaria.contracts.turn_log import ModelStep
+from talaria.contracts.turns import AfterCommit, ModelStep, TurnResult
 from talaria.core.addresses import Address
 from talaria.core.aio import retry_write
 from talaria.core.errors import PlatformError

@@ -10,7 +10,7 @@ from msgspec import Struct
 from talaria.commands.command import Display
 from talaria.contracts.platform import Button, Content, MarkingPlatform, MessageRef
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
+from talaria.contracts.stores.queues import OutboxFilter
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import PlatformError, StoreError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd, TurnEvent

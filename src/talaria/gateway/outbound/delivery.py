@@ -13,7 +13,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.platform import Platform
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
+from talaria.contracts.stores.queues import OutboxFilter, OutboxItem
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, Unreachable
 from talaria.core.session_context import SessionContext, bound

@@ -11,7 +11,7 @@ from msgspec import Struct, field, structs
 
 from talaria.contracts.platform import Content, MessageRef, Platform, Rate, Rates
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.stores.queues import OutboxItem
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Rejected, SlowDown, Unreachable

@@ -11,7 +11,7 @@ from msgspec import Struct, field, structs
 from talaria.commands.command import Display
 from talaria.contracts.platform import Content, MessageRef, Platform
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
+from talaria.contracts.stores.queues import OutboxFilter
 from talaria.core.addresses import ReplyRoute
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped

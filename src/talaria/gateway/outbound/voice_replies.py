@@ -11,11 +11,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.media import Recording, Speaker
 from talaria.contracts.platform import Content, Platform
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.turn_listener import AfterCommit, TurnResult
+from talaria.contracts.turns import AfterCommit, TurnResult
 from talaria.contracts.values import SessionValue
-from talaria.contracts.voice import Recording, Speaker
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.events import TurnAnswered

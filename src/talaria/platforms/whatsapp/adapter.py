@@ -27,7 +27,7 @@ from talaria.contracts.platform import (
     Rates,
 )
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
+from talaria.contracts.stores.queues import OutboxFilter
 from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable

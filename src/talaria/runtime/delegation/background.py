@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from talaria.contracts.delegation import ChildTask
 from talaria.contracts.store import Store, Subscription, Transaction
-from talaria.contracts.stores.leases import Lease
+from talaria.contracts.stores.turns import Lease
 from talaria.core.aio import run_with
 from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from talaria.contracts.store import Store, Subscription, Transaction
-from talaria.contracts.stores.events import StreamEvent
+from talaria.contracts.stores.queues import StreamEvent
 from talaria.core.errors import StoreError
 from talaria.core.events import ApprovalAsked, TurnBegan
 from talaria.core.ids import SessionId, new_id

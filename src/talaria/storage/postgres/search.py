@@ -2,7 +2,7 @@
 
 from functools import cached_property
 
-from talaria.contracts.stores.search import Hit, SearchQuery
+from talaria.contracts.stores.sessions import Hit, SearchQuery
 from talaria.core.messages import Part, text_of
 from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
 from talaria.storage.tables.search_terms import ParsedQuery, SearchTerm, parse_query, plain_words

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from talaria.contracts.clock import Clock
-from talaria.contracts.stores.search import Hit, SearchQuery
+from talaria.contracts.stores.sessions import Hit, SearchQuery
 from talaria.core.errors import StoreError, StoreFull, StoreGone
 from talaria.core.ids import WorkerId
 from talaria.core.messages import Part

@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from talaria.contracts.stores.api_keys import StoredApiKey
-from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.stores.access import PairedPerson, PairingRules, StoredApiKey
 from talaria.core.errors import Refused
 from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span, to_stamp
 

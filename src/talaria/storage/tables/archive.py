@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from talaria.contracts.stores.archive import Cell
+from talaria.contracts.store import Cell
 from talaria.core.messages import Text
 from talaria.storage.migrations import list_data_migrations
 from talaria.storage.tables.sessions import ArrivalLog, searchable_text

@@ -5,12 +5,12 @@ from datetime import timedelta
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.stores.bindings import Binding
-from talaria.contracts.stores.handoffs import (
+from talaria.contracts.stores.bindings import (
     CLAIM_LIFE,
     EXPIRED,
     HANDOFF_LIFE,
     REQUEST_LIFE,
+    Binding,
     HandoffState,
     HandoffStatus,
     HandoffThread,

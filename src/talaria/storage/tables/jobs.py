@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from talaria.contracts.stores.jobs import RUNS_KEPT, Job, JobRun
+from talaria.contracts.jobs import RUNS_KEPT, Job, JobRun
 from talaria.core.ids import JobId
 from talaria.storage.tables.sql import Row, Sql, from_optional_stamp, from_stamp, to_optional_stamp, to_stamp
 

@@ -8,10 +8,17 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from talaria.contracts.stores.background_work import Completion
-from talaria.contracts.stores.events import StreamEvent
-from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
-from talaria.contracts.stores.leases import Leases
-from talaria.contracts.stores.outbox import UNDELIVERED, OutboxFilter, OutboxItem, Outgoing
+from talaria.contracts.stores.queues import (
+    UNDELIVERED,
+    Arrival,
+    InboxItem,
+    OutboxFilter,
+    OutboxItem,
+    Outgoing,
+    SessionClaim,
+    StreamEvent,
+)
+from talaria.contracts.stores.turns import Leases
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, TurnId, WorkerId, is_gone, new_id
 from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_stamp, to_span, to_stamp

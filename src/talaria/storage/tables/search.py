@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from talaria.contracts.stores.search import Hit, SearchQuery
+from talaria.contracts.stores.sessions import Hit, SearchQuery
 from talaria.storage.tables.search_terms import ParsedQuery
 from talaria.storage.tables.sessions import SEQ_BITS, build_visibility, searchable_text
 from talaria.storage.tables.sql import Sql, Value, from_stamp, to_stamp

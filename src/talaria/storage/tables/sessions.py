@@ -7,16 +7,16 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.ledger import DailyUsage, UsageGroup
 from talaria.contracts.stores.sessions import (
     SESSION_CHANGES,
     NewSession,
     Session,
     SessionChanges,
     SessionFilter,
+    StoredMessage,
     Viewer,
 )
-from talaria.contracts.stores.usage import DailyUsage, UsageGroup
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message, Part, Usage, text_of

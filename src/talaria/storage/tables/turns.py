@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from talaria.contracts.stores.leases import Lease
 from talaria.contracts.stores.sessions import SESSION_CHANGES
-from talaria.contracts.stores.turns import Step, Turn, TurnState
+from talaria.contracts.stores.turns import Lease, Step, Turn, TurnState
 from talaria.core.errors import LeaseLost
 from talaria.core.ids import SessionId, TurnId
 from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span, to_stamp

@@ -13,9 +13,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import Session, SessionFilter, Viewer
+from talaria.contracts.stores.sessions import SearchQuery, Session, SessionFilter, StoredMessage, Viewer
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId

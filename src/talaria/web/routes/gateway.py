@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import MsgspecError, Struct
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem, OutboxState
+from talaria.contracts.stores.queues import OutboxFilter, OutboxItem, OutboxState
 from talaria.http.errors import make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.outbox import read_content, requeue_outgoing

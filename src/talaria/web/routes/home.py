@@ -5,9 +5,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from talaria.contracts.jobs import JobRequester, JobService, JobView
+from talaria.contracts.jobs import Job, JobRequester, JobService, JobView
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.jobs import Job
 from talaria.contracts.stores.sessions import Session
 from talaria.core.events import ApprovalAsked
 from talaria.http.routing import Reply, Route, make_json_reply

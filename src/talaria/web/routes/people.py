@@ -28,7 +28,7 @@ from talaria.access.browsers import (
 from talaria.access.pairing import RULES, WEB, approve_code, approve_request, offer_browser_code, refuse_request
 from talaria.commands.application import Application
 from talaria.contracts.store import Store, Subscription, Transaction
-from talaria.contracts.stores.pairing import PairedPerson
+from talaria.contracts.stores.access import PairedPerson
 from talaria.core.errors import NotFound, Refused
 from talaria.http.errors import Problem, make_conflict, make_too_many
 from talaria.http.routing import Reply, Route, make_json_reply

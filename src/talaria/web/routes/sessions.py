@@ -4,8 +4,7 @@ import asyncio
 from typing import Protocol
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import Session, SessionChanges
+from talaria.contracts.stores.sessions import SearchQuery, Session, SessionChanges
 from talaria.core.ids import SessionId
 from talaria.http.errors import make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply

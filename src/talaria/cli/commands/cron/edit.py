@@ -8,9 +8,8 @@ from pathlib import Path
 from talaria.cli.commands.cron.job_context import ASKER, build_rules, note_missing_gateway
 from talaria.cli.services import Services
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.jobs import CRON, HOME, JobRequest, JobView
+from talaria.contracts.jobs import CRON, HOME, Job, JobRequest, JobView
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.jobs import Job
 from talaria.core.errors import Refused
 from talaria.runtime.workers import is_gateway_alive
 from talaria.schedule.job import read_job

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from talaria.cli.commands.cron.job_context import ASKER
 from talaria.cli.services import Services
 from talaria.contracts.clock import SystemClock
+from talaria.contracts.jobs import JobRun
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.jobs import JobRun
 from talaria.core.aio import first_error
 from talaria.core.ids import JobId
 from talaria.runtime.workers import is_gateway_alive

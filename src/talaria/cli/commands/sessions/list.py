@@ -12,8 +12,7 @@ from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.search import Hit, SearchQuery
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.stores.sessions import Hit, SearchQuery, Session, SessionFilter
 from talaria.core.formatting import find_zone, format_age, format_money
 from talaria.sessions.titles import find_by_name, opening
 

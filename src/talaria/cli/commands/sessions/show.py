@@ -11,8 +11,7 @@ from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.sessions import Session, StoredMessage
 from talaria.core.formatting import find_zone, format_age, format_money, format_time, pluralize
 from talaria.core.messages import Message, Text, Usage
 from talaria.sessions.transcript_export import summarize_part

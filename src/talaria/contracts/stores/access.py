@@ -1,4 +1,4 @@
-"""Pairing: people admitted by the owner, and pending requests."""
+"""People and programs with access: pairing requests and paired people, and API keys stored as digests."""
 
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -57,3 +57,25 @@ class Pairing(Protocol):
 
     def revoke(self, platform: str, user_id: str) -> bool:
         """Revoke a person's admission."""
+
+
+class StoredApiKey(Struct, frozen=True, kw_only=True):
+    """An API key: the digest, not the key itself."""
+
+    name: str
+    scopes: tuple[str, ...]
+    digest: str
+    created_at: datetime
+
+
+class ApiKeys(Protocol):
+    """The API keys, by name."""
+
+    def add(self, key: StoredApiKey) -> bool:
+        """Add a key; ``False`` if its name is taken."""
+
+    def all(self) -> list[StoredApiKey]:
+        """Return the keys, ordered by name."""
+
+    def delete(self, name: str) -> bool:
+        """Delete a key; ``False`` if there is none with this name."""
