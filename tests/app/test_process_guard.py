@@ -84,7 +84,7 @@ def test_an_orphan_in_a_session_of_its_own_is_still_recognised(tmp_path: Path) -
     change = f"setsid {TALARIA} config set approval.mode off"
     orphan = f"env -i HOME={tmp_path} TALARIA_HOME={tmp_path} {change} >{out} 2>&1; echo done >>{out}"
     marked = (
-        "import subprocess, sys; from talaria.core.tool_origin import mark_children; mark_children();"
+        "import subprocess, sys; from talaria.core.own_commands import mark_children; mark_children();"
         "subprocess.run(['sh', '-c', '(' + sys.argv[1] + ') &'], env={})"
     )
     subprocess.run([sys.executable, "-c", marked, orphan], check=True, timeout=60)

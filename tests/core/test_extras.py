@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from talaria.core.extras import command_for, install_command
-from talaria.core.installation import Installation, Method, detect_method
+from talaria.core.installation import Installation, Method, command_for, detect_method, install_command
 
 
 @pytest.mark.parametrize(

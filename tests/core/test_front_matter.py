@@ -2,7 +2,7 @@
 
 import pytest
 
-from talaria.core.front_matter import split_front_matter
+from talaria.core.text_formats import split_front_matter
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from talaria.access.pairing import PAIRING_ADDRESS, PAIRING_SALT
 from talaria.agent.context_window import Summary
 from talaria.api.completions.routes import HISTORY_DIGEST
 from talaria.api.responses.response_store import CONTINUED_RESPONSE
-from talaria.api.runs.control_store import RUN_ANSWER, RUN_STOP, read_commands
-from talaria.api.runs.run_store import RUN_RESULT
+from talaria.api.runs.run_store import RUN_ANSWER, RUN_RESULT, RUN_STOP, read_commands
 from talaria.cli.chat.controller import WELCOMED
 from talaria.contracts.background_processes import find_process, list_process_summaries, list_processes
 from talaria.contracts.clock import SystemClock

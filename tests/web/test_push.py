@@ -12,8 +12,8 @@ from tests.api.in_process_server import Hosted, hosted
 from tests.web.push_service import PushService, decode, encode, push_service
 from tests.web.web_client import begin, stream, web_client
 
+from talaria.access.browsers import PushSubscription, find_subscriptions
 from talaria.access.pairing import offer_code
-from talaria.access.push_subscriptions import PushSubscription, find_subscriptions
 from talaria.contracts.stores.access import PairedPerson
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until

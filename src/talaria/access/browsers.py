@@ -1,15 +1,16 @@
-"""Browsers signed in to the web app, and the one-use codes with which they sign in; stored as digests."""
+"""Browsers signed in to the web app: one-use codes, stored as digests, and their push subscriptions."""
 
 import hashlib
 import secrets
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfoNotFoundError
 
 from msgspec import Struct, structs
 
-from talaria.access.push_subscriptions import delete_subscription
 from talaria.contracts.store import Transaction
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import NotFound
+from talaria.core.formatting import load_zone
 from talaria.core.ids import new_id
 from talaria.settings.model import Settings
 
@@ -180,3 +181,58 @@ def _normalize(code: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class PushSubscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The address of a browser at its push service, with its keys as base64url; ``person`` is empty for the owner.
+
+    ``shows_content`` sends titles and texts, otherwise only what kind of news there is. ``quiet_from`` and ``quiet_to``
+    are local times of ``zone``, as HH:MM, between which nothing is sent; both empty for never.
+    """
+
+    endpoint: str
+    p256dh: str
+    auth: str
+    person: str = ""
+    shows_content: bool = False
+    quiet_from: str = ""
+    quiet_to: str = ""
+    zone: str = ""
+
+    def is_quiet(self, now: datetime) -> bool:
+        """Return whether nothing is sent at this time."""
+        if not self.quiet_from or not self.quiet_to:
+            return False
+        try:
+            local = now.astimezone(load_zone(self.zone)) if self.zone else now.astimezone()
+        except (ZoneInfoNotFoundError, ValueError):
+            local = now.astimezone()
+        begin, end = time.fromisoformat(self.quiet_from), time.fromisoformat(self.quiet_to)
+        at = local.time()
+        return begin <= at < end if begin <= end else at >= begin or at < end
+
+
+_SUBSCRIPTIONS = NamedValue("web_push", PushSubscription)  # by the id of the browser
+
+
+def write_subscription(tx: Transaction, browser_id: str, subscription: PushSubscription) -> None:
+    """Store the subscription of a browser; another browser's with the same address is removed."""
+    for other, known in _SUBSCRIPTIONS.items(tx).items():
+        if known.endpoint == subscription.endpoint and other != browser_id:
+            _SUBSCRIPTIONS.delete(tx, other)
+    _SUBSCRIPTIONS.write(tx, browser_id, subscription)
+
+
+def read_subscription(tx: Transaction, browser_id: str) -> PushSubscription | None:
+    """Return the subscription of a browser."""
+    return _SUBSCRIPTIONS.get(tx, browser_id)
+
+
+def find_subscriptions(tx: Transaction, person: str) -> dict[str, PushSubscription]:
+    """Return the subscriptions of a person by browser."""
+    return {browser: one for browser, one in _SUBSCRIPTIONS.items(tx).items() if one.person == person}
+
+
+def delete_subscription(tx: Transaction, browser_id: str) -> bool:
+    """Delete the subscription of a browser; ``False`` if it has none."""
+    return _SUBSCRIPTIONS.delete(tx, browser_id)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, is_id
-from talaria.core.image_types import image_type
-from talaria.core.messages import File, Image
+from talaria.core.messages import File, Image, image_type
 from talaria.http.errors import Problem
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, make_folder
 

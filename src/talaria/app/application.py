@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field, structs
 
 from talaria.agent.context_window import WindowMemory
-from talaria.app.command_line.help_text import version
+from talaria.app.command_line.subcommands import version
 from talaria.app.log_setup import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings

@@ -1,15 +1,18 @@
-"""Public Python API: an agent for use in other programs."""
+"""Public Python API: an agent for use in other programs, with plain functions as tools."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
-from talaria.agent.function_tool import FunctionTool, function_tool
+import msgspec
+from msgspec import Struct
+
 from talaria.app.application import open_application
-from talaria.contracts.tool import Effect, Tool
+from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget
 from talaria.core.ids import new_id
@@ -23,7 +26,6 @@ from talaria.settings.secrets import read_secrets
 __all__ = ["Agent", "Effect", "tool"]
 
 SOURCE = "python"
-tool = function_tool
 
 
 class Agent:
@@ -97,5 +99,44 @@ class Agent:
             return await self.ask(text)
 
 
+class FunctionTool:
+    """Implementation of `Tool` by a function, plain or async."""
+
+    def __init__(self, function: Callable[..., Any], effect: Effect) -> None:
+        self.name = function.__name__
+        self.description = inspect.getdoc(function) or self.name.replace("_", " ")
+        self.effect = effect
+        self.arguments = _build_arguments(function)
+        self._function = function
+
+    def proposed_action(self, arguments: Any) -> ProposedAction:
+        """Describe what these arguments would do."""
+        shown = ", ".join(f"{name}={value!r}" for name, value in msgspec.structs.asdict(arguments).items())
+        return ProposedAction("other", f"{self.name}({shown})")
+
+    async def run(self, arguments: Any, call: Call) -> ToolOutput:
+        """Call the function; a plain one in a thread, so that it may block."""
+        values = msgspec.structs.asdict(arguments)
+        if inspect.iscoroutinefunction(self._function):
+            result = await self._function(**values)
+        else:
+            result = await asyncio.to_thread(self._function, **values)
+        return ToolOutput(result if isinstance(result, str) else msgspec.json.encode(result).decode())
+
+
+def tool(function: Callable[..., Any], *, effect: Effect = Effect.IRREVERSIBLE) -> FunctionTool:
+    """Return a tool that calls ``function``; set its effect if repeating it is harmless."""
+    return FunctionTool(function, effect)
+
+
 def _as_tool(as_tools: Tool | Callable[..., Any]) -> Tool:
-    return as_tools if isinstance(as_tools, FunctionTool) or not callable(as_tools) else function_tool(as_tools)
+    return as_tools if isinstance(as_tools, FunctionTool) or not callable(as_tools) else tool(as_tools)
+
+
+def _build_arguments(function: Callable[..., Any]) -> type[Struct]:
+    hints = get_type_hints(function, include_extras=True)
+    fields: list[Any] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = hints.get(name, str)
+        fields.append((name, kind) if parameter.default is parameter.empty else (name, kind, parameter.default))
+    return msgspec.defstruct(f"{function.__name__}_arguments", fields, kw_only=True, frozen=True)

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from talaria.app.command_line.help_text import overview, version
+from talaria.app.command_line.subcommands import overview, version
 
 REFUSED = 1
 INTERRUPTED = 130

@@ -83,7 +83,7 @@ def open_platform(account: PlatformAccount) -> Platform:
     try:
         opening = load_module(f"talaria.platforms.{network}.adapter")
     except ModuleNotFoundError as error:
-        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when a library is missing)
+        from talaria.core.installation import install_command  # noqa: PLC0415 (loaded when a library is missing)
 
         command = install_command(known.extra)
         raise Refused(f"{account.name} needs a library that isn't installed. `{command}` installs it.") from error

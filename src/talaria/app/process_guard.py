@@ -4,8 +4,7 @@ import ctypes
 import sys
 from collections.abc import Sequence
 
-from talaria.core.own_commands import OwnCommand, is_policy_variable, judge_own_command
-from talaria.core.tool_origin import comes_from_tool, mark_children
+from talaria.core.own_commands import OwnCommand, comes_from_tool, is_policy_variable, judge_own_command, mark_children
 from talaria.settings.environment import process_environment
 
 _PR_SET_DUMPABLE = 4

@@ -211,7 +211,7 @@ def _explain_missing_postgres() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
-        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when a library is missing)
+        from talaria.core.installation import install_command  # noqa: PLC0415 (loaded when a library is missing)
 
         command = install_command("postgres")
         raise Refused(

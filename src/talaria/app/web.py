@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from talaria.app.application import TalariaApplication
 from talaria.app.media_models import MediaModels
-from talaria.app.web_management import build_management_routes
+from talaria.app.models import ProfileModels
+from talaria.app.settings_reload import reload_settings
+from talaria.app.setup.probes import ProfileSetup
+from talaria.contracts.mcp import ServerState
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.outbound.delivery import Delivery
@@ -39,11 +43,15 @@ from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
 from talaria.web.routes.home import HomeRoutes
 from talaria.web.routes.logs import CheckView, InsideRoutes
+from talaria.web.routes.model_choice import ModelChoiceRoutes
+from talaria.web.routes.people import PeopleRoutes
 from talaria.web.routes.push import PushRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
+from talaria.web.routes.settings import SettingsRoutes
 from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
+from talaria.web.routes.tools import ToolRoutes
 from talaria.web.routes.trace import TraceRoutes
 from talaria.web.routes.usage import UsageRoutes
 from talaria.web.session_list import SessionListWatcher
@@ -227,3 +235,29 @@ class CombinedApplication:
         before, _, part = scope.get("path", "/").partition("/")
         is_web = not before and part.partition("/")[0] in self._web_parts  # the path of `OPTIONS *` has no slash
         return (self._web if is_web else self._api)(scope, receive, send)
+
+
+def build_management_routes(app: TalariaApplication) -> tuple[Route, ...]:
+    """Return the routes of the pages with which the agent is managed."""
+    reload = partial(reload_settings, app)
+    models = ModelChoiceRoutes(
+        app.models,
+        ProfileSetup(app.profile, app.environment),
+        app.profile,
+        app.environment,
+        reload=reload,
+        install=ProfileModels(app.settings, app.secrets, app.profile.folder).install_embedded,
+    )
+    return (
+        *PeopleRoutes(app.store, app, app.profile).routes(),
+        *SettingsRoutes(app.profile, app.environment, reload).routes(),
+        *models.routes(),
+        *ToolRoutes(app, partial(_try_mcp_server, app)).routes(),
+    )
+
+
+async def _try_mcp_server(app: TalariaApplication, name: str) -> ServerState:
+    """Connect to a server of the settings, list what it offers and disconnect."""
+    from talaria.app.session.mcp_servers import try_server  # noqa: PLC0415 (loaded when a server is tested)
+
+    return await try_server(name, app.settings.mcp[name], app.secrets, app.profile)

@@ -10,8 +10,7 @@ from talaria.commands.arguments import require_terminal, split_arguments
 from talaria.commands.command import Command, CommandContext
 from talaria.contracts.tool import Workspace
 from talaria.core.errors import NotFound, Refused
-from talaria.core.image_types import image_type
-from talaria.core.messages import Image
+from talaria.core.messages import Image, image_type
 
 _CODE_BLOCK = re.compile(
     r"^ {0,3}(`{3,}+|~{3,}+)[^`\n]*\n(.*?)(?:^ {0,3}\1[`~]*[ \t]*$|\Z)",

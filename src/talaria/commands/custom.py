@@ -15,8 +15,8 @@ from talaria.commands.command import Command, CommandContext, CommandHandler
 from talaria.commands.registry import REGISTRY
 from talaria.commands.skills import build_skill_commands
 from talaria.core.errors import Refused
-from talaria.core.front_matter import split_front_matter
 from talaria.core.messages import Text
+from talaria.core.text_formats import split_front_matter
 from talaria.sessions.transcript_export import format_code_block
 
 TIMEOUT_SECONDS = 120.0

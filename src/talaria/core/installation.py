@@ -5,12 +5,14 @@ launcher ``bin/talaria`` of the first environment is then a link to the current 
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -23,9 +25,7 @@ from talaria.core.errors import Refused
 DISTRIBUTION = "talaria-agent"
 VERSIONS_FOLDER = "talaria-versions"
 METHOD_FILE = "talaria-installed-by"  # in the environment; written by our container image
-
 Method = Literal["checkout", "pip", "uv", "uv tool", "uvx", "pipx", "homebrew", "nix", "container", "system"]
-
 _LAST_LINES = 15
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 _UV_PLACES = (".local/bin/uv", ".cargo/bin/uv")
@@ -235,3 +235,33 @@ def _read_origin(found: Distribution) -> _Origin | None:
         return msgspec.json.decode(text, type=_Origin) if text else None
     except msgspec.DecodeError:
         return None
+
+
+def install_command(extra: str) -> str:
+    """Return the pip, uv or pipx command that adds the packages of an extra to this installation."""
+    return command_for(extra, find_installation())
+
+
+def pip_command(python: str = sys.executable) -> Sequence[str]:
+    """Return the command that installs packages into a Python: its own pip, or uv if it has none."""
+    if find_spec("pip") is None:
+        return ("uv", "pip", "install", "--python", python)
+    return (python, "-m", "pip", "install")
+
+
+def command_for(extra: str, installation: Installation) -> str:
+    """Return the command that adds the packages of an extra to an installation."""
+    requirement = f"{installation.source or DISTRIBUTION}[{extra}]"
+    editable = ["--editable"] if installation.method == "checkout" else []
+    match installation.method:
+        case "pipx":
+            command = ["pipx", "install", "--force", requirement]
+        case "uv tool":
+            command = ["uv", "tool", "install", "--force", requirement]
+        case "uvx":
+            command = ["uvx", "--from", requirement, "talaria"]
+        case "uv":
+            command = ["uv", "pip", "install", "--python", sys.executable, requirement]
+        case _:
+            command = [*pip_command(), *editable, requirement]
+    return shlex.join(command)

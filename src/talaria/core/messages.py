@@ -1,4 +1,4 @@
-"""Messages of a conversation, made of typed parts, and the identity of their senders."""
+"""Messages of a conversation, made of typed parts, the identity of their senders, and image formats."""
 
 from datetime import datetime
 from typing import Literal
@@ -10,8 +10,13 @@ ROOM = "room"  # author of a message that contains what other people said in a r
 PROGRAM_AUTHORS = frozenset({PROGRAM, ROOM, "tools", "summary", "goal"})
 SILENT = "[SILENT]"  # a reply that consists of this is not sent
 _AUTHOR_LENGTH = 60
-
 Role = Literal["system", "user", "assistant", "tool"]
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -167,3 +172,10 @@ def api_sender(key_name: str) -> str:
 def is_same_sender(one: str, other: str) -> bool:
     """Return whether two texts come from the same person; an unknown sender is never the same as another."""
     return one == other != UNKNOWN and not one.endswith(":")
+
+
+def image_type(head: bytes) -> str | None:
+    """Return the media type of an image, or ``None`` for anything else; twelve bytes are enough."""
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for magic, media in _SIGNATURES.items() if head.startswith(magic)), None)

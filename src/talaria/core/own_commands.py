@@ -1,7 +1,10 @@
-"""Classify talaria command lines that the agent runs: those that only read, and those that change the policy."""
+"""Talaria commands that an agent's tool starts: how they are detected, and which of them change the policy."""
 
-from collections.abc import Sequence
+import os
+import resource
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 
 _GLOBAL_WITH_VALUE = ("-p", "--profile", "--color")
 _READS: dict[str, tuple[str, ...]] = {
@@ -51,6 +54,10 @@ _REFUSED = frozenset(
 )
 _REFUSED_ACTIONS = {"gateway": ("stop", "restart", "install", "uninstall")}
 _WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})
+_VARIABLE = "TALARIA_SESSION_ID"
+# "talaria" as a number, 32 petabytes: the limit has no effect, and nothing else sets it. Only root can raise it again.
+_MARK = int.from_bytes(b"talaria", "big")
+_MAX_ANCESTORS = 64
 
 
 class OwnCommand(Enum):
@@ -92,3 +99,49 @@ def _without_global_options(arguments: Sequence[str]) -> list[str]:
     ):
         at += 2 if arguments[at] in _GLOBAL_WITH_VALUE else 1
     return list(arguments[at:])
+
+
+def mark_children() -> None:
+    """Mark this process and all its descendants, whatever they do with their environment or their parents.
+
+    If the system refuses, the other two signs remain.
+    """
+    try:
+        resource.setrlimit(resource.RLIMIT_RSS, (_MARK, _MARK))
+    except (ValueError, OSError):
+        return
+
+
+def comes_from_tool(environment: Mapping[str, str]) -> bool:
+    """Return whether this process descends from an agent's session.
+
+    Three signs, each sufficient: its own environment, the inherited mark, and the environment with which one of its
+    ancestors was started.
+    """
+    if environment.get(_VARIABLE):
+        return True
+    if resource.getrlimit(resource.RLIMIT_RSS)[1] == _MARK:
+        return True
+    prefix = f"{_VARIABLE}=".encode()
+    return any(_starts_with(process, prefix) for process in _ancestors())
+
+
+def _ancestors() -> Iterator[int]:
+    process = os.getppid()
+    for _ in range(_MAX_ANCESTORS):
+        if process <= 1:
+            return
+        yield process
+        try:
+            status = Path(f"/proc/{process}/stat").read_bytes()
+        except OSError:
+            return
+        process = int(status.rpartition(b")")[2].split()[1])
+
+
+def _starts_with(process: int, prefix: bytes) -> bool:
+    try:
+        variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(one.startswith(prefix) and one != prefix for one in variables)

@@ -15,8 +15,7 @@ from talaria.contracts.platform import Attachment, Platform
 from talaria.contracts.store import Store
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import PlatformError, ProviderError, Rejected, StoreError, TalariaError
-from talaria.core.image_types import image_type
-from talaria.core.messages import File, Image, Message, Part, Text
+from talaria.core.messages import File, Image, Message, Part, Text, image_type
 from talaria.runtime.turns import PendingAttachments, attachment_label, to_transcript_message, without_files
 
 STICKER = NamedValue("sticker", str)  # the description, by network and id

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, quote
 import msgspec
 from msgspec import Struct
 
-from talaria.core.image_types import image_type
+from talaria.core.messages import image_type
 from talaria.http.errors import NUL_REFUSED, ClientGone, Problem, make_bad_json, make_not_found, make_too_many
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -150,7 +150,7 @@ def _sign_claim(credentials: _GoogleCredentials, scope: str, now: datetime) -> s
         from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 (loaded for a service account)
         from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415 (loaded for a service account)
     except ImportError as error:
-        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when a library is missing)
+        from talaria.core.installation import install_command  # noqa: PLC0415 (loaded when a library is missing)
 
         raise BadKey(f"a service account needs the package cryptography: `{install_command('google')}`") from error
     header = {"alg": "RS256", "typ": "JWT", "kid": credentials.private_key_id}

@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 
 from talaria.contracts.imports import ForeignHome, ForeignSession, ForeignSkill, ForeignTranscript
 from talaria.core.errors import Refused
-from talaria.core.front_matter import split_front_matter
 from talaria.core.messages import Message, ToolResult, Usage
+from talaria.core.text_formats import split_front_matter
 from talaria.importers.foreign_files import (
     ForeignFiles,
     as_count,

@@ -12,8 +12,8 @@ from talaria.contracts.imports import ForeignHome, ForeignJob, ForeignSession, F
 from talaria.contracts.jobs import HOME, NOWHERE, JobRequest
 from talaria.contracts.stores.access import PairedPerson
 from talaria.core.addresses import Address
-from talaria.core.env_file import read_assignments
 from talaria.core.errors import Refused
+from talaria.core.text_formats import read_assignments
 from talaria.importers.foreign_files import ForeignFiles, as_list, as_table, as_text, read_time
 from talaria.importers.foreign_settings import convert_server, find_provider, make_provider_name
 from talaria.importers.hermes_sessions import HermesSessions

@@ -12,8 +12,8 @@ from msgspec import structs
 from talaria.contracts.imports import ForeignHome, ForeignJob, ForeignSession, ForeignSkill, ForeignTranscript
 from talaria.contracts.jobs import HOME, NOWHERE, JobRequest
 from talaria.contracts.stores.access import PairedPerson
-from talaria.core.env_file import read_assignments
 from talaria.core.errors import Refused
+from talaria.core.text_formats import read_assignments
 from talaria.importers.foreign_files import (
     ForeignFiles,
     as_list,

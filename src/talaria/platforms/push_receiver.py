@@ -16,8 +16,8 @@ from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from talaria.core.decompression import decode_content
 from talaria.core.errors import Unreachable
+from talaria.http_client.bodies import decode_content
 
 T = TypeVar("T")
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -9,9 +9,9 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.media import MadeImage, SourceImage
 from talaria.core.errors import MalformedReply
-from talaria.core.image_types import image_type
+from talaria.core.messages import image_type
+from talaria.http_client.bodies import FormFile, encode_form
 from talaria.http_client.client import HttpPool
-from talaria.http_client.multipart import FormFile, encode_form
 from talaria.providers.base.errors import failure
 from talaria.providers.voice import AudioServer
 

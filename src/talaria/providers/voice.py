@@ -15,8 +15,8 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.media import Recording
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachable
+from talaria.http_client.bodies import FormFile, encode_form
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.multipart import FormFile, encode_form
 from talaria.http_client.timeouts import Timeouts
 from talaria.providers.base.errors import failure
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.core.env_file import parse_assignment, split_env_lines
 from talaria.core.errors import NotFound, Refused
+from talaria.core.text_formats import parse_assignment, split_env_lines
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, lock_folder, read_file, write_file
 from talaria.settings.config_file import build_encoding_fault, build_unreadable_fault
 from talaria.settings.errors import Fault, ProfileUnusable, SettingsInvalid, SourceLocation

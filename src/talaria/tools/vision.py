@@ -14,8 +14,7 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelReply, ModelRequest, Provider
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ProviderError, ToolFailed
-from talaria.core.image_types import image_type
-from talaria.core.messages import Image, Message, Text
+from talaria.core.messages import Image, Message, Text, image_type
 from talaria.tools.web.client import WebClient
 
 SIZE_LIMIT = 5_000_000  # bytes; the limit of most providers

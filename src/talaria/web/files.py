@@ -13,8 +13,7 @@ from pathlib import Path
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, is_id, new_id
-from talaria.core.image_types import image_type
-from talaria.core.messages import File, Image, Part
+from talaria.core.messages import File, Image, Part, image_type
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, make_folder
 from talaria.web.wire import FileRow, FileView, UploadView
 

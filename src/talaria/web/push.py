@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from talaria.access.push_subscriptions import PushSubscription, delete_subscription, find_subscriptions
+from talaria.access.browsers import PushSubscription, delete_subscription, find_subscriptions
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.web.notifications import NotificationKind, WebNotification

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from talaria.access.push_subscriptions import PushSubscription
+from talaria.access.browsers import PushSubscription
 from talaria.core.errors import Refused
 from talaria.settings.atomic_files import OWNER_ONLY_FILE
 

@@ -5,7 +5,7 @@ from tests.tools.browser.agent_browser import AgentBrowser, find_ref, needs_chro
 from tests.tools.browser.website import Website
 
 from talaria.core.errors import ToolFailed
-from talaria.core.image_types import image_type
+from talaria.core.messages import image_type
 from talaria.testing.wait import until
 from talaria.tools.browser.snapshot import estimate_tokens
 

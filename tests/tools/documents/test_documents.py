@@ -22,7 +22,7 @@ from tests.tools.tool_calls import call_from
 
 from talaria.contracts.tool import ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.core.image_types import image_type
+from talaria.core.messages import image_type
 from talaria.tools.documents.wire import Extracted, ExtractRequest
 from talaria.tools.files.read import ReadFile, ReadFileArguments
 from talaria.tools.workspace import LocalWorkspace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from talaria.agent.approval.embedded_code import embedded_code
+from talaria.agent.approval.embedded_code import ScriptFiles, embedded_code, is_script, script_of
 from talaria.agent.approval.grants import Danger
 from talaria.agent.approval.paths import PathRules, is_start_up_name, mentions_credentials
 from talaria.agent.approval.printed_output import FIND_FILTERS
@@ -29,7 +29,6 @@ from talaria.agent.approval.programs import (
     starts_programs,
     subject_of,
 )
-from talaria.agent.approval.script_files import ScriptFiles, is_script, script_of
 from talaria.agent.approval.shell_state import (
     FOUND,
     ITEMS,

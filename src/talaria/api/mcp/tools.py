@@ -252,7 +252,7 @@ def _load_server() -> ModuleType:
     try:
         from talaria.api.mcp import server  # noqa: PLC0415 (loaded with the first message: needs mcp)
     except ModuleNotFoundError as error:
-        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when the package is missing)
+        from talaria.core.installation import install_command  # noqa: PLC0415 (loaded when the package is missing)
 
         command = install_command("mcp")
         raise NotFound(f"MCP support is not installed. Install it with `{command}`.") from error

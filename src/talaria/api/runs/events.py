@@ -147,6 +147,7 @@ class RunStopped(Struct, frozen=True, tag="run.stopped"):
     """The run was stopped; completed steps are stored."""
 
 
+RunQuestion = ApprovalRequested | RunQuestionAsked
 RunEnd = RunCompleted | RunFailed | RunStopped
 RunEvent = (
     RunQueued

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from talaria.api.runs.control_store import append_events
 from talaria.api.runs.events import (
     RunCompleted,
     RunEnd,
@@ -17,7 +16,7 @@ from talaria.api.runs.events import (
     make_stream_name,
     to_run_end,
 )
-from talaria.api.runs.run_store import end_run
+from talaria.api.runs.run_store import append_events, end_run
 from talaria.api.runs.turn_links import ResumePoint, StreamPosition, close_link, link_turn, list_files, read_link
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState

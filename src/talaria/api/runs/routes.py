@@ -7,8 +7,7 @@ from talaria.api.front_door import ApiRequest
 from talaria.api.images import ImageStore
 from talaria.api.input_items import make_instruction, read_input, store_images
 from talaria.api.meta.models import ModelNames
-from talaria.api.runs.control_store import Question, list_open_questions, request_answer
-from talaria.api.runs.events import ApprovalRequested, RunEvent, make_stream_name
+from talaria.api.runs.events import ApprovalRequested, RunEvent, RunQuestion, make_stream_name
 from talaria.api.runs.followers import RunFollower, RunFollowers
 from talaria.api.runs.run_store import (
     RunOptions,
@@ -16,7 +15,9 @@ from talaria.api.runs.run_store import (
     begin_run,
     find_run,
     is_over,
+    list_open_questions,
     new_run_id,
+    request_answer,
     stop_run,
     to_run,
 )
@@ -166,7 +167,7 @@ def _store_decision(tx: Transaction, run: ApiRun, decision: RunDecision) -> ApiR
     return run
 
 
-def _format_answer(asked: Question, decision: RunDecision) -> str:
+def _format_answer(asked: RunQuestion, decision: RunDecision) -> str:
     """Return the answer in the form that a session understands."""
     if isinstance(asked, ApprovalRequested):
         if decision.decision is None:

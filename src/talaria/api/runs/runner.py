@@ -9,10 +9,18 @@ from typing import ClassVar
 from msgspec import Struct
 
 from talaria.api.front_door import ApiCaller
-from talaria.api.runs.control_store import make_control_topic, read_commands
 from talaria.api.runs.events import MessageCompleted, RunCompleted, RunEnd, RunEvent, RunFailed, RunStopped
 from talaria.api.runs.recorder import ClosedQuestion, RecordedEvent, RunRecorder
-from talaria.api.runs.run_store import RUNS_TOPIC, RunKind, end_run, is_over, read_options, read_result
+from talaria.api.runs.run_store import (
+    RUNS_TOPIC,
+    RunKind,
+    end_run,
+    is_over,
+    make_control_topic,
+    read_commands,
+    read_options,
+    read_result,
+)
 from talaria.api.runs.turn_links import (
     close_link,
     find_resume_point,

@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.api.files import ApiFile, to_api_files
-from talaria.api.runs.control_store import append_events
 from talaria.api.runs.events import RunEvent, RunEventMapper, TurnResumed, TurnStarted, decode_event, make_stream_name
+from talaria.api.runs.run_store import append_events
 from talaria.contracts.background_processes import list_processes
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun

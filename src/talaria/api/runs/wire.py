@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from talaria.api.files import ApiFile
 from talaria.api.input_items import Input, Metadata
-from talaria.api.runs.control_store import Question
+from talaria.api.runs.events import RunQuestion
 from talaria.contracts.stores.responses import ApiRunState
 from talaria.core.messages import Usage
 
@@ -47,7 +47,7 @@ class Run(Struct, frozen=True, kw_only=True):
     output: str | None = None
     error: RunProblem | None = None
     usage: Usage | None = None
-    questions: tuple[Question, ...] = ()
+    questions: tuple[RunQuestion, ...] = ()
     files: tuple[ApiFile, ...] = ()
     metadata: Metadata = {}
 

@@ -3,9 +3,8 @@
 import sys
 from argparse import SUPPRESS
 
-from talaria.app.command_line.help_text import overview, version
 from talaria.app.command_line.services import ProcessServices
-from talaria.app.command_line.subcommands import SUBCOMMANDS, Subcommand, find_subcommand
+from talaria.app.command_line.subcommands import SUBCOMMANDS, Subcommand, find_subcommand, overview, version
 from talaria.cli.parser import USAGE_ERROR, Parser
 from talaria.core.lazy import load_module
 from talaria.core.umask import restrict_umask

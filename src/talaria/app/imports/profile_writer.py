@@ -11,7 +11,7 @@ from talaria.contracts.imports import ForeignHome, ForeignSkill, ImportItem, Imp
 from talaria.contracts.memory import MemoryKind, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import TalariaError, ToolFailed
-from talaria.core.front_matter import split_front_matter
+from talaria.core.text_formats import split_front_matter
 from talaria.settings.atomic_files import make_folder, read_file, write_file
 from talaria.settings.config_file import read_source
 from talaria.settings.edit import edit_values, file_version

@@ -19,8 +19,7 @@ from talaria.contracts.stores.sessions import NewSession, Session, SessionChange
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, derive_id
-from talaria.core.image_types import image_type
-from talaria.core.messages import File, Image, Message, Part, Text
+from talaria.core.messages import File, Image, Message, Part, Text, image_type
 from talaria.runtime.open_session import WORKSPACE
 from talaria.sessions.keys import Ownership, build_session_key, is_shared, resolve_ownership
 from talaria.sessions.model_context import SUMMARY, StoredSummary

@@ -11,7 +11,7 @@ from talaria.contracts.tool import Effect, ProposedAction, Workspace
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnBegan, TurnEvent
-from talaria.core.extras import install_command
+from talaria.core.installation import install_command
 from talaria.core.session_context import SessionContext
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings

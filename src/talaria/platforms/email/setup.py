@@ -20,7 +20,7 @@ async def _check_login(trial: NetworkTrial) -> ProbeResult:
     try:
         from talaria.platforms.email.adapter import check_account  # noqa: PLC0415 (its libraries are an extra)
     except ModuleNotFoundError:
-        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when a library is missing)
+        from talaria.core.installation import install_command  # noqa: PLC0415 (loaded when a library is missing)
 
         return ProbeResult(
             "odd", f"E-mail needs a library that isn't installed. Install it: {install_command('email')}"

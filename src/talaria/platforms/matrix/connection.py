@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
-from talaria.core.extras import install_command
+from talaria.core.installation import install_command
 from talaria.platforms.matrix.client import MatrixApi, decode, path_of, to_login_error
 from talaria.platforms.matrix.events import (
     EncryptedFile,

@@ -18,8 +18,8 @@ from talaria.core.errors import (
     SlowDown,
     Unreachable,
 )
+from talaria.http_client.bodies import FormFile, encode_form
 from talaria.http_client.client import HttpPool
-from talaria.http_client.multipart import FormFile, encode_form
 from talaria.http_client.timeouts import Timeouts
 from talaria.platforms.telegram.settings import TelegramSettings
 

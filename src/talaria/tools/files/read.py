@@ -10,8 +10,7 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.core.image_types import image_type
-from talaria.core.messages import Image
+from talaria.core.messages import Image, image_type
 from talaria.tools.documents.wire import Extracted, is_document
 from talaria.tools.files.text_file import failing, find_encoding, kind_in_words, require_file
 

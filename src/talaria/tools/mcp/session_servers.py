@@ -51,7 +51,7 @@ def _load_connection() -> "type[Connection]":
     try:
         from talaria.tools.mcp.connection import Connection  # noqa: PLC0415 (loaded when a server is set: needs mcp)
     except ModuleNotFoundError as error:
-        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when the package is missing)
+        from talaria.core.installation import install_command  # noqa: PLC0415 (loaded when the package is missing)
 
         command = install_command("mcp")
         raise NotFound(f"MCP support is not installed. Install it with `{command}`.") from error

@@ -10,8 +10,7 @@ from msgspec import Meta, Struct
 from talaria.contracts.message_sender import ORIGIN, MessageSender
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import NotFound, ToolFailed
-from talaria.core.image_types import image_type
-from talaria.core.messages import File, Image
+from talaria.core.messages import File, Image, image_type
 from talaria.tools.files.text_file import failing, refuse_mask, require_file
 
 _UNKNOWN = "application/octet-stream"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from talaria.contracts.skills import SkillAudit, SkillFileInfo
-from talaria.core.front_matter import split_front_matter
+from talaria.core.text_formats import split_front_matter
 from talaria.tools.skills.registry import HEAD
 
 _MOST_SHOWN = 200

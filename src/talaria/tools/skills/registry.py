@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
 from talaria.core.file_cache import FileCache
-from talaria.core.front_matter import split_front_matter
+from talaria.core.text_formats import split_front_matter
 
 if TYPE_CHECKING:  # loaded when skills have been installed
     from talaria.tools.skills.records import SkillRecords

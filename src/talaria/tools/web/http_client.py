@@ -10,8 +10,8 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
-from talaria.core.decompression import decode_content
 from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
+from talaria.http_client.bodies import decode_content
 from talaria.http_client.client import Answer, HttpPool
 from talaria.http_client.connection import read_url
 from talaria.http_client.dial import Resolve, find_route

@@ -1,11 +1,6 @@
 """Routes of push notifications for the browser that asks."""
 
-from talaria.access.push_subscriptions import (
-    PushSubscription,
-    delete_subscription,
-    read_subscription,
-    write_subscription,
-)
+from talaria.access.browsers import PushSubscription, delete_subscription, read_subscription, write_subscription
 from talaria.contracts.store import Store
 from talaria.http.errors import make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply

@@ -14,8 +14,7 @@ from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
 from talaria.cli.commands.update.versions import Versions
 from talaria.cli.services import Services
 from talaria.core.errors import StoreCorrupt, TalariaError
-from talaria.core.extras import install_command, pip_command
-from talaria.core.installation import DISTRIBUTION, find_installation
+from talaria.core.installation import DISTRIBUTION, find_installation, install_command, pip_command
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.load import load
 from talaria.settings.secrets import read_secrets

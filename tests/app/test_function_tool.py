@@ -10,8 +10,8 @@ import pytest
 from msgspec import Meta, Struct
 from tests.tools.tool_calls import call_from
 
-from talaria.agent.function_tool import function_tool
 from talaria.agent.toolbox import Toolbox, describe_tool
+from talaria.app.library import tool
 from talaria.contracts.tool import Effect, ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
@@ -36,25 +36,25 @@ def add(first: int, second: int = 2) -> int:
 
 
 def parameters(function: Any) -> Any:
-    return msgspec.json.decode(describe_tool(function_tool(function)).parameters)
+    return msgspec.json.decode(describe_tool(tool(function)).parameters)
 
 
 async def answer(function: Any, arguments: str = "{}") -> str:
     """Return the result that a model gets for a call with these arguments."""
-    tool = function_tool(function)
-    order = Toolbox([tool]).parse_call(ToolCall("1", tool.name, arguments))
-    return (await tool.run(order.arguments, call_from(Path.cwd()))).text
+    made = tool(function)
+    order = Toolbox([made]).parse_call(ToolCall("1", made.name, arguments))
+    return (await made.run(order.arguments, call_from(Path.cwd()))).text
 
 
 def test_the_model_receives_name_and_docstring() -> None:
-    spec = describe_tool(function_tool(add))
+    spec = describe_tool(tool(add))
     assert (spec.name, spec.description) == ("add", "Add two numbers.\n\nBoth are whole.")
 
 
 def test_a_function_without_a_docstring_is_described_by_its_name() -> None:
     def send_letter() -> None: ...
 
-    assert describe_tool(function_tool(send_letter)).description == "send letter"
+    assert describe_tool(tool(send_letter)).description == "send letter"
 
 
 def test_types_become_the_schema_and_defaults_make_optional() -> None:
@@ -99,14 +99,14 @@ def test_an_argument_without_a_type_is_text() -> None:
 
 
 def test_what_it_does_is_said_with_its_arguments() -> None:
-    tool = function_tool(add)
-    order = Toolbox([tool]).parse_call(ToolCall("1", "add", '{"first": 1}'))
-    assert tool.proposed_action(order.arguments) == ProposedAction("other", "add(first=1, second=2)")
+    made = tool(add)
+    order = Toolbox([made]).parse_call(ToolCall("1", "add", '{"first": 1}'))
+    assert made.proposed_action(order.arguments) == ProposedAction("other", "add(first=1, second=2)")
 
 
 def test_a_function_counts_as_irreversible_unless_it_is_said_otherwise() -> None:
-    assert function_tool(add).effect is Effect.IRREVERSIBLE
-    assert function_tool(add, effect=Effect.READS).effect is Effect.READS
+    assert tool(add).effect is Effect.IRREVERSIBLE
+    assert tool(add, effect=Effect.READS).effect is Effect.READS
 
 
 async def test_arguments_arrive_with_their_types() -> None:
