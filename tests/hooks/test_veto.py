@@ -8,8 +8,7 @@ from tests.hooks.hook_folders import write_hook
 
 from talaria.core.events import ToolRefused
 from talaria.hooks.discovery import Hook, find_hooks
-from talaria.hooks.dispatcher import open_hooks
-from talaria.hooks.veto import VetoHook
+from talaria.hooks.dispatcher import VetoHook, open_hooks
 from talaria.testing.model_server import Ask, ModelServer, Say
 
 GUARD = "events: tool:call\ntimeout_seconds: 20\n"

@@ -22,7 +22,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/handoff/worker.py",  # the requester of a handoff learns of a bug too
     "src/talaria/core/aio.py",  # a bug in one conversation must not end the others
     "src/talaria/hooks/boot.py",  # BOOT.md that cannot be done must not end the gateway
-    "src/talaria/hooks/veto.py",  # an error of a hook refuses the call
+    "src/talaria/hooks/dispatcher.py",  # an error of a hook refuses the call
     "src/talaria/hooks/hook_queue.py",  # whatever a hook of the owner does ends with the hook
     "src/talaria/schedule/scheduler.py",  # a job that brings out a bug must not end the gateway, again and again
     "src/talaria/runtime/agent_cache.py",  # what cannot be let go of must not end the conversations of others

@@ -27,7 +27,7 @@ SESSION_VALUES = {
     "prompt_prefix": "Prefix",
     "redirected_reply": "RedirectedReply",
     "run_answer": "str",
-    "run_question": "Question",
+    "run_question": "RunQuestion",
     "run_report_lock": "bool",
     "run_result": "RunResult",
     "run_stop": "bool",

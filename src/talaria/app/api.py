@@ -36,7 +36,7 @@ from talaria.http.application import HttpApplication, RequestMetrics, ServerOpti
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.routing import OriginPolicy, RequestLimiter, Route, Router, is_loopback
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
-from talaria.runtime.web_servers import announced_server
+from talaria.runtime.workers import announced_server
 from talaria.settings.profiles import FolderTrust
 from talaria.tools.web.client import WebClient
 from talaria.web.front_door import describe_web

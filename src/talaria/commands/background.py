@@ -1,4 +1,4 @@
-"""Slash command `/background`: start, list and stop background tasks of the session."""
+"""Slash commands `/background` and `/browser`: background tasks and the browser of the session."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -6,14 +6,20 @@ from datetime import UTC, datetime
 from talaria.commands.arguments import escape_markdown, truncate
 from talaria.commands.command import Command, CommandContext
 from talaria.contracts.background_processes import BackgroundProcess, list_processes
+from talaria.contracts.browser import BrowserStatus
 from talaria.contracts.store import Transaction
-from talaria.core.errors import Refused
+from talaria.core.errors import NotFound, Refused
 from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import SessionId
 from talaria.runtime.delegation.task_store import Delegation, ask_to_stop, list_background
 
 _LONGEST_QUOTE = 60
 _STOP = "stop"
+_BROWSER_ACTIONS = {
+    "takeover": "use the browser yourself, for example to log in",
+    "handback": "let the agent continue",
+    "close": "close it; its profile stays until the conversation ends",
+}
 
 
 async def run_background(context: CommandContext) -> None:
@@ -78,7 +84,7 @@ def _describe_process(one: BackgroundProcess, now: datetime) -> str:
     return f"`{one.id}`: {command} (a process, started {format_age(one.begun_at, now)})"
 
 
-async def _offer_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+async def _offer_tasks(context: CommandContext) -> Sequence[tuple[str, str]]:
     """Return the tasks and processes that can be stopped."""
     if not _STOP.startswith(context.arguments.partition(" ")[0]):
         return ()
@@ -94,5 +100,62 @@ BACKGROUND = Command(
     help="Run a task in the background, or list and stop running ones.",
     hint="[text | stop ID]",
     run=run_background,
-    offers=_offer_choices,
+    offers=_offer_tasks,
+)
+
+
+async def run_browser(context: CommandContext) -> None:
+    """Show the browser of the session, take it over, hand it back, or close it."""
+    browsers, session_id = context.application.browsers, context.active_session.session_id
+    found = browsers.find(session_id)
+    match context.arguments.strip():
+        case "" | "status":
+            context.surface.show(_describe_browser(found, browsers.link(session_id)))
+        case "takeover" | "take over":
+            browsers.take_over(session_id)
+            context.surface.show(
+                f"You have the browser: {browsers.link(session_id)} (or its window). "
+                "`/browser handback` lets the agent continue."
+            )
+        case "handback" | "hand back":
+            if found is None:
+                raise NotFound("This conversation has no browser.")
+            browsers.hand_back(session_id)
+            context.surface.show("The agent has the browser again.")
+        case "close":
+            is_closed = await browsers.close_browser(session_id)
+            context.surface.show("Closed the browser." if is_closed else "The browser isn't running.")
+        case other:
+            raise Refused(
+                f"`/browser {other}` isn't known. Use `status`, {', '.join(f'`{one}`' for one in _BROWSER_ACTIONS)}."
+            )
+
+
+def _describe_browser(found: BrowserStatus | None, link: str) -> str:
+    if found is None or (not found.running and not found.attached):
+        last = f" Its last page was {found.url}." if found is not None and found.url else ""
+        return f"The browser of this conversation isn't running.{last}"
+    kind = "Your own browser" if found.attached else "A visible browser" if found.visible else "A browser"
+    age = format_age(datetime.fromtimestamp(found.used_at, UTC), datetime.now(UTC))
+    lines = [
+        f"{kind} at {found.url or 'an empty page'}, used {age}.",
+        "You have it: `/browser handback` lets the agent continue." if found.with_person else f"Take over: {link}",
+    ]
+    if not found.sandboxed:
+        lines.append("Chromium runs without its own sandbox, because it can't use it as root or in this container.")
+    return "\n\n".join(lines)
+
+
+async def _offer_browser_actions(_: CommandContext) -> list[tuple[str, str]]:
+    return list(_BROWSER_ACTIONS.items())
+
+
+BROWSER = Command(
+    name="browser",
+    category="Abilities",
+    help="Show the agent's web browser, use it yourself, or close it.",
+    hint="[takeover | handback | close]",
+    run=run_browser,
+    who="owner",
+    offers=_offer_browser_actions,
 )

@@ -3,29 +3,24 @@
 from collections.abc import Mapping, Sequence
 
 from talaria.commands.abilities import MEMORY, SANDBOX, TOOLS
-from talaria.commands.approvals import APPROVALS, APPROVE, DENY
-from talaria.commands.background import BACKGROUND
+from talaria.commands.approvals import APPROVALS, APPROVE, DENY, PAIRING
+from talaria.commands.background import BACKGROUND, BROWSER
 from talaria.commands.branches import BRANCH, RETRY, UNDO
-from talaria.commands.browser import BROWSER
 from talaria.commands.checkpoints import DIFF, ROLLBACK
 from talaria.commands.clipboard import COPY, IMAGE, PASTE
 from talaria.commands.command import Command, find_commands, group_help_by_category
 from talaria.commands.config import CONFIG
 from talaria.commands.cron import CRON
-from talaria.commands.debug import DEBUG
 from talaria.commands.display import FOOTER, THEME, VERBOSE, VOICE
 from talaria.commands.goal import GOAL, SUBGOAL
 from talaria.commands.handoff import HANDOFF, MOVE
 from talaria.commands.mcp import MCP
 from talaria.commands.model import MODEL, PERSONALITY, PROVIDER, REASONING
-from talaria.commands.pairing import PAIRING
-from talaria.commands.plan import PLAN
 from talaria.commands.program import HELP, KEYS, QUIT, RESTART, SETHOME, START
 from talaria.commands.sessions import HISTORY, NEW, RESUME, SAVE, SEARCH, SESSIONS, TITLE
 from talaria.commands.skills import SKILLS
-from talaria.commands.status import STATUS, VERSION, WHOAMI
-from talaria.commands.turn_control import COMPRESS, QUEUE, STEER, STOP
-from talaria.commands.usage import USAGE
+from talaria.commands.status import DEBUG, STATUS, USAGE, VERSION, WHOAMI
+from talaria.commands.turn_control import COMPRESS, PLAN, QUEUE, STEER, STOP
 
 REGISTRY: tuple[Command, ...] = (
     NEW,

@@ -1,6 +1,11 @@
-"""Slash commands `/status`, `/version` and `/whoami`."""
+"""Slash commands `/status`, `/usage`, `/version`, `/whoami` and `/debug`."""
 
+import asyncio
+import os
+import platform
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from talaria.commands.arguments import escape_markdown
 from talaria.commands.command import Command, CommandContext
@@ -8,16 +13,25 @@ from talaria.commands.session_lookup import get_display_name
 from talaria.commands.turn_control import estimate_context_tokens
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
+from talaria.core.addresses import audience_of
 from talaria.core.errors import NotFound
 from talaria.core.formatting import format_money, platform_label, pluralize
 from talaria.core.ids import SessionId
+from talaria.core.messages import Usage
 from talaria.goals.stored_goal import read_goal
 from talaria.goals.transitions import format_goal_status
-from talaria.observability.trace import read_turn
+from talaria.observability.trace import read_turn, sum_usage
+from talaria.runtime.delegation.task_store import delegated_usage
 from talaria.runtime.turns import MIRROR
 from talaria.runtime.workers import is_gateway_alive
+from talaria.sessions.branches import list_ancestors
 from talaria.sessions.model_context import read_summary
-from talaria.sessions.transcript_export import format_inline_code
+from talaria.sessions.transcript_export import format_code_block, format_inline_code
+
+_ACCOUNT_NAMES = {"all": "everything this month", "person": "you this month", "session": "this conversation"}
+_PROBLEM_LINE = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) ")
+_LAST_BYTES = 200_000
+_LAST_LINES = 10
 
 
 async def run_status(context: CommandContext) -> None:
@@ -141,5 +155,109 @@ WHOAMI = Command(
     category="Program",
     help="Show who you are to the agent, and where you are.",
     run=run_whoami,
+    reads=True,
+)
+
+
+async def run_usage(context: CommandContext) -> None:
+    """Show the usage of this session and the remaining budget."""
+    context.surface.show(
+        "\n".join(await context.active_session.store.read(lambda tx: list(_build_usage_lines(tx, context))))
+    )
+
+
+def _build_usage_lines(tx: Transaction, context: CommandContext) -> Iterator[str]:
+    session = tx.sessions.get(context.active_session.session_id)
+    if session is None:
+        raise NotFound("This conversation no longer exists.")
+    delegated = delegated_usage(tx, session.id)
+    here, free = [session.usage, *delegated], context.active_session.chat.info.free
+    yield f"- This conversation: {format_usage(sum_usage(here), free=free)}"
+    if delegated:
+        yield f"- Of that, delegated tasks: {format_usage(sum_usage(delegated), free=free)}"
+    ancestors = [found for one in list_ancestors(tx, session) if (found := tx.sessions.get(one)) is not None]
+    inherited = [usage for one in ancestors for usage in (one.usage, *delegated_usage(tx, one.id))]
+    if inherited:
+        total = format_usage(sum_usage([*here, *inherited]), free=free)
+        yield f"- Including the conversation it was branched from: {total}"
+    is_private = context.author.owner and not audience_of(context.surface.address)
+    for cap in context.application.caps(session) if is_private else ():
+        spent = tx.ledger.spent(cap.account)
+        name = _ACCOUNT_NAMES.get(cap.account.partition(":")[0], cap.account)
+        yield f"- Spent on {name}: {format_money(spent) or '$0'} of {format_money(cap.limit)}"
+
+
+def format_usage(usage: Usage, *, free: bool = False) -> str:
+    """Return a usage on one line; ``free`` if its model costs nothing."""
+    if not usage.calls:
+        return "nothing used yet."
+    share = 100 * usage.cache_read_tokens // usage.input_tokens if usage.input_tokens else 0
+    cost = format_money(usage.cost_microdollars) or ("no cost" if free else "unknown cost")
+    return (
+        f"{pluralize(usage.calls, 'model call')}, {usage.input_tokens:,} tokens in ({share}% cached), "
+        f"{usage.output_tokens:,} out, {cost}."
+    )
+
+
+USAGE = Command(
+    name="usage",
+    category="Session",
+    help="Show this conversation's tokens, model calls and cost.",
+    run=run_usage,
+    reads=True,
+)
+
+
+async def run_debug(context: CommandContext) -> None:
+    """Show versions, store, model, changed settings and recent problems from the log.
+
+    The log is left out where others can read the chat.
+    """
+    application, chat, active_session = context.application, context.active_session.chat, context.active_session
+    identity = application.identity
+    session_id = active_session.session_id
+    session = await active_session.store.read(lambda tx: tx.sessions.get(session_id))
+    tools = [tool for group in application.knowledge.toolsets() for tool in group.tools]
+    settings = [f"  {one.key} = {one.value}" for one in application.settings_admin.list() if not one.is_default]
+    lines = [
+        f"talaria   {identity.version}",
+        f"python    {platform.python_version()} on {platform.system()} {platform.release()} {platform.machine()}",
+        f"profile   {identity.profile}, {identity.store}",
+        f"place     {context.surface.name}",
+        f"session   {session_id}, {pluralize(session.message_count if session else 0, 'message')}",
+        f"model     {chat.provider}:{chat.model}, {chat.info.context_limit:,} tokens",
+        f"tools     {sum(tool.enabled for tool in tools)} of {len(tools)} on",
+        f"turn      {'running' if active_session.busy else 'none'}",
+        *(["settings", *settings] if settings else []),
+    ]
+    is_private = not audience_of(context.surface.address)  # the log may mention other people
+    problems = await asyncio.to_thread(_read_problems, identity.log_file) if is_private else []
+    if problems:
+        lines += ["log", *(f"  {line}" for line in problems)]
+    context.surface.show(format_code_block(_hide_home("\n".join(lines))))
+
+
+def _read_problems(log_file: Path) -> list[str]:
+    """Return the last warnings and errors, first lines only: further lines may quote messages."""
+    try:
+        with log_file.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _LAST_BYTES))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if _PROBLEM_LINE.match(line)][-_LAST_LINES:]
+
+
+def _hide_home(text: str) -> str:
+    return text.replace(str(Path.home()), "~")
+
+
+DEBUG = Command(
+    name="debug",
+    category="Program",
+    help="Show details for a bug report: versions, model, settings, recent errors.",
+    who="owner",
+    run=run_debug,
     reads=True,
 )

@@ -1,5 +1,6 @@
-"""Slash commands `/compress`, `/queue`, `/steer` and `/stop`: context and turns of the session."""
+"""Slash commands `/compress`, `/plan`, `/queue`, `/steer` and `/stop`: context and turns of the session."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from talaria.agent.context_window import estimate_shown
@@ -13,6 +14,10 @@ from talaria.runtime.live.control import StopTurn, send_control_message
 from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.turns import list_pending_messages, running_sender
 from talaria.sessions.model_context import read_summary
+from talaria.sessions.preferences import PLAN_INSTRUCTIONS, read_plan_mode, start_planning, stop_planning
+
+_PLAN_ACTIONS = {"approve": "carry out the plan", "off": "leave plan mode", "status": "show whether it is on"}
+_PLAN_APPROVED = "The plan is approved. Carry it out now."
 
 
 async def run_compress(context: CommandContext) -> None:
@@ -45,8 +50,6 @@ COMPRESS = Command(
     during_turn="refused",
     run=run_compress,
 )
-
-
 _LINE_LIMIT = 100
 
 
@@ -128,3 +131,44 @@ async def run_stop(context: CommandContext) -> None:
 
 
 STOP = Command(name="stop", category="Turn", help="Stop the running turn; finished steps are kept.", run=run_stop)
+
+
+async def run_plan(context: CommandContext) -> None:
+    """Start planning, with a task or with the next message; or approve the plan, or leave plan mode."""
+    store, session_id, task = context.active_session.store, context.active_session.session_id, context.arguments
+    if task in _PLAN_ACTIONS:
+        plan = await store.read(lambda tx: read_plan_mode(tx, session_id))
+        if not plan.is_on:
+            context.surface.show("Plan mode is off. `/plan` switches it on, `/plan TASK` starts with a task.")
+        elif task == "status":
+            context.surface.show("Plan mode is on: I only read until you approve a plan with `/plan approve`.")
+        else:
+            await store.write(lambda tx: stop_planning(tx, session_id))
+            if task == "approve":
+                await context.active_session.put(Text(_PLAN_APPROVED), sender=context.sender)
+            context.surface.show("Plan approved." if task == "approve" else "Plan mode is off.")
+        return
+    await store.write(lambda tx: start_planning(tx, session_id, announced=bool(task)))
+    if task:
+        await context.active_session.put(Text(f"{PLAN_INSTRUCTIONS}\n\n{task}"), sender=context.sender)
+        return
+    context.surface.show(
+        "Plan mode is on: I only read until you approve a plan. I'll ask when I'm ready to start; `/plan approve` "
+        "approves at any time, `/plan off` leaves plan mode."
+    )
+
+
+async def offer_plan_actions(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the actions."""
+    return list(_PLAN_ACTIONS.items())
+
+
+PLAN = Command(
+    name="plan",
+    category="Turn",
+    help="Plan first: the agent only reads until you approve its plan.",
+    hint="[task|approve|off|status]",
+    who="owner",
+    run=run_plan,
+    offers=offer_plan_actions,
+)

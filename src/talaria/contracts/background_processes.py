@@ -1,8 +1,9 @@
-"""Background processes of a session, as stored: they outlive the turn that started them."""
+"""Background processes of a session, which outlive the turn that started them: rows, state and output."""
 
 import signal
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -13,14 +14,15 @@ from talaria.contracts.stores.background_work import ProcessRow
 from talaria.contracts.tool import Call
 from talaria.core.errors import Ambiguous, NotFound, StoreConflict
 from talaria.core.ids import SessionId, WorkerId
+from talaria.core.os_processes import is_same_process, machine_id
 from talaria.core.session_context import SessionContext
 
 PROCESSES = "processes"  # the topic that is notified when one is to be ended
 PROCESS_STATES = "process_states"  # the topic that is notified when one has started or ended
 COOKIE = "TALARIA_PROCESS"  # the variable that whatever a process starts carries its id in
-
 ProcessState = Literal["starting", "running", "ended", "killed", "lost"]
 EndedBy = Literal["", "agent", "person", "conversation"]
+TAIL_BYTES = 1_048_576
 
 
 class BackgroundProcess(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -244,3 +246,35 @@ def _to_row(process: BackgroundProcess, version: int = 0) -> ProcessRow:
         body=_encode(process).decode(),
         version=version,
     )
+
+
+def describe_state(process: BackgroundProcess) -> str:
+    """Return the state of a process; the exit code may be unknown if it ended unobserved."""
+    if process.state == "ended":
+        return describe_exit_code(process.code or 0)
+    if not process.is_alive:
+        return process.state
+    if process.machine != machine_id():
+        return f"on {process.host}"
+    is_gone = process.pid and not is_same_process(process.pid, process.started, process.machine)
+    return "unreported" if is_gone else "running"
+
+
+def last_line(process: BackgroundProcess) -> str:
+    """Return the last line of the output."""
+    return process.last_line if not process.is_alive else read_tail(process, 4096).rpartition("\n")[2]
+
+
+def read_tail(process: BackgroundProcess, limit: int = TAIL_BYTES) -> str:
+    """Return the end of the output, as far as it is stored on this machine."""
+    try:
+        with output_file(process).open("rb") as file:
+            file.seek(max(0, output_file(process).stat().st_size - limit))
+            return file.read(limit).decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def output_file(process: BackgroundProcess) -> Path:
+    """Return the file of the output."""
+    return Path(process.place, "out")

@@ -25,7 +25,7 @@ from talaria.core.session_context import SessionContext, current_context
 
 if TYPE_CHECKING:  # loaded with the first tool call
     from talaria.agent.approval.policy import ApprovalPolicy, Ask
-    from talaria.sessions.plan_mode import PlanMode
+    from talaria.sessions.preferences import PlanMode
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -335,7 +335,7 @@ class StoredApprover:
         """
         if await asyncio.to_thread(policy.only_reads, tool, effect, proposed_action, self._workspace):
             return ""
-        from talaria.sessions.plan_mode import PLAN_INSTRUCTIONS, start_planning, stop_planning  # noqa: PLC0415 (loaded for plan mode)
+        from talaria.sessions.preferences import PLAN_INSTRUCTIONS, start_planning, stop_planning  # noqa: PLC0415 (loaded for plan mode)
 
         if not plan.announced:
             await self._store.write(lambda tx: start_planning(tx, self._session_id, announced=True))
@@ -381,7 +381,7 @@ class StoredApprover:
 
     async def _load_state(self) -> "tuple[list[Grant], PlanMode]":
         """Return the grants that apply here, and the state of plan mode."""
-        from talaria.sessions.plan_mode import read_plan_mode  # noqa: PLC0415 (loaded with the first tool call)
+        from talaria.sessions.preferences import read_plan_mode  # noqa: PLC0415 (loaded with the first tool call)
 
         return await self._store.read(
             lambda tx: (

@@ -1,9 +1,10 @@
-"""Ownership: leases of sessions and jobs, gateway workers, the chats and updates assigned to each worker."""
+"""Ownership: leases of sessions and jobs, gateway workers with their chats and updates, and web servers."""
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -17,8 +18,7 @@ from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import WEB
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import LeaseLost, StoreError
-from talaria.core.ids import SessionId, WorkerId, is_gone
-from talaria.runtime.web_servers import has_server
+from talaria.core.ids import SessionId, WorkerId, is_gone, new_worker_id
 
 SESSION_LEASE = "session:"  # followed by the id of the session
 log = logging.getLogger(__name__)
@@ -76,7 +76,6 @@ async def release_lease(store: Store, lease: Lease) -> None:
 
 
 STORE_UNREACHABLE = "I can't reach my database right now. I'll answer as soon as it's back."
-
 NO_GATEWAY = "No gateway is running. Start one with `talaria gateway start`."
 NO_WEB_SERVER = "The web app isn't running. Start it with `talaria web`."
 
@@ -283,3 +282,41 @@ def take_orphaned_updates(tx: Transaction) -> list[ForwardedUpdate]:
     """Remove the updates forwarded to workers that have died and return them."""
     orphaned = [worker for worker in tx.forwarded_updates.workers() if not is_alive(tx, worker)]
     return [update for worker in orphaned for update in take_forwarded_updates(tx, worker)]
+
+
+class WebServer(Struct, frozen=True):
+    """A running server and its address."""
+
+    worker: WorkerId
+    address: str
+
+
+_SERVERS = NamedValue("web_server", WebServer)
+
+
+@asynccontextmanager
+async def announced_server(store: Store, address: str) -> AsyncIterator[None]:
+    """Let `find_server` know of a server within the block."""
+    worker = new_worker_id()
+    await store.write(lambda tx: _SERVERS.write(tx, worker, WebServer(worker, address)))
+    try:
+        yield
+    finally:
+        with suppress(StoreError):
+            await store.write(lambda tx: _SERVERS.delete(tx, worker))
+
+
+def find_server(tx: Transaction) -> str:
+    """Return the address of a running server of this machine, or an empty string; forget those that are gone."""
+    found = ""
+    for worker, server in _SERVERS.items(tx).items():
+        if is_gone(server.worker):
+            _SERVERS.delete(tx, worker)
+        else:
+            found = server.address
+    return found
+
+
+def has_server(tx: Transaction) -> bool:
+    """Return whether a web server of this store is running."""
+    return any(not is_gone(server.worker) for server in _SERVERS.items(tx).values())

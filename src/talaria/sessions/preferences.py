@@ -1,4 +1,4 @@
-"""Preferences of one session, which override the settings."""
+"""Preferences of one session, which override the settings, and its plan mode."""
 
 from typing import cast, get_args
 
@@ -11,6 +11,11 @@ from talaria.core.ids import SessionId
 from talaria.settings.model import Settings
 
 TERMINAL = "cli"  # the surface of a person who approves what runs
+PLAN_INSTRUCTIONS = (
+    "Plan mode is on: until a plan is approved, only tools and commands that read are allowed. Investigate first. Then "
+    "write the plan: the goal, the steps, the files to change, and how to check the result. When it is complete, start "
+    "with its first step: the user is asked to approve the plan at that moment, and if they do, carry it out."
+)
 
 
 class Preferences(Struct, frozen=True, omit_defaults=True):
@@ -53,3 +58,28 @@ def choose_sandbox(settings: Settings, surface: str, choice: str = "") -> Sandbo
     if enabled is False or (enabled == "auto" and surface == TERMINAL):
         return None
     return settings.sandbox.kind
+
+
+class PlanMode(Struct, frozen=True):
+    """State of plan mode; once ``announced``, the model has got the instructions."""
+
+    is_on: bool
+    announced: bool = False
+
+
+PLAN_MODE = SessionValue("plan_mode", PlanMode)
+
+
+def start_planning(tx: Transaction, session_id: SessionId, *, announced: bool = False) -> None:
+    """Switch plan mode on."""
+    PLAN_MODE.write(tx, session_id, PlanMode(is_on=True, announced=announced))
+
+
+def stop_planning(tx: Transaction, session_id: SessionId) -> None:
+    """Switch plan mode off: the plan is approved, or no longer needed."""
+    PLAN_MODE.delete(tx, session_id)
+
+
+def read_plan_mode(tx: Transaction, session_id: SessionId) -> PlanMode:
+    """Return the state of plan mode."""
+    return PLAN_MODE.get(tx, session_id) or PlanMode(is_on=False)

@@ -20,8 +20,7 @@ from talaria.runtime.live.location import locate_session
 from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
 from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_exchanges
-from talaria.sessions.plan_mode import read_plan_mode
-from talaria.sessions.preferences import read_preferences
+from talaria.sessions.preferences import read_plan_mode, read_preferences
 from talaria.web.addresses import UNREAD, WEB_NOTICE, answers_elsewhere
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebCaller

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from talaria.cli.chat.tui.styles import resolve_theme
-from talaria.cli.markdown.diff import count_changes, render_diff
-from talaria.cli.markdown.notice import render_notice, wrap_text
+from talaria.cli.markdown.notice import count_changes, render_diff, render_notice, wrap_text
 from talaria.cli.markdown.stream import render
 from talaria.cli.markdown.themes import THEMES
 

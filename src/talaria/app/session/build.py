@@ -55,7 +55,7 @@ from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps, persona_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
-from talaria.sessions.preferences import Preferences, write_preferences
+from talaria.sessions.preferences import Preferences, start_planning, write_preferences
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, find_home
@@ -178,8 +178,6 @@ async def _create_session(store: Store, request: OpenRequest, model: str) -> Ses
         if request.persona:
             write_preferences(tx, session.id, Preferences(persona=request.persona))
         if request.plan:
-            from talaria.sessions.plan_mode import start_planning  # noqa: PLC0415 (loaded for plan mode)
-
             start_planning(tx, session.id)
         return session
 

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from talaria.cli.chat.clipboard import read_clipboard
 from talaria.cli.chat.controller import ChatController, claim_first_run, read_display, save_display
 from talaria.cli.chat.event_printer import TextPrinter
-from talaria.cli.chat.keyboard_help import PLAIN_KEYS
 from talaria.cli.chat.line_reader import LineReader
 from talaria.cli.chat.options import SOURCE, build_open_request
 from talaria.cli.chat.replay import format_resume_hint, is_resumable, last_exchanges
@@ -24,6 +23,11 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked
 from talaria.core.mentions import picture
 from talaria.core.messages import Image
+
+_KEYS = """\
+Keys: Enter sends, Ctrl-C stops the running turn, Ctrl-D leaves.
+Type / for commands (/help lists them), @ before a file, ! before a shell command.
+"""
 
 _SURFACE = "You are in a plain terminal: answer in text that reads well without rendering."
 
@@ -96,7 +100,7 @@ class PlainScreen:
     address: Address | None = None
     home_address: Address | None = None
     theme = "mono"
-    keys = PLAIN_KEYS
+    keys = _KEYS
 
     def __init__(self, services: Services, application: Application, jobs: asyncio.TaskGroup, display: Display) -> None:
         self.display = display

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from talaria.cli.parser import add_completion
-from talaria.cli.reload_note import note_gateway_reload
-from talaria.cli.services import Services
+from talaria.cli.services import Services, note_gateway_reload
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.atomic_files import write_file
 from talaria.settings.describe import format_value

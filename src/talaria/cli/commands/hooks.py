@@ -60,7 +60,7 @@ def _test(name: str, event: str, services: Services) -> int:
         raise Refused(
             f"`{BOOT}` is built in: when a gateway starts, the agent does what the profile's {BOOT_FILE} asks for."
         )
-    from talaria.hooks.dry_run import try_hook  # noqa: PLC0415 (loaded for this action: runs the handler)
+    from talaria.hooks.editor import try_hook  # noqa: PLC0415 (loaded for this action: runs the handler)
 
     report = try_hook(_find_hook(name, services.profile.folder / FOLDER), event, services.environment)
     if report.output:

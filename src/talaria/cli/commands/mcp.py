@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from talaria.cli.commands.login import INTERRUPTED, TerminalSignIn
-from talaria.cli.reload_note import note_gateway_reload
-from talaria.cli.services import Services
+from talaria.cli.services import Services, note_gateway_reload
 from talaria.contracts.login import SignInWay
 from talaria.contracts.mcp import ServerEntry, ServerState
 from talaria.core.errors import NotFound, Refused

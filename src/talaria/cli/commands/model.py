@@ -1,19 +1,19 @@
 """`talaria model`: show and test the configured model, choose another, install the built-in one."""
 
 import argparse
+import sys
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from talaria.cli.commands.models import list_abilities
-from talaria.cli.model_picker import pick_model
-from talaria.cli.reload_note import note_gateway_reload
-from talaria.cli.services import ModelService, Services
-from talaria.contracts.provider import ChosenModel
+from talaria.cli.output.terminal import Terminal
+from talaria.cli.services import ModelService, Services, note_gateway_reload
+from talaria.contracts.provider import ChosenModel, UsableModel
 from talaria.core.errors import ProviderError
 
 INSTALL_EMBEDDED = "install-embedded"
 _ANSWER_SECONDS = 30.0
-
 _EPILOG = f"""\
 Without a name, it shows the configured model and checks that it answers; on a
 terminal it then offers the others. NAME may be an alias of `model.aliases`.
@@ -24,6 +24,8 @@ terminal it then offers the others. NAME may be an alias of `model.aliases`.
   talaria model ollama
   talaria model {INSTALL_EMBEDDED}    the built-in model that needs no key (130 MB)
 """
+_SHOWN = 15
+_PROMPT = "Number to choose, text to filter, Enter to keep the current model: "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,3 +111,41 @@ def _print(chosen: ChosenModel, services: Services) -> None:
     terminal.line("; ".join(facts) + ".")
     if chosen.limits:
         terminal.line(chosen.limits)
+
+
+def pick_model(terminal: Terminal, models: Sequence[UsableModel], current: ChosenModel) -> UsableModel | None:
+    """Return the model that the user picks; ``None`` if they keep the current one."""
+    others = [one for one in models if (one.provider, one.model) != (current.provider, current.model)]
+    matches = list(others)
+    while matches:
+        _show(terminal, matches)
+        terminal.prompt(_PROMPT)
+        typed = sys.stdin.readline().strip()
+        if not typed:
+            return None
+        if typed.isdecimal() and 1 <= int(typed) <= min(len(matches), _SHOWN):
+            return matches[int(typed) - 1]
+        found = filter_models(others, typed)
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            terminal.line(f"No model has `{typed}` in its name.")
+        matches = found or matches
+    return None
+
+
+def filter_models(models: Sequence[UsableModel], text: str) -> list[UsableModel]:
+    """Return the models whose names contain every word of a text; one with exactly this name alone."""
+    words = text.lower().split()
+    exact = [one for one in models if text in (one.model, f"{one.provider}:{one.model}")]
+    return exact or [one for one in models if all(word in f"{one.provider}:{one.model}".lower() for word in words)]
+
+
+def _show(terminal: Terminal, models: Sequence[UsableModel]) -> None:
+    rows = [
+        (number, f"{one.provider}:{one.model}", f"{one.info.context_limit:,} tokens", one.info.describe_price())
+        for number, one in enumerate(models[:_SHOWN], 1)
+    ]
+    terminal.table(("", "MODEL", "CONTEXT", "PRICE"), rows)
+    if len(models) > _SHOWN:
+        terminal.line(f"and {len(models) - _SHOWN:,} more; type a part of a name.")

@@ -12,14 +12,17 @@ from talaria.contracts.background_processes import (
     COOKIE,
     BackgroundProcess,
     change_process,
+    describe_state,
     find_process,
     format_duration,
+    last_line,
     list_processes,
+    output_file,
+    read_tail,
 )
 from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
 from talaria.core.os_processes import is_same_process, kill_tree, list_process_tree, machine_id, signal_all
-from talaria.runtime.process_output import describe_state, last_line, output_file, read_tail
 
 _GRACE_SECONDS = 3.0
 _POLL_SECONDS = 0.05

@@ -137,7 +137,7 @@ def _revoke(arguments: argparse.Namespace, services: Services) -> None:
 
 
 def _find_server(services: Services) -> str:
-    from talaria.runtime.web_servers import find_server  # noqa: PLC0415 (loaded for an action)
+    from talaria.runtime.workers import find_server  # noqa: PLC0415 (loaded for an action)
 
     with services.open_database() as database:
         return database.write(find_server)

@@ -6,7 +6,15 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.background_processes import BackgroundProcess, change_process, find_process, list_processes
+from talaria.contracts.background_processes import (
+    BackgroundProcess,
+    change_process,
+    describe_state,
+    find_process,
+    last_line,
+    list_processes,
+    output_file,
+)
 from talaria.contracts.delegation import ChildState
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
@@ -14,7 +22,6 @@ from talaria.core.ids import SessionId
 from talaria.http.errors import make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.delegation.task_store import Delegation, ask_to_stop, list_delegations
-from talaria.runtime.process_output import describe_state, last_line, output_file
 from talaria.web.front_door import USER, WebCaller, WebRequest
 from talaria.web.session_views import require_session
 from talaria.web.wire import Done

@@ -19,8 +19,7 @@ from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.questions import format_refusal
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.keys import build_session_key
-from talaria.sessions.plan_mode import PlanMode, read_plan_mode
-from talaria.sessions.preferences import Preferences, read_preferences
+from talaria.sessions.preferences import PlanMode, Preferences, read_plan_mode, read_preferences
 from talaria.web.addresses import new_thread
 from talaria.web.conversations import WebConversations, is_elsewhere
 from talaria.web.files import WebFiles

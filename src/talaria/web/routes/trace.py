@@ -8,8 +8,7 @@ from msgspec import Meta, Struct
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.turns import TurnState
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.observability.prefix_breaks import PrefixBreak
-from talaria.observability.session_trace import NumberedTurn, read_trace
+from talaria.observability.session_trace import NumberedTurn, PrefixBreak, read_trace
 from talaria.observability.trace import ModelSpan, ToolSpan
 from talaria.web.front_door import USER, WebCaller, WebRequest
 from talaria.web.session_views import require_session

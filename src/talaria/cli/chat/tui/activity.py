@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from talaria.cli.chat.approval import format_approval_heading
 from talaria.cli.chat.event_printer import REPORT_HEADING
-from talaria.cli.markdown.diff import count_changes, render_diff
-from talaria.cli.markdown.notice import render_notice, wrap_text
+from talaria.cli.markdown.notice import count_changes, render_diff, render_notice, wrap_text
 from talaria.cli.markdown.stream import MarkdownStream, render
 from talaria.cli.markdown.themes import Theme
 from talaria.cli.output.text import cut, escape_control

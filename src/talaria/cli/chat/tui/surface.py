@@ -8,7 +8,6 @@ from prompt_toolkit.output import Output
 
 from talaria.cli.chat.approval import format_decision, parse_decision
 from talaria.cli.chat.clipboard import copy_sequence, read_clipboard
-from talaria.cli.chat.keyboard_help import KEYS
 from talaria.cli.chat.options import SOURCE
 from talaria.cli.chat.tui.activity import Activity
 from talaria.cli.chat.tui.approval import ALLOW, CARRY_OUT
@@ -24,12 +23,29 @@ from talaria.core.events import ApprovalAsked
 from talaria.core.messages import Image
 from talaria.runtime.questions import PLAN
 
+_KEYS = """\
+**Keys**
+
+- **Enter** sends; **Alt-Enter**, **Ctrl-J** or a backslash before Enter starts a new line
+- **Esc** stops the running turn, closes a menu, refuses an approval
+- **Ctrl-C** stops the running turn or clears the line (↑ restores it); pressed twice on an empty line, it leaves
+- **Ctrl-D** leaves, on an empty line
+- **Tab** completes commands, their arguments, and files after `@`
+- **↑ ↓** recall earlier lines; **Ctrl-R** searches them: Enter, Tab or → accepts the match, Ctrl-G cancels
+- **Ctrl-O** shows the full output or diff of the last tool call, and more of running ones
+- **Ctrl-V** pastes an image or text from the clipboard
+- **Ctrl-X Ctrl-E** opens the line in your editor (`$VISUAL` or `$EDITOR`)
+- **Ctrl-L** clears the screen; **Ctrl-Z** suspends
+
+Type `/` for commands, `@` for files, `!` for a shell command.
+"""
+
 
 class TuiScreen:
     """`ChatScreen` of the interactive chat; ``save`` stores permanent changes."""
 
     name = SOURCE
-    keys = KEYS
+    keys = _KEYS
     address: Address | None = None
     home_address: Address | None = None
 

@@ -54,27 +54,24 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 def _find_action(name: str) -> Callable[[argparse.Namespace, Services], int]:
     """Return the function of an action; loads only its module, so that `list` stays fast."""
     match name:
-        case "list" | "show" | "history":
-            from talaria.cli.commands.cron import show as show_module  # noqa: PLC0415 (loaded with its action)
-
-            return {"list": show_module.list_jobs, "show": show_module.show_job, "history": show_module.show_history}[
-                name
-            ]
         case "run" | "run-due":
             from talaria.cli.commands.cron import run as run_module  # noqa: PLC0415 (loaded with its action)
 
             return {"run": run_module.run_now, "run-due": run_module.run_due}[name]
         case _:
-            from talaria.cli.commands.cron import edit as edit_module  # noqa: PLC0415 (loaded with its action)
+            from talaria.cli.commands.cron import jobs  # noqa: PLC0415 (loaded with its action)
 
-            changes = {
-                "add": edit_module.add,
-                "edit": edit_module.edit,
-                "pause": edit_module.pause,
-                "resume": edit_module.resume,
-                "remove": edit_module.remove,
+            actions = {
+                "list": jobs.list_jobs,
+                "show": jobs.show_job,
+                "history": jobs.show_history,
+                "add": jobs.add,
+                "edit": jobs.edit,
+                "pause": jobs.pause,
+                "resume": jobs.resume,
+                "remove": jobs.remove,
             }
-            return changes[name]
+            return actions[name]
 
 
 def _add_job_parser(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:

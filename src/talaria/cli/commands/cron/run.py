@@ -5,7 +5,7 @@ import asyncio
 import signal
 from contextlib import AsyncExitStack
 
-from talaria.cli.commands.cron.job_context import ASKER
+from talaria.cli.commands.cron.jobs import ASKER
 from talaria.cli.services import Services
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import JobRun

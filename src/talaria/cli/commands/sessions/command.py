@@ -42,7 +42,7 @@ def _find_action(name: str) -> Callable[[argparse.Namespace, Services], None]:
     """Return the function of an action; loads only its module, so that `list` stays fast."""
     match name:
         case "list":
-            from talaria.cli.commands.sessions.list import list_sessions  # noqa: PLC0415 (loaded with its action)
+            from talaria.cli.commands.sessions.show import list_sessions  # noqa: PLC0415 (loaded with its action)
 
             return list_sessions
         case "show":
@@ -50,7 +50,7 @@ def _find_action(name: str) -> Callable[[argparse.Namespace, Services], None]:
 
             return show_session
         case "search":
-            from talaria.cli.commands.sessions.list import search_messages  # noqa: PLC0415 (loaded with its action)
+            from talaria.cli.commands.sessions.show import search_messages  # noqa: PLC0415 (loaded with its action)
 
             return search_messages
         case "rename" | "archive" | "unarchive":

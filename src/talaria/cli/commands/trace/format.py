@@ -6,7 +6,7 @@ from talaria.cli.output.text import cell
 from talaria.contracts.stores.turns import TurnState
 from talaria.core.formatting import format_money, pluralize
 from talaria.core.messages import Usage
-from talaria.observability.prefix_breaks import PrefixBreak
+from talaria.observability.session_trace import PrefixBreak
 from talaria.observability.trace import ToolSpan, TurnTrace
 
 _MINUTE, _HOUR = 60, 3600

@@ -27,8 +27,7 @@ from talaria.contracts.stores.turns import TurnState
 from talaria.core.errors import Refused
 from talaria.core.formatting import find_zone, format_money, format_time, pluralize
 from talaria.core.messages import Usage
-from talaria.observability.prefix_breaks import PrefixBreak
-from talaria.observability.session_trace import NumberedTurn, SessionTrace, read_trace
+from talaria.observability.session_trace import NumberedTurn, PrefixBreak, SessionTrace, read_trace
 from talaria.observability.trace import ModelSpan, Span, ToolSpan, ToolSpanState
 from talaria.settings.atomic_files import write_file
 
