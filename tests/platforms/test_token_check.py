@@ -44,6 +44,21 @@ def test_every_network_says_what_to_do_next_and_explains_each_question() -> None
             assert question.hint.endswith(".")
 
 
+def test_problems_of_a_named_account_name_its_own_section() -> None:
+    trial = NetworkTrial({"IRC_SERVER": "irc.example.org"}, {"public_url": "https://", "patience": "x"}, account="work")
+    found = {name: setup.doctor(trial) for name, setup in load_network_setups().items() if setup.doctor}
+    assert len(found) > 10
+    for name, problems in found.items():
+        assert "platforms.work" in problems[0], name
+
+
+def test_problems_of_an_answer_name_no_section_because_the_account_may_be_another() -> None:
+    questions = [one for setup in load_network_setups().values() for one in setup.questions if one.problem]
+    problems = [one.problem("no answer: ☹") for one in questions if one.problem]
+    assert "A port is a number from 1 to 65535." in problems
+    assert not [problem for problem in problems if "platforms." in problem]
+
+
 @pytest.mark.parametrize(
     ("secret", "sentence"),
     [

@@ -58,11 +58,15 @@ class TrialAccount(Struct, frozen=True):
 
 
 class NetworkTrial(Struct, frozen=True):
-    """Answers of a chat network's setup, to be tested; ``base_url`` replaces the network's public address."""
+    """Answers of a chat network's setup, to be tested; ``base_url`` replaces the network's public address.
+
+    ``account`` is the section of the settings, empty before there is one.
+    """
 
     secrets: "Mapping[str, str]"
     options: "Mapping[str, str]" = {}
     base_url: str = ""
+    account: str = ""
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):

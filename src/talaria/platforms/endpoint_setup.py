@@ -8,10 +8,8 @@ from talaria.platforms.token_check import web_address_problem
 
 PLACEHOLDER = {"public_url": "https://localhost"}  # for checks before the question about it
 
-FindProblems = Callable[[NetworkTrial], tuple[str, ...]]
 
-
-def refusals_of(read: Callable[[NetworkTrial], object]) -> FindProblems:
+def refusals_of(read: Callable[[NetworkTrial], object]) -> Callable[[NetworkTrial], tuple[str, ...]]:
     """Return a check that reads the settings and returns the sentence of their refusal."""
 
     def find_problems(trial: NetworkTrial) -> tuple[str, ...]:
@@ -24,18 +22,20 @@ def refusals_of(read: Callable[[NetworkTrial], object]) -> FindProblems:
     return find_problems
 
 
-def endpoint_questions(title: str, path: str, port: int, find_problems: FindProblems) -> tuple[SetupQuestion, ...]:
+def endpoint_questions(title: str, path: str, port: int, *, needs_tls: bool = True) -> tuple[SetupQuestion, ...]:
     """Return the questions about the public address and the port."""
 
-    def find_problem(**options: str) -> str:
-        return next(iter(find_problems(NetworkTrial({}, {**PLACEHOLDER, **options}))), "")
+    def find_problem(url: str) -> str:
+        if needs_tls and not url.startswith("https://"):
+            return f"The address must start with https://: {title} calls nothing else."
+        return web_address_problem(url)
 
     return (
         SetupQuestion(
             name="public_url",
             prompt="Public address",
             hint=f"Address under which {title} reaches this machine, for example https://bot.example.org/{path}.",
-            problem=lambda url: web_address_problem(url) or find_problem(public_url=url),
+            problem=find_problem,
         ),
         SetupQuestion(
             name="port",
@@ -43,6 +43,11 @@ def endpoint_questions(title: str, path: str, port: int, find_problems: FindProb
             hint="Port on this machine to which your proxy or tunnel forwards the public address.",
             default=str(port),
             distinct=True,
-            problem=lambda given: find_problem(port=given),
+            problem=_port_problem,
         ),
     )
+
+
+def _port_problem(text: str) -> str:
+    is_port = text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535
+    return "" if is_port else "A port is a number from 1 to 65535."

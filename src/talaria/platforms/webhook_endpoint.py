@@ -122,15 +122,6 @@ def read_endpoint(name: str, options: Mapping[str, str], port: int) -> tuple[End
     return settings, {key: text for key, text in options.items() if key not in known}
 
 
-def endpoint_problem(name: str, options: Mapping[str, str]) -> str:
-    """Return why these options of the endpoint can't be used; empty if they can."""
-    try:
-        read_endpoint(name, {"public_url": "https://localhost", **options}, 1)
-    except Refused as error:
-        return str(error)
-    return ""
-
-
 class PublicFiles:
     """Files that a network downloads from us, each for a day at an address that nobody can guess."""
 

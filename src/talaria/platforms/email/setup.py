@@ -46,7 +46,7 @@ def _describe_reports(server: str, settings: EmailSettings) -> str:
 
 
 def _read(trial: NetworkTrial) -> EmailSettings:
-    return read_settings("email", trial.options, lambda name: trial.secrets.get(name, ""))
+    return read_settings(trial.account or "email", trial.options, lambda name: trial.secrets.get(name, ""))
 
 
 def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
 from talaria.platforms.endpoint_setup import PLACEHOLDER, endpoint_questions, refusals_of
@@ -22,11 +22,11 @@ class _Granted(Struct):
 
 def _read(trial: NetworkTrial) -> FeishuSettings:
     secrets = {field: trial.secrets.get(name, "") for field, name in SECRETS.items()}
-    return read_settings("feishu", trial.options, secrets)
+    return read_settings(trial.account or "feishu", trial.options, secrets)
 
 
 def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
-    settings = _read(NetworkTrial(trial.secrets, {**PLACEHOLDER, **trial.options, "api_url": base}))
+    settings = _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options, "api_url": base}))
     request = settings.token_request
     headers = {"Content-Type": request.content_type}
     return ProbeRequest("POST", request.url(), headers, request.encode(datetime.now(UTC)))
@@ -63,7 +63,7 @@ SETUP = NetworkSetup(
             check=TokenCheck(
                 title="Feishu",
                 secret=_SECRET,
-                address=lambda trial: _read(NetworkTrial({}, {**PLACEHOLDER, **trial.options})).api,
+                address=lambda trial: _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options})).api,
                 request=_request,
                 owner=_owner,
                 remedy="Check domain, App ID and App Secret on the Credentials page.",
@@ -71,7 +71,7 @@ SETUP = NetworkSetup(
         ),
         SetupQuestion(name=_KEY, hint="The Encrypt Key on the page Events & Callbacks, Encryption Strategy."),
         SetupQuestion(name=_TOKEN, hint="The Verification Token on the same page."),
-        *endpoint_questions("Feishu", "feishu", PORT, _find_problems),
+        *endpoint_questions("Feishu", "feishu", PORT),
     ),
     next_step="Start the gateway, then enter the public address as request URL of events and of callbacks.",
     doctor=_find_problems,

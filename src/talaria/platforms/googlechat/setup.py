@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
 from talaria.core.errors import BadKey
@@ -20,11 +20,11 @@ class _Granted(Struct):
 
 
 def _read(trial: NetworkTrial) -> GoogleChatSettings:
-    return read_settings("googlechat", trial.options, trial.secrets.get(_CREDENTIALS, ""))
+    return read_settings(trial.account or "googlechat", trial.options, trial.secrets.get(_CREDENTIALS, ""))
 
 
 def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
-    request = _read(NetworkTrial(trial.secrets, {**PLACEHOLDER, **trial.options})).token_request
+    request = _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options})).token_request
     try:
         form = request.encode(datetime.now(UTC))
         url = trial.base_url or request.url()
@@ -76,7 +76,7 @@ SETUP = NetworkSetup(
             hint="The number of the project, if the app's authentication audience is Project Number.",
             required=False,
         ),
-        *endpoint_questions("Google", "googlechat", PORT, _find_refusals),
+        *endpoint_questions("Google", "googlechat", PORT),
     ),
     next_step="Enter the public address as HTTP endpoint URL on the app's Configuration page, then start the gateway.",
     doctor=_find_problems,

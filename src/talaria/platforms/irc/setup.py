@@ -18,7 +18,7 @@ _SERVER, _PASSWORD = "IRC_SERVER", "IRC_PASSWORD"
 def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
     password = trial.secrets.get(_PASSWORD, "")
     try:
-        read_settings("irc", trial.options, trial.secrets.get(_SERVER, ""), password=password)
+        read_settings(trial.account or "irc", trial.options, trial.secrets.get(_SERVER, ""), password=password)
     except Refused as error:
         return (str(error),)
     return ()
@@ -41,7 +41,9 @@ async def _check_login(trial: NetworkTrial) -> ProbeResult:
     password, server_password = trial.secrets.get(_PASSWORD, ""), trial.secrets.get("IRC_SERVER_PASSWORD", "")
     server = trial.secrets.get(_SERVER, "")
     try:
-        settings = read_settings("irc", trial.options, server, password=password, server_password=server_password)
+        settings = read_settings(
+            trial.account or "irc", trial.options, server, password=password, server_password=server_password
+        )
     except Refused as error:
         return ProbeResult("refused", str(error))
     patient = msgspec.structs.replace(settings, patience=timedelta(seconds=CHECK_SECONDS))

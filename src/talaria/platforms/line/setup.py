@@ -27,7 +27,9 @@ def _owner(status: int, body: bytes) -> str:
 
 
 _find_problems = refusals_of(
-    lambda trial: read_settings("line", trial.options, trial.secrets.get(_TOKEN, ""), trial.secrets.get(_SECRET, ""))
+    lambda trial: read_settings(
+        trial.account or "line", trial.options, trial.secrets.get(_TOKEN, ""), trial.secrets.get(_SECRET, "")
+    )
 )
 
 SETUP = NetworkSetup(
@@ -46,7 +48,7 @@ SETUP = NetworkSetup(
             ),
         ),
         SetupQuestion(name=_SECRET, hint="The channel secret on the Basic settings page; it signs what LINE sends."),
-        *endpoint_questions("LINE", "line", PORT, _find_problems),
+        *endpoint_questions("LINE", "line", PORT),
     ),
     next_step="In the LINE Developers console, turn on `Use webhook` and `Webhook redelivery`, then start the gateway.",
     doctor=_find_problems,

@@ -35,7 +35,7 @@ class MattermostClient:
     async def post(
         self, path: str, body: Mapping[str, object], answer: type[T], method: str = "POST", *, has_key: bool = False
     ) -> T:
-        """Return the answer to a request with a body; one that ``has_key`` is done once, even if it is repeated."""
+        """Return the answer to a request with a body; ``has_key`` means that it may be repeated."""
         headers, encoded = {"content-type": "application/json"}, msgspec.json.encode(body)
         return self.decode(await self.request(method, path, encoded, headers, has_key=has_key), answer)
 
@@ -50,7 +50,7 @@ class MattermostClient:
         limit: int = _MAX_ANSWER,
         has_key: bool = False,
     ) -> bytes:
-        """Return the body of the answer to a request; a POST without a key isn't sent again on a lost connection."""
+        """Return the body of the answer; a POST without a key isn't sent again if the connection is lost."""
         repeats = has_key or method != "POST"
         limit_of_time = patience or self._settings.patience
         timeouts = Timeouts(self._settings.patience, limit_of_time, limit_of_time)

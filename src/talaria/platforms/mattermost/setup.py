@@ -27,10 +27,13 @@ def _owner(status: int, body: bytes) -> str:
 
 _find_problems = refusals_of(
     lambda trial: read_settings(
-        "mattermost", trial.options, trial.secrets.get(_URL, "https://localhost"), trial.secrets.get(_TOKEN, "")
+        trial.account or "mattermost",
+        trial.options,
+        trial.secrets.get(_URL, "https://localhost"),
+        trial.secrets.get(_TOKEN, ""),
     )
 )
-_ENDPOINT = endpoint_questions("Mattermost", "mattermost", PORT, _find_problems)
+_ENDPOINT = endpoint_questions("Mattermost", "mattermost", PORT, needs_tls=False)
 
 SETUP = NetworkSetup(
     title="Mattermost",

@@ -18,7 +18,10 @@ _ANY_NUMBER, _ANY_DAEMON = "+15550100", "localhost:7583"
 
 def _read(trial: NetworkTrial) -> SignalSettings:
     settings = read_settings(
-        "signal", trial.options, trial.secrets.get(_DAEMON, _ANY_DAEMON), trial.secrets.get(_ACCOUNT, _ANY_NUMBER)
+        trial.account or "signal",
+        trial.options,
+        trial.secrets.get(_DAEMON, _ANY_DAEMON),
+        trial.secrets.get(_ACCOUNT, _ANY_NUMBER),
     )
     return msgspec.structs.replace(settings, patience=timedelta(seconds=CHECK_SECONDS))
 

@@ -4,10 +4,11 @@ import base64
 from urllib.parse import urlencode
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.core.errors import Refused
+from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
 from talaria.platforms.sms.settings import (
     API_URL,
     PORT,
+    SmsSettings,
     TwilioCredentials,
     account_problem,
     number_problem,
@@ -15,7 +16,6 @@ from talaria.platforms.sms.settings import (
 )
 from talaria.platforms.sms.wire import PhoneNumbers
 from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, decode_answer, expect_200
-from talaria.platforms.webhook_endpoint import endpoint_problem
 
 _ACCOUNT, _NUMBER = "TWILIO_ACCOUNT_SID", "TWILIO_PHONE_NUMBER"
 _TOKEN = "TWILIO_AUTH_TOKEN"  # noqa: S105 (the name of a secret)
@@ -35,15 +35,13 @@ def _owner(status: int, body: bytes) -> str:
     return numbers[0].phone_number
 
 
-def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
+def _read(trial: NetworkTrial) -> SmsSettings:
     secrets = trial.secrets
     given = TwilioCredentials(secrets.get(_ACCOUNT, ""), secrets.get(_TOKEN, ""), secrets.get(_NUMBER, ""))
-    try:
-        read_settings("sms", trial.options, given)
-    except Refused as error:
-        return (str(error),)
-    return ()
+    return read_settings(trial.account or "sms", trial.options, given)
 
+
+_find_problems = refusals_of(_read)
 
 SETUP = NetworkSetup(
     title="SMS (Twilio)",
@@ -72,20 +70,7 @@ SETUP = NetworkSetup(
                 remedy="Copy SID and primary token of the account that has the number from the Twilio console.",
             ),
         ),
-        SetupQuestion(
-            name="public_url",
-            prompt="Public address",
-            hint="Address under which Twilio reaches this machine, for example https://bot.example.org/sms.",
-            problem=lambda url: endpoint_problem("sms", {"public_url": url}),
-        ),
-        SetupQuestion(
-            name="port",
-            prompt="Port",
-            hint="Port on this machine to which your proxy or tunnel forwards the public address.",
-            default=str(PORT),
-            distinct=True,
-            problem=lambda port: endpoint_problem("sms", {"port": port}),
-        ),
+        *endpoint_questions("Twilio", "sms", PORT, needs_tls=False),
     ),
     next_step="Start the gateway: it tells Twilio the address. Then send a text message to your number.",
     doctor=_find_problems,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
 from talaria.http_client.bearer_tokens import ENTRA_AUTHORITY
@@ -19,11 +19,13 @@ class _Granted(Struct):
 
 
 def _read(trial: NetworkTrial) -> TeamsSettings:
-    return read_settings("teams", trial.options, trial.secrets.get(_APP_ID, ""), trial.secrets.get(_SECRET, ""))
+    return read_settings(
+        trial.account or "teams", trial.options, trial.secrets.get(_APP_ID, ""), trial.secrets.get(_SECRET, "")
+    )
 
 
 def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
-    request = _read(NetworkTrial(trial.secrets, {**PLACEHOLDER, **trial.options, "authority": base})).token_request
+    request = _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options, "authority": base})).token_request
     form = request.encode(datetime.now(UTC))
     return ProbeRequest("POST", request.url(), {"Content-Type": request.content_type}, form)
 
@@ -62,7 +64,7 @@ SETUP = NetworkSetup(
                 remedy="Check App ID and tenant, or create another client secret under Certificates & secrets.",
             ),
         ),
-        *endpoint_questions("Teams", "teams", PORT, _find_problems),
+        *endpoint_questions("Teams", "teams", PORT),
     ),
     next_step="Enter the public address as the bot's messaging endpoint, turn on its Teams channel, start the gateway.",
     doctor=_find_problems,

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.core.errors import Refused
+from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
 from talaria.platforms.token_check import (
     ProbeRequest,
     TokenCheck,
@@ -11,8 +11,14 @@ from talaria.platforms.token_check import (
     decode_answer,
     expect_200,
 )
-from talaria.platforms.webhook_endpoint import endpoint_problem
-from talaria.platforms.whatsapp.settings import API_URL, API_VERSION, PORT, WhatsAppSecrets, read_settings
+from talaria.platforms.whatsapp.settings import (
+    API_URL,
+    API_VERSION,
+    PORT,
+    WhatsAppSecrets,
+    WhatsAppSettings,
+    read_settings,
+)
 
 _TOKEN = "WHATSAPP_TOKEN"  # noqa: S105 (the name of a secret)
 _APP_SECRET = "WHATSAPP_APP_SECRET"  # noqa: S105 (the name of a secret)
@@ -38,24 +44,18 @@ def _owner(status: int, body: bytes) -> str:
     return f"{number.verified_name} ({number.display_phone_number})"
 
 
-def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
+def _read(trial: NetworkTrial) -> WhatsAppSettings:
     secrets = trial.secrets
     given = WhatsAppSecrets(secrets.get(_TOKEN, ""), secrets.get(_APP_SECRET, ""), secrets.get(_VERIFY, ""))
-    try:
-        read_settings("whatsapp", trial.options, given)
-    except Refused as error:
-        return (str(error),)
-    return ()
+    return read_settings(trial.account or "whatsapp", trial.options, given)
+
+
+_find_problems = refusals_of(_read)
 
 
 def _number_problem(number: str) -> str:
     is_id = number.isascii() and number.isdigit() and 5 <= len(number) <= 20
     return "" if is_id else "The phone number ID has 5 to 20 digits. It is not the phone number."
-
-
-def _url_problem(url: str) -> str:
-    problem = endpoint_problem("whatsapp", {"public_url": url})
-    return problem or ("" if url.startswith("https://") else "The address must start with https://: Meta needs it.")
 
 
 SETUP = NetworkSetup(
@@ -81,20 +81,7 @@ SETUP = NetworkSetup(
         ),
         SetupQuestion(name=_APP_SECRET, hint="The app secret under App settings, Basic; it signs what Meta posts."),
         SetupQuestion(name=_VERIFY, hint="A word of your choice, which you also enter as the verify token at Meta."),
-        SetupQuestion(
-            name="public_url",
-            prompt="Public address",
-            hint="Address under which Meta reaches this machine, for example https://bot.example.org/whatsapp.",
-            problem=_url_problem,
-        ),
-        SetupQuestion(
-            name="port",
-            prompt="Port",
-            hint="Port on this machine to which your proxy or tunnel forwards the public address.",
-            default=str(PORT),
-            distinct=True,
-            problem=lambda port: endpoint_problem("whatsapp", {"port": port}),
-        ),
+        *endpoint_questions("Meta", "whatsapp", PORT),
     ),
     next_step="Start the gateway. Then enter the address and the verify token at Meta, under WhatsApp, Configuration, "
     "and subscribe to the field `messages`.",

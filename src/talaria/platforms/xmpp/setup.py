@@ -16,7 +16,7 @@ _ANY_JID = "talaria@example.org"
 
 def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
     try:
-        read_settings("xmpp", trial.options, trial.secrets.get(_JID, _ANY_JID), "")
+        read_settings(trial.account or "xmpp", trial.options, trial.secrets.get(_JID, _ANY_JID), "")
     except Refused as error:
         return (str(error),)
     return ()
@@ -37,7 +37,9 @@ def _rooms_problem(rooms: str) -> str:
 async def _check_login(trial: NetworkTrial) -> ProbeResult:
     """Log in with the answers so far, look for the archive, and disconnect."""
     try:
-        settings = read_settings("xmpp", trial.options, trial.secrets.get(_JID, ""), trial.secrets.get(_PASSWORD, ""))
+        settings = read_settings(
+            trial.account or "xmpp", trial.options, trial.secrets.get(_JID, ""), trial.secrets.get(_PASSWORD, "")
+        )
     except Refused as error:
         return ProbeResult("refused", str(error))
     session = XmppSession(msgspec.structs.replace(settings, patience=timedelta(seconds=CHECK_SECONDS)))

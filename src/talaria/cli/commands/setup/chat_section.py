@@ -237,15 +237,15 @@ def build_trial(account: ChatAccount, setup: NetworkSetup, writer: ConfigWriter,
     answers = {one: find_answer(account, one, writer) for one in setup.questions}
     secrets = {one.name: text for one, text in answers.items() if text and one.is_secret}
     settings = writer.settings().platforms.get(account.name)
-    return NetworkTrial(secrets, settings.options if settings else {}, base_url)
+    return NetworkTrial(secrets, settings.options if settings else {}, base_url, account.name)
 
 
 def add_answer(trial: NetworkTrial, question: SetupQuestion, value: str) -> NetworkTrial:
     """Return the answers with one more, or another one."""
     given: Mapping[str, str] = {question.name: value}
     if question.is_secret:
-        return NetworkTrial({**trial.secrets, **given}, trial.options, trial.base_url)
-    return NetworkTrial(trial.secrets, {**trial.options, **given}, trial.base_url)
+        return structs.replace(trial, secrets={**trial.secrets, **given})
+    return structs.replace(trial, options={**trial.options, **given})
 
 
 def write_answer(account: ChatAccount, question: SetupQuestion, value: str, writer: ConfigWriter) -> None:
