@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 from tests.gateway.in_process_gateway import SmallGateway, served
 
+from talaria.app.log_setup import LOG_NAME
 from talaria.contracts.platform import Attachment, PlatformCapabilities
 from talaria.core.addresses import Address
 from talaria.core.messages import File, Message, Text
@@ -55,9 +55,7 @@ async def test_a_voice_note_that_cannot_be_heard_is_answered_all_the_same(tmp_pa
     assert words.text.startswith("(This voice note couldn't be transcribed: ")
 
 
-async def test_missing_program_for_transcription_is_named_in_the_log(
-    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_missing_program_for_transcription_is_named_in_the_log(tmp_path: Path, server: ModelServer) -> None:
     settings = '[voice]\ntranscribe = "command"\ncommand = "no-such-program {file}"\n'
     async with talking(tmp_path, server, settings) as (network, gateway):
         network.say_with_file("ann", NOTE, b"OggS spoken")
@@ -66,7 +64,7 @@ async def test_missing_program_for_transcription_is_named_in_the_log(
     assert isinstance(words, Text)
     assert "The owner's program for speech failed" in words.text
     assert "no-such-program" not in words.text
-    assert "no-such-program: not found" in caplog.text
+    assert "no-such-program: not found" in (gateway.application.profile.logs_folder / LOG_NAME).read_text()
 
 
 async def test_hearing_that_never_ends_is_given_up(tmp_path: Path, server: ModelServer) -> None:

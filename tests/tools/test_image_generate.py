@@ -34,7 +34,7 @@ async def run(tool: ImageGenerate, folder: Path, arguments: ImageGenerateArgumen
 
 async def test_an_image_is_saved_and_never_replaces_another(tool: ImageGenerate, tmp_path: Path) -> None:
     asked = ImageGenerateArguments("A red fox, jumping!")
-    assert tool.proposed_action(asked) == ProposedAction("write", "a-red-fox-jumping.png")
+    assert tool.proposed_action(asked) == ProposedAction("write", "a-red-fox-jumping")
     assert await run(tool, tmp_path, asked) == f"Saved {tmp_path}/a-red-fox-jumping.png."
     assert await run(tool, tmp_path, asked) == f"Saved {tmp_path}/a-red-fox-jumping-2.png."
     for name in ("a-red-fox-jumping.png", "a-red-fox-jumping-2.png"):

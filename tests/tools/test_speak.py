@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.tools.tool_calls import call_from
 
+from talaria.contracts.media import Recording
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.providers.voice import CommandSpeaker, CommandTranscriber
@@ -37,7 +38,7 @@ print(decoder.hyp().hypstr)
 async def test_espeak_speaks_and_the_recording_is_saved(tmp_path: Path) -> None:
     tool = Speak(lambda: CommandSpeaker(ESPEAK, ENVIRONMENT), None, 60)
     asked = SpeakArguments("Good morning")
-    assert tool.proposed_action(asked) == ProposedAction("write", "speech.ogg")
+    assert tool.proposed_action(asked) == ProposedAction("write", "speech")
     for name in ("speech.wav", "speech-2.wav"):
         assert (await tool.run(asked, call_from(tmp_path))).text == f"Saved {tmp_path}/{name}."
     with wave.open(str(tmp_path / "speech.wav")) as sound:
@@ -55,6 +56,25 @@ async def test_pocketsphinx_understands_what_espeak_says(tmp_path: Path) -> None
     file.write_bytes(spoken.data)
     heard = await CommandTranscriber(f"{sys.executable} {program} {{file}}", ENVIRONMENT).transcribe(file, "audio/wav")
     assert {"forward", "ten", "meters"} & set(heard.split())
+
+
+class _WavSpeaker:
+    async def speak(self, text: str) -> Recording:
+        return Recording(text.encode(), "audio/wav")
+
+
+async def test_a_recording_is_announced_and_saved_with_the_suffix_of_its_format(tmp_path: Path) -> None:
+    tool, call = Speak(_WavSpeaker, None, 60), call_from(tmp_path)
+    assert tool.proposed_action(SpeakArguments("one")) == ProposedAction("write", "speech")
+    (tmp_path / "note.wav").write_text("older")
+    for path, saved in (
+        ("", "speech.wav"),
+        ("note.ogg", "note-2.wav"),
+        ("note.v2", "note.v2"),
+        ("note.wav", "note.wav"),
+    ):
+        assert (await tool.run(SpeakArguments("two", path), call)).text == f"Saved {tmp_path}/{saved}."
+        assert (tmp_path / saved).read_text() == "two"
 
 
 @pytest.mark.slow

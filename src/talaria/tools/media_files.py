@@ -22,6 +22,7 @@ _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "
 _LONGEST_NAME = 40
 _RECORDING = "speech"
 _RECORDING_SUFFIXES = {"audio/ogg": ".ogg", "audio/wav": ".wav", "audio/mpeg": ".mp3"}
+_FORMATS = frozenset({*_SUFFIXES.values(), *_RECORDING_SUFFIXES.values()})
 
 
 class ImageGenerateArguments(Struct, frozen=True):
@@ -48,7 +49,7 @@ class ImageGenerate:
 
     def proposed_action(self, arguments: ImageGenerateArguments) -> ProposedAction:
         """Describe the file that is written."""
-        return ProposedAction("write", arguments.path or f"{_make_name(arguments.prompt)}.png")
+        return ProposedAction("write", arguments.path or _make_name(arguments.prompt))  # its format isn't known yet
 
     async def run(self, arguments: ImageGenerateArguments, call: Call) -> ToolOutput:
         """Make the image, save it, and report where it is."""
@@ -61,8 +62,9 @@ class ImageGenerate:
             raise ToolFailed(f"the image wasn't ready within {self._seconds:g} s") from error
         except (ProviderError, OverBudget, Refused) as error:
             raise ToolFailed(f"no image was made: {error.for_owner}") from error
-        name = arguments.path or f"{_make_name(arguments.prompt)}{_SUFFIXES[made.media_type]}"
-        file = await asyncio.to_thread(_save_new, call.workspace.resolve(name), made.content, bool(arguments.path))
+        path = call.workspace.resolve(arguments.path or _make_name(arguments.prompt))
+        suffix = _SUFFIXES[made.media_type]
+        file = await asyncio.to_thread(_save, path, made.content, suffix, is_chosen=bool(arguments.path))
         return await _deliver_file(file, made.media_type, self._delivery, call)
 
 
@@ -88,7 +90,7 @@ class Speak:
 
     def proposed_action(self, arguments: SpeakArguments) -> ProposedAction:
         """Describe the file that is written."""
-        return ProposedAction("write", arguments.path or f"{_RECORDING}.ogg")
+        return ProposedAction("write", arguments.path or _RECORDING)  # its format isn't known yet
 
     async def run(self, arguments: SpeakArguments, call: Call) -> ToolOutput:
         """Record the text, save it, and report where it is."""
@@ -102,8 +104,9 @@ class Speak:
             raise ToolFailed(f"the recording wasn't ready within {self._seconds:g} s") from error
         except (ProviderError, Refused) as error:
             raise ToolFailed(f"nothing was recorded: {error.for_owner}") from error
-        name = arguments.path or f"{_RECORDING}{_RECORDING_SUFFIXES.get(recording.media_type, '.ogg')}"
-        file = await asyncio.to_thread(_save_new, call.workspace.resolve(name), recording.data, bool(arguments.path))
+        path = call.workspace.resolve(arguments.path or _RECORDING)
+        suffix = _RECORDING_SUFFIXES.get(recording.media_type, ".ogg")
+        file = await asyncio.to_thread(_save, path, recording.data, suffix, is_chosen=bool(arguments.path))
         return await _deliver_file(file, recording.media_type, self._delivery, call)
 
 
@@ -117,8 +120,10 @@ async def _deliver_file(file: Path, media_type: str, delivery: SendFile | None, 
     return ToolOutput(f"Saved {file}. {sent.text}", files=sent.files)
 
 
-def _save_new(path: Path, content: bytes, is_chosen: bool) -> Path:
-    """Write a file and return its path; a name that nobody chose never replaces a file."""
+def _save(path: Path, content: bytes, suffix: str, *, is_chosen: bool) -> Path:
+    """Write a file with the suffix of its format, and return its path; a name that nobody chose replaces no file."""
+    if not is_chosen or (path.suffix.lower() in _FORMATS and path.suffix.lower() != suffix):
+        path, is_chosen = path.with_suffix(suffix), False
     with failing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         number = 1
