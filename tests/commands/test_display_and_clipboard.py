@@ -156,7 +156,7 @@ async def test_whoami_tells_the_owner_from_others_and_where_they_are(tmp_path: P
 
 async def test_config_shows_and_sets(desk: Desk) -> None:
     assert "- `model.provider` = `mine`\n" in await desk.use("/config")
-    assert "- `goals.max_turns` = `20`: Maximum number of turns." in await desk.use("/config goals.max_turns")
+    assert "- `goals.max_turns` = `20`: Maximum number of turns of a goal." in await desk.use("/config goals.max_turns")
     assert "- `goals.max_tokens` = `0`" in await desk.use("/config goals")
     shown = await desk.use("/config goals.max_turns 5")
     assert shown == "`goals.max_turns` is now `5`. It takes effect from the next conversation."

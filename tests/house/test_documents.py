@@ -83,7 +83,7 @@ def is_understood(words: list[str]) -> bool:
     """Return whether the program's own parsers take these words, all of them."""
     while words[:1] == ["-p"]:
         words = words[2:]
-    if not words or words in (["--version"], ["--help"]):
+    if not words or words in (["--version"], ["--help"]) or words[0] == "help":
         return True
     if " " in words[0]:  # a question
         words = ["chat", *words]
@@ -135,6 +135,12 @@ def test_commands_to_type_are_understood(path: Path) -> None:
 def test_commands_in_sentences_exist(path: Path) -> None:
     program = read_command_line()
     assert [" ".join(words) for words in commands_in_prose(path) if not is_known(words, program)] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_commands_with_placeholders_have_all_their_arguments(path: Path) -> None:
+    patterns = [words for words in commands_in_prose(path) if any(word.isalpha() and word.isupper() for word in words)]
+    assert [" ".join(words) for words in patterns if not is_understood(words)] == []
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
@@ -222,6 +228,7 @@ def test_the_program_is_asked_in_earnest() -> None:
     program = read_command_line()
     assert not is_understood(["sessions", "paint"])
     assert not is_understood(["backup", "--loudly"])
+    assert not is_understood(["pairing", "approve", "CODE"])
     assert not is_known(["gateway", "paint"], program)
     assert not is_known(["sessions", "list", "--loudly"], program)
     assert is_known(["sessions"], program)

@@ -80,7 +80,7 @@ def test_markdown_begins_with_the_title_and_the_facts() -> None:
         "",
         "- Session: `s1`",
         "- Source: cli",
-        "- Begun: 2026-07-01 12:30",
+        "- Started: 2026-07-01 12:30",
         "- Last used: 2026-07-01 12:30",
         "- Messages: 0",
     ]

@@ -154,7 +154,7 @@ async def offer_voice_choices(context: CommandContext) -> Sequence[tuple[str, st
 VOICE = Command(
     name="voice",
     category="Display",
-    help="Speak the replies in this chat, or stop that.",
+    help="Turn spoken replies in this chat on or off.",
     hint="[on|off|default]",
     where="chat",
     run=run_voice,

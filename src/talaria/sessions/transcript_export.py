@@ -124,7 +124,7 @@ def _format_facts(session: Session, zone: tzinfo | None) -> str:
         "Session": f"`{session.id}`",
         "Source": session.source,
         "Model": session.model,
-        "Begun": format_time(session.created_at, zone),
+        "Started": format_time(session.created_at, zone),
         "Last used": format_time(session.updated_at, zone),
         "Messages": str(session.message_count),
     }

@@ -20,7 +20,9 @@ def describe_type(info: inspect.Type) -> tuple[str, str]:
         case inspect.StrType():
             return "text", f"that matches {info.pattern}" if info.pattern else ""
         case inspect.LiteralType():
-            return "one of", ", ".join(str(value) for value in info.values)
+            values = [str(value) for value in info.values if value != ""]
+            kind = "one of" if len(values) == len(info.values) else "empty or one of"
+            return (kind, ", ".join(values)) if len(info.values) > 1 else (values[0], "")
         case inspect.Metadata():
             return describe_type(info.type)
         case _:

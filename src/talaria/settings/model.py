@@ -200,11 +200,13 @@ class AgentSettings(Section, frozen=True):
 class GoalSettings(Section, frozen=True):
     """Limits of a goal before the user is asked; 0 means no limit."""
 
-    max_turns: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of turns.", extra=_LIVE)] = 20
-    max_tokens: Annotated[int, Meta(ge=0, description="Maximum number of tokens.", extra=_LIVE)] = 0
-    max_dollars: Annotated[float, Meta(ge=0, description="Maximum cost in dollars.", extra=_LIVE)] = 0.0
+    max_turns: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of turns of a goal.", extra=_LIVE)] = 20
+    max_tokens: Annotated[int, Meta(ge=0, description="Maximum tokens of a goal; 0 means no limit.", extra=_LIVE)] = 0
+    max_dollars: Annotated[
+        float, Meta(ge=0, description="Maximum dollars of a goal; 0 means no limit.", extra=_LIVE)
+    ] = 0.0
     max_minutes: Annotated[
-        int, Meta(ge=0, description="Maximum number of minutes, including waiting.", extra=_LIVE)
+        int, Meta(ge=0, description="Maximum minutes of a goal, with waits; 0 means no limit.", extra=_LIVE)
     ] = 0
     judge_seconds: Annotated[
         int, Meta(ge=1, le=3600, description="How long to wait for the judge's verdict on a turn.", extra=_LIVE)
@@ -217,10 +219,12 @@ class GoalSettings(Section, frozen=True):
 class BudgetSettings(Section, frozen=True):
     """Spending caps for models, in dollars; 0 means no limit."""
 
-    total: Annotated[float, Meta(ge=0, description="In total per calendar month.", extra=_LIVE)] = 0.0
-    person: Annotated[float, Meta(ge=0, description="Per person and calendar month.", extra=_LIVE)] = 0.0
-    session: Annotated[float, Meta(ge=0, description="Per conversation.", extra=_LIVE)] = 0.0
-    turn: Annotated[float, Meta(ge=0, description="Per turn.", extra=_LIVE)] = 0.0
+    total: Annotated[float, Meta(ge=0, description="Dollars per calendar month; 0 means no limit.", extra=_LIVE)] = 0.0
+    person: Annotated[float, Meta(ge=0, description="Dollars per person and month; 0 means no limit.", extra=_LIVE)] = (
+        0.0
+    )
+    session: Annotated[float, Meta(ge=0, description="Dollars per session; 0 means no limit.", extra=_LIVE)] = 0.0
+    turn: Annotated[float, Meta(ge=0, description="Dollars per turn; 0 means no limit.", extra=_LIVE)] = 0.0
 
 
 class ToolSettings(Section, frozen=True):
@@ -241,10 +245,10 @@ class MemorySettings(Section, frozen=True):
     """Memory of the agent; all of it is part of every new conversation."""
 
     notes_limit: Annotated[
-        int, Meta(ge=200, le=100_000, description="Most characters of the agent's notes, for each person or group.")
+        int, Meta(ge=200, le=100_000, description="Maximum characters of the agent's notes, for each person or group.")
     ] = 2_200
     person_limit: Annotated[
-        int, Meta(ge=200, le=100_000, description="Most characters of what it knows about a person.")
+        int, Meta(ge=200, le=100_000, description="Maximum characters of what it knows about a person.")
     ] = 1_375
     provider: Annotated[
         str, Meta(description="Where entries are stored: files, or the name of an installed provider.")
@@ -389,7 +393,7 @@ class ApprovalRuleSettings(Section, frozen=True):
     person: Annotated[
         str,
         Meta(
-            description="Who the turn is for: owner, a name of people, or an id like telegram:1000; empty means all.",
+            description="Who the turn is for: owner, a name from people, or an id like telegram:1000; empty means all.",
             extra=_LIVE,
         ),
     ] = ""
@@ -414,16 +418,16 @@ class CheckpointSettings(Section, frozen=True):
         float, Meta(gt=0, description="Larger files are neither saved nor restored.", extra=_LIVE)
     ] = 5.0
     max_megabytes: Annotated[
-        int, Meta(ge=1, description="Most new content of one checkpoint, in megabytes.", extra=_LIVE)
+        int, Meta(ge=1, description="Maximum new content of one checkpoint, in megabytes.", extra=_LIVE)
     ] = 500
     max_seconds: Annotated[
-        float, Meta(gt=0, le=600, description="Most time that taking a checkpoint may need.", extra=_LIVE)
+        float, Meta(gt=0, le=600, description="Maximum seconds for taking a checkpoint.", extra=_LIVE)
     ] = 20.0
     exclude: Annotated[
         tuple[str, ...],
         Meta(description="Files to leave out in addition to those in .gitignore, as patterns.", extra=_LIVE),
     ] = _GENERATED
-    keep: Annotated[int, Meta(ge=1, le=10_000, description="Most checkpoints per workspace.", extra=_LIVE)] = 100
+    keep: Annotated[int, Meta(ge=1, le=10_000, description="Maximum checkpoints per workspace.", extra=_LIVE)] = 100
     keep_days: Annotated[int, Meta(ge=1, le=36_500, description="Days until a checkpoint expires.", extra=_LIVE)] = 30
     engine: Annotated[
         Literal["auto", "git", "dulwich"],

@@ -56,7 +56,7 @@ async def test_a_job_is_changed_paused_run_and_removed(cron: Cron, call: Call) -
     assert "every 3h" in await use(cron, call, "edit", job="look", when="every 3h", times=4)
     assert "paused" in await use(cron, call, "pause", job="Look")
     assert "next Fri 2026-01-02 16:00" in await use(cron, call, "resume", job="Look")
-    assert await use(cron, call, "run", job="Look") == "Begun: Look"
+    assert await use(cron, call, "run", job="Look") == "Started: Look"
     assert "running" in await use(cron, call, "history", job="Look")
     assert await use(cron, call, "remove", job="Look") == "Removed: Look"
     with pytest.raises(ToolFailed, match="no job `Look`"):

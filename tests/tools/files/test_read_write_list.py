@@ -91,7 +91,7 @@ async def test_what_cannot_be_read_fails_with_a_hint(tmp_path: Path) -> None:
                        ("a\0b", "null"), ("notes.txt/x", "Not a directory")]:  # fmt: skip
         with pytest.raises(ToolFailed, match=hint):
             await read(tmp_path, path)
-    with pytest.raises(ToolFailed, match="has 1 lines; there is no line 5"):
+    with pytest.raises(ToolFailed, match="has 1 line; there is no line 5"):
         await read(tmp_path, "notes.txt", first_line=5)
 
 
@@ -110,6 +110,7 @@ async def test_a_masked_secret_cannot_be_written_back(tmp_path: Path) -> None:
 async def test_writing_creates_folders_and_tells_sizes(tmp_path: Path) -> None:
     assert await write(tmp_path, "a/b/c.txt", "hé\nx") == f"Created {tmp_path}/a/b/c.txt: 5 bytes, 2 lines."
     assert await write(tmp_path, "a/b/c.txt", "") == f"Replaced {tmp_path}/a/b/c.txt: 5 → 0 bytes, 0 lines."
+    assert await write(tmp_path, "a/b/c.txt", "x\n") == f"Replaced {tmp_path}/a/b/c.txt: 0 → 2 bytes, 1 line."
 
 
 async def test_writing_keeps_mode_and_link_and_leaves_no_draft(tmp_path: Path) -> None:

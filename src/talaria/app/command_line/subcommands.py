@@ -97,7 +97,7 @@ SUBCOMMANDS = (
     Subcommand("Setup", "tools", "List the agent's tools and switch them on and off", "talaria.cli.commands.tools"),
     Subcommand("Setup", "memory", "List, search and change what the agent remembers", "talaria.cli.commands.memory"),
     Subcommand("Setup", "mcp", "Add, test and sign in to MCP servers, or serve as one", "talaria.cli.commands.mcp"),
-    Subcommand("Setup", "skills", "List, install, check and switch the agent's skills", "talaria.cli.commands.skills"),
+    Subcommand("Setup", "skills", "List, install, check, enable and disable skills", "talaria.cli.commands.skills"),
     Subcommand("Setup", "hooks", "List and test event hooks", "talaria.cli.commands.hooks"),
     Subcommand("Setup", "config", "Show, change and check the settings", "talaria.cli.commands.config"),
     Subcommand("Setup", "profile", "List, create, choose and delete profiles", "talaria.cli.commands.profile"),

@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         key = action.add_argument("key", metavar="KEY", help="for example store.url, or the name of a secret")
         add_completion(key, "settings")
     change.add_argument(
-        "value", metavar="VALUE", help="the new value; - reads it from standard input, -- comes before a dash"
+        "value",
+        metavar="VALUE",
+        help="the new value; - reads it from standard input; write -- before a leading dash",
     )
     actions.add_parser("edit", help="open the settings file in your editor, then check it")
 

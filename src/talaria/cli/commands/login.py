@@ -29,7 +29,7 @@ _DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take the name of a sign-in and how to do it."""
     parser.epilog = _EPILOG
-    parser.add_argument("name", nargs="?", metavar="NAME", help="openai, github-copilot or google")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of openai, github-copilot and google")
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--device", action="store_true", help="show a code to enter on any device")
     ways.add_argument("--paste", action="store_true", help="show an address, and ask for the one you end up at")

@@ -8,7 +8,7 @@ from talaria.cli.services import Services
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take the name of a sign-in."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="openai, github-copilot or google")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of openai, github-copilot and google")
     parser.add_argument("--all", action="store_true", help="sign out everywhere")
 
 

@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list", json=False, person="", query="")
     listing = actions.add_parser("list", help="list entries, or search them")
-    listing.add_argument("query", metavar="QUERY", nargs="?", default="", help="words or a meaning to search for")
+    listing.add_argument(
+        "query", metavar="QUERY", nargs="?", default="", help="text to search for, by words and by meaning"
+    )
     show = actions.add_parser("show", help="show an entry with its time and source")
     edit = actions.add_parser("edit", help="replace the text of an entry")
     forget = actions.add_parser("forget", help="remove an entry")
@@ -35,9 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     edit.add_argument("text", metavar="TEXT", help="the new text")
     add = actions.add_parser("add", help="add an entry")
     add.add_argument("text", metavar="TEXT", help="the text")
-    add.add_argument("--kind", choices=MEMORY_KINDS, default="user", help="user (the default): about the person")
+    add.add_argument(
+        "--kind", choices=MEMORY_KINDS, default="user", help="about the person (user, the default) or the work (memory)"
+    )
     export = actions.add_parser("export", help="print all entries as JSON")
-    consolidate = actions.add_parser("consolidate", help="let the model shorten a memory, after a question")
+    consolidate = actions.add_parser("consolidate", help="let the model shorten a full memory; asks first")
     consolidate.add_argument("--yes", action="store_true", help="don't ask for confirmation")
     undo = actions.add_parser("undo", help="undo the last consolidation")
     undo.add_argument("--force", action="store_true", help="also if the memory was changed since; loses those changes")

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("platform", metavar="PLATFORM", help="the chat network, for example telegram; or web")
     approve.add_argument("code", metavar="CODE", help="the code that the person received, or the browser shows")
     approve.add_argument(
-        "--person", metavar="NAME", default="", help="whose browser it is, a name of `people`; default: you"
+        "--person", metavar="NAME", default="", help="whose browser it is: a name from `people` (default: you)"
     )
     refuse.add_argument("user_id", metavar="USER", help="their id there, as `list` shows it")
     revoke.add_argument("user_id", metavar="USER", help="their id there, as `people` shows it")

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     opening.add_argument("--no-open", action="store_true", help="print the address instead of opening a browser")
     pair = actions.add_parser("pair", help="show a code and a QR code for another device")
     pair.add_argument(
-        "--person", metavar="NAME", default="", help="whose device it is, a name of `people`; default: you"
+        "--person", metavar="NAME", default="", help="whose device it is: a name from `people` (default: you)"
     )
     pair.add_argument("--url", metavar="URL", default="", help="address under which the device reaches the server")
     browsers = actions.add_parser("browsers", help="list signed-in browsers")

@@ -36,8 +36,12 @@ class DelegationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
             extra=_LIVE,
         ),
     ] = ""
-    max_dollars: Annotated[float, Meta(ge=0, description="Maximum cost of one task in dollars.", extra=_LIVE)] = 0.0
-    max_seconds: Annotated[int, Meta(ge=0, description="Maximum seconds for one task.", extra=_LIVE)] = 3600
+    max_dollars: Annotated[
+        float, Meta(ge=0, description="Maximum dollars per task; 0 means no separate limit.", extra=_LIVE)
+    ] = 0.0
+    max_seconds: Annotated[
+        int, Meta(ge=0, description="Maximum seconds per task; 0 means no separate limit.", extra=_LIVE)
+    ] = 3600
 
 
 _HOURS = r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)"

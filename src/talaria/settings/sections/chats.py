@@ -208,7 +208,8 @@ class RoomSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = 30
     max_bytes: Annotated[
-        int, Meta(ge=0, le=100_000, description="Most bytes of those messages; older ones are left out.", extra=_LIVE)
+        int,
+        Meta(ge=0, le=100_000, description="Maximum bytes of those messages; older ones are left out.", extra=_LIVE),
     ] = 8_000
     answer: Annotated[
         Literal["mention", "pattern", "always"],
@@ -313,7 +314,11 @@ class PersonaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Persona: an agent with its own instructions, model, tools, memory and budget; a route says where it answers."""
 
     instructions: Annotated[
-        str, Meta(description="Who it is and how it answers, in place of `SOUL.md`; empty means the same.", extra=_LIVE)
+        str,
+        Meta(
+            description="Who it is and how it answers, in place of `SOUL.md`, which counts if this is empty.",
+            extra=_LIVE,
+        ),
     ] = ""
     model: Annotated[
         str, Meta(description="Its model, as PROVIDER:MODEL or an alias; empty means the configured one.", extra=_LIVE)
@@ -331,7 +336,7 @@ class PersonaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="Whether it has its own memory, or shares that of the profile.", extra=_LIVE),
     ] = "own"
     budget: Annotated[
-        float, Meta(ge=0, description="Most dollars that it may spend per calendar month; 0: no limit.", extra=_LIVE)
+        float, Meta(ge=0, description="Maximum dollars per calendar month; 0 means no limit.", extra=_LIVE)
     ] = 0.0
 
 

@@ -7,11 +7,11 @@ from msgspec import Meta, Struct
 from talaria.settings.sections.checks import are_model_names, is_voice_service
 
 _LIVE: dict[str, Any] = {"live": True}
-_SERVICE = {
-    "live": True,
-    "check": is_voice_service,
-    "expected": "empty, `command`, or PROVIDER:MODEL, for example openai:gpt-4o-mini-transcribe",
-}
+
+
+def _service(example: str) -> dict[str, Any]:
+    expected = f"empty, `command`, or PROVIDER:MODEL, for example {example}"
+    return {"live": True, "check": is_voice_service, "expected": expected}
 
 
 class MediaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class ImageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     generate: Annotated[
         str,
         Meta(
-            description="Makes images: a provider and its model; empty means nothing does.",
+            description="Provider and model that make images; empty turns the tool off.",
             extra={
                 "check": lambda text: not text or are_model_names((text,)),
                 "expected": "empty or PROVIDER:MODEL, for example openai:gpt-image-1",
@@ -50,13 +50,13 @@ class ImageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Voice messages in chats: transcription, and spoken replies."""
+    """Voice notes in chats: transcription, and spoken replies."""
 
     transcribe: Annotated[
         str,
         Meta(
-            description="Transcribes voice messages: a provider and its model, or `command`; empty means nothing does.",
-            extra=_SERVICE,
+            description="Provider and model that transcribe voice notes, or `command`; empty turns this off.",
+            extra=_service("openai:gpt-4o-mini-transcribe"),
         ),
     ] = ""
     command: Annotated[
@@ -73,8 +73,8 @@ class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     speaker: Annotated[
         str,
         Meta(
-            description="Turns text into speech: a provider and its model, or `command`; empty means nothing does.",
-            extra=_SERVICE,
+            description="Provider and model that speak text, or `command`; empty turns this off.",
+            extra=_service("openai:gpt-4o-mini-tts"),
         ),
     ] = ""
     voice: Annotated[str, Meta(min_length=1, description="The provider's voice to use.", extra=_LIVE)] = "alloy"

@@ -93,7 +93,7 @@ class Cron:
             case "remove":
                 return f"Removed: {(await desk.remove(_named(arguments), asker)).name}"
             case "run":
-                return f"Begun: {(await desk.run(_named(arguments), asker)).name}"
+                return f"Started: {(await desk.run(_named(arguments), asker)).name}"
             case "history":
                 return _past(await desk.history(_named(arguments), asker))
 

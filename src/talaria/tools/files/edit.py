@@ -258,9 +258,10 @@ def _write(path: Path, content: str) -> ToolOutput:
     raw = content.encode("utf-8", "surrogateescape")
     save_file(path, raw)
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    size = f"{len(raw):,} bytes, {lines:,} {'line' if lines == 1 else 'lines'}."
     if before is None:
-        return ToolOutput(f"Created {path}: {len(raw):,} bytes, {lines:,} lines.")
-    return ToolOutput(f"Replaced {path}: {before:,} → {len(raw):,} bytes, {lines:,} lines.", diff=diff)
+        return ToolOutput(f"Created {path}: {size}")
+    return ToolOutput(f"Replaced {path}: {before:,} → {size}", diff=diff)
 
 
 def _diff(old: str, new: str) -> str:

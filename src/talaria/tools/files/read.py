@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
+from talaria.core.formatting import pluralize
 from talaria.core.messages import Image, image_type
 from talaria.tools.documents.wire import Extracted, is_document
 from talaria.tools.files.text_file import failing, find_encoding, kind_in_words, require_file
@@ -94,7 +95,7 @@ def _page(found: Extracted, wanted: ReadFileArguments) -> ToolOutput:
     many = f"{found.total:,} {found.unit}{'s' * (found.total != 1)}" if found.unit else ""
     about = ", ".join(filter(None, (found.kind, found.title and f'"{found.title}"', many)))
     if not found.text and found.first_line > 1:
-        raise ToolFailed(f"The document has {found.lines} lines; there is no line {found.first_line}.")
+        raise ToolFailed(f"The document has {pluralize(found.lines, 'line')}; there is no line {found.first_line}.")
     lines = iter(found.text.split("\n"))
     text = _lines(lines, wanted, counted=not found.next_line, first=found.first_line, has_more=found.next_line > 0)
     more = f'\n[more {found.unit}s follow; continue with parts="{found.next_part}-"]' if found.next_part else ""
@@ -133,7 +134,7 @@ def _lines(
 def _all_that_is_left(shown: list[str], first: int, total: int) -> str:
     if shown:
         return "\n".join(shown)
-    raise ToolFailed(f"The file has {total} lines; there is no line {first}.")
+    raise ToolFailed(f"The file has {pluralize(total, 'line')}; there is no line {first}.")
 
 
 def _decoded(file: IO[bytes], encoding: str) -> Iterator[str]:

@@ -161,7 +161,7 @@ def _details(session: Session, zone: tzinfo | None) -> Iterator[tuple[str, str]]
     yield "source", session.source
     yield "owner", session.owner
     yield "model", session.model
-    yield "begun", format_time(session.created_at, zone)
+    yield "started", format_time(session.created_at, zone)
     yield "last used", f"{format_time(session.updated_at, zone)} ({format_age(session.updated_at, now)})"
     yield "archived", format_time(session.archived_at, zone) if session.archived_at else ""
     yield "branch of", f"{session.parent_id}, message {session.parent_seq}" if session.parent_id else ""
