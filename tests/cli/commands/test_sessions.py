@@ -231,7 +231,7 @@ def test_times_are_those_of_the_zone_in_the_settings(program: Program) -> None:
     converse(program, NewSession(source="cli", title="Late"), said("Good night", at=at), at=at)
     shown = program.run("sessions", "show", "late", env={"TALARIA__CLI__TIME_ZONE": "Asia/Tokyo"}).out
     assert "user · 2026-07-02 08:30\n" in shown
-    assert "begun      2026-07-02 08:30\n" in shown
+    assert "started    2026-07-02 08:30\n" in shown
 
 
 # search
