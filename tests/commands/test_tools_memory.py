@@ -108,11 +108,11 @@ async def _breaks(desk: Desk) -> int:
 async def test_a_sandbox_is_chosen_for_the_conversation(desk: Desk, server: ModelServer) -> None:
     assert (await desk.use("/sandbox")).startswith("Commands run without a sandbox (as in the settings).")
     assert "There is no sandbox `jail`" in await desk.use("/sandbox jail")
-    assert "a container" in await desk.use("/sandbox docker")
+    assert "run in a docker container." in await desk.use("/sandbox docker")
     assert (await desk.use("/sandbox")).startswith("Commands run in a docker sandbox (chosen for this conversation).")
     await desk.say("one")
     assert "run in a container" in str(server.received[-1].json["messages"][0])
-    assert ("off", "none: commands have the same access as you") in await desk.offers("sandbox")
+    assert ("off", "without a sandbox, with the same access as you") in await desk.offers("sandbox")
     await desk.use("/sandbox default")
     assert "without a sandbox (as in the settings)" in await desk.use("/sandbox")
     assert "Only the owner" in await desk.use("/sandbox off", author=Author("eve", owner=False))

@@ -19,11 +19,11 @@ _FORCE = "--force"
 _REPLACE = ("Replace the entries", "Cancel")
 _NO_SANDBOX, _AS_SET = "off", "default"
 _SANDBOX_CHOICES = {
-    "bubblewrap": "this machine's files, read-only",
-    "podman": "a container",
-    "docker": "a container",
-    "ssh": "another host",
-    _NO_SANDBOX: "none: commands have the same access as you",
+    "bubblewrap": "in bubblewrap, with this machine's files read-only",
+    "podman": "in a podman container",
+    "docker": "in a docker container",
+    "ssh": "on another host",
+    _NO_SANDBOX: "without a sandbox, with the same access as you",
     _AS_SET: "as in the settings",
 }
 
@@ -195,7 +195,7 @@ async def run_sandbox(context: CommandContext) -> None:
     if context.arguments not in _SANDBOX_CHOICES:
         raise NotFound(f"There is no sandbox `{context.arguments}`. Available: {', '.join(_SANDBOX_CHOICES)}.")
     await set_preferences(context, sandbox="" if context.arguments == _AS_SET else context.arguments)
-    context.surface.show(f"From the next message, commands run as chosen here: {_SANDBOX_CHOICES[context.arguments]}.")
+    context.surface.show(f"From the next message, commands run {_SANDBOX_CHOICES[context.arguments]}.")
 
 
 async def offer_sandbox_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
