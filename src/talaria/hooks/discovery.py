@@ -50,12 +50,11 @@ class HookSummary(Struct, frozen=True, kw_only=True):
 def summarize_hooks(profile_folder: Path) -> list[HookSummary]:
     """Return all hooks of a profile for display, the built-in one first."""
     boot = profile_folder / BOOT_FILE
-    missing = "" if boot.is_file() else ", once there is one"
     built_in = HookSummary(
         name=BOOT,
         state="on" if boot.is_file() else "off",
         path=boot,
-        description=f"Does what {BOOT_FILE} asks for{missing}",
+        description=f"Runs the prompt in {BOOT_FILE}, if there is one",
         events=(GATEWAY_START,),
     )
     return [built_in, *map(_summarize, find_hooks(profile_folder / FOLDER))]

@@ -135,7 +135,7 @@ def _set(arguments: argparse.Namespace, services: Services) -> int:
         from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
 
         edit = set_value(services.profile, arguments.key, _read_value(arguments, services))
-        services.terminal.line(f"Set {edit.key} = {edit.shown} in {services.profile.config_file}.")
+        services.terminal.line(f"Set {edit.key} = {edit.shown or 'empty'} in {services.profile.config_file}.")
         _report_edit(edit, services)
         return 0
     name = str(arguments.key)

@@ -244,7 +244,7 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
             if sentence:
                 services.terminal.line(services.terminal.styled(sentence, "yellow"))
         services.terminal.table(
-            ("Network", "State", "Since", "Received", "Trouble"), [_format_network(net) for net in one.networks]
+            ("NETWORK", "STATE", "SINCE", "RECEIVED", "PROBLEM"), [_format_network(net) for net in one.networks]
         )
     for sentence in (*([problem] if problem else []), *list_open_access(services.settings())):
         services.terminal.line(services.terminal.styled(sentence, "yellow"))
