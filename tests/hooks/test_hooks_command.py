@@ -55,7 +55,7 @@ def test_the_list_as_json_says_the_same(program: Program, profile: Path) -> None
 def test_without_hooks_the_built_in_one_is_listed(program: Program) -> None:
     listed = program.run("hooks", "list")
     assert (listed.code, len(listed.out.splitlines())) == (0, 1)
-    assert "once there is one" in listed.out
+    assert "if there is one" in listed.out
 
 
 def test_a_hook_is_tried_with_an_event_like_a_real_one(program: Program, profile: Path) -> None:
