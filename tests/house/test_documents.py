@@ -14,6 +14,7 @@ from tests.house.tree import ROOT, files, name
 from talaria.app.command_line.dispatch import build_parser
 from talaria.app.command_line.spec import read_command_line
 from talaria.app.command_line.subcommands import find_subcommand
+from talaria.app.platforms import load_network_setups
 from talaria.cli.parser_tree import CommandSpec
 from talaria.settings.schema import SettingsSchema
 from talaria.settings.secrets import list_secret_names
@@ -47,7 +48,7 @@ def prose(path: Path) -> str:
 def shell_lines(path: Path) -> Iterator[str]:
     for language, block in _FENCED.findall(path.read_text()):
         if language == "sh":
-            yield from (line.strip() for line in block.splitlines() if line.strip())
+            yield from (line.strip() for line in block.replace("\\\n", " ").splitlines() if line.strip())
 
 
 def commands_in_blocks(path: Path) -> Iterator[list[str]]:
@@ -152,6 +153,27 @@ def test_settings_and_secrets_that_are_changed_exist(path: Path) -> None:
         if words[:1] == ["config"] and words[1:2] in (["get"], ["set"], ["unset"]) and words[2:]
     ]
     assert [key for key in changed if key not in known and _of_any_name(key) not in known] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_only_secrets_of_chat_networks_come_from_files_or_variables(path: Path) -> None:
+    """Followed literally, the name of a file would be stored as the answer to a question that isn't secret."""
+    given = [
+        words[place + 1].split("=", 1)
+        for words in commands_in_blocks(path)
+        if words[:1] == ["setup"]
+        for place, word in enumerate(words)
+        if word == "--chat"
+    ]
+    if given:
+        secret = {
+            question.name if question.is_secret else f"{network}.{question.name}": question.is_secret
+            and not question.public
+            for network, setup in load_network_setups().items()
+            for question in setup.questions
+        }
+        from_elsewhere = {key: bool(re.fullmatch(r"-|[A-Z_]+|.+\.txt", value)) for key, value in given}
+        assert from_elsewhere == {key: secret[key.removeprefix("WORK_")] for key in from_elsewhere}
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)

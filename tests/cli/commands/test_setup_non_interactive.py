@@ -173,6 +173,8 @@ async def test_a_network_without_required_secrets_is_named_in_the_settings(
     assert ready == ["webhook"]
     plain = await asyncio.to_thread(program.run, "setup", "--list-networks", env=env)
     assert "webhook: Webhooks, set up\n  webhook.port: " in plain.out
+    assert "  WEBHOOK_SECRET (secret, optional): " in plain.out
+    assert "  TEAMS_APP_ID: " in plain.out
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 from talaria.cli.commands.setup.wizard_state import SECTIONS
 from talaria.cli.parser import USAGE_ERROR, add_completion
 from talaria.cli.services import Services
-from talaria.contracts.setup import NetworkSetup
+from talaria.contracts.setup import NetworkSetup, SetupQuestion
 from talaria.core.errors import Refused
 from talaria.settings.sections.checks import is_web_address
 
@@ -17,7 +17,7 @@ checked before they are saved.
 
 SOURCE is the name of an environment variable, a file, or - for standard input.
 For --chat, an answer that isn't secret is given directly; --list-networks shows
-the names.
+the names, and which are secret.
 With --non-interactive, everything is checked first; if a check fails, nothing is
 saved and the exit code is 1.
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=SOURCE",
-        help="an answer of a chat network, for example TELEGRAM_BOT_TOKEN=token.txt",
+        help="an answer for a chat network, for example TELEGRAM_BOT_TOKEN=token.txt",
     )
     script.add_argument("--toolsets", metavar="NAMES", help="toolsets that are on, separated by commas")
     script.add_argument(
@@ -94,9 +94,14 @@ def _list_networks(arguments: argparse.Namespace, services: Services) -> int:
         services.terminal.line(f"{name}: {network.title}{', set up' if name in ready else ''}")
         for question in network.questions:
             answer = question.name if question.is_secret else f"{name}.{question.name}"
-            note = "" if question.required else " (optional)"
-            services.terminal.line(f"  {answer}{note}: {question.hint}")
+            services.terminal.line(f"  {answer}{_note(question)}: {question.hint}")
     return 0
+
+
+def _note(question: SetupQuestion) -> str:
+    notes = {"secret": question.is_secret and not question.public, "optional": not question.required}
+    listed = ", ".join(note for note, applies in notes.items() if applies)
+    return f" ({listed})" if listed else ""
 
 
 def _as_data(name: str, network: NetworkSetup, *, is_ready: bool) -> dict[str, Any]:
