@@ -15,7 +15,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import OverBudget, ProviderOverloaded, Refused
 from talaria.core.ids import SessionId
 from talaria.http_client.client import HttpPool
-from talaria.providers.images import OpenAIImages
+from talaria.providers.media import OpenAIImages
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.images import PNG

@@ -9,7 +9,7 @@ from tests.providers.test_voice import at
 from talaria.contracts.media import SourceImage
 from talaria.core.errors import BadKey, MalformedReply, ProviderError, ProviderOverloaded
 from talaria.http_client.client import HttpPool
-from talaria.providers.images import OpenAIImages
+from talaria.providers.media import OpenAIImages
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.images import PNG, ReceivedImageRequest
 

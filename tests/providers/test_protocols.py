@@ -9,12 +9,12 @@ from tests.providers.random_histories import AT, PIXEL, TOOL, asked, request, sa
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelText
 from talaria.core.errors import MalformedReply, ProviderOverloaded
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.anthropic import incoming as from_anthropic
+from talaria.providers.anthropic import adapter as from_anthropic
 from talaria.providers.anthropic import outgoing as to_anthropic
 from talaria.providers.base.http_provider import Underway
-from talaria.providers.openai_chat import incoming as from_chat
+from talaria.providers.openai_chat import adapter as from_chat
 from talaria.providers.openai_chat import outgoing as to_chat
-from talaria.providers.openai_responses import incoming as from_responses
+from talaria.providers.openai_responses import adapter as from_responses
 from talaria.providers.openai_responses import outgoing as to_responses
 from talaria.providers.settings import AnthropicSettings, ChatQuirks, OpenAIChatSettings, OpenAIResponsesSettings
 

@@ -20,7 +20,7 @@ from talaria.core.errors import (
 )
 from talaria.http_client.client import HttpPool
 from talaria.http_client.timeouts import Timeouts
-from talaria.providers.voice import (
+from talaria.providers.media import (
     AudioServer,
     AudioSpeaker,
     AudioTranscriber,

@@ -10,7 +10,7 @@ from tests.tools.tool_calls import call_from
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.http_client.client import HttpPool
-from talaria.providers.images import OpenAIImages
+from talaria.providers.media import OpenAIImages
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.images import PNG
 from talaria.tools.media_files import ImageGenerate, ImageGenerateArguments

@@ -14,7 +14,7 @@ from tests.tools.tool_calls import call_from
 from talaria.contracts.media import Recording
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
-from talaria.providers.voice import CommandSpeaker, CommandTranscriber
+from talaria.providers.media import CommandSpeaker, CommandTranscriber
 from talaria.tools.media_files import Speak, SpeakArguments
 
 ENVIRONMENT = {"PATH": os.defpath}

@@ -14,8 +14,14 @@ from talaria.core.errors import PriceUnknown, ProviderError, Refused, TalariaErr
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
 from talaria.http_client.client import HttpPool
-from talaria.providers.images import OpenAIImages
-from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
+from talaria.providers.media import (
+    AudioServer,
+    AudioSpeaker,
+    AudioTranscriber,
+    CommandSpeaker,
+    CommandTranscriber,
+    OpenAIImages,
+)
 from talaria.settings.secrets import list_secret_names
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway

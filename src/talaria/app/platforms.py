@@ -165,7 +165,7 @@ class ProfileNetworks:
         """Return the manifest of a Slack app for this agent."""
         from talaria.commands.command import select_usable_commands  # noqa: PLC0415 (loaded for a manifest)
         from talaria.commands.registry import REGISTRY  # noqa: PLC0415 (loaded for a manifest)
-        from talaria.platforms.slack.manifest import make_manifest  # noqa: PLC0415 (loaded for a manifest)
+        from talaria.platforms.slack.setup import make_manifest  # noqa: PLC0415 (loaded for a manifest)
 
         network = self._settings.platforms.get("slack", ChatNetworkSettings())
         commands = [(command.name, command.help) for command in select_usable_commands(REGISTRY, terminal=False)]

@@ -1,6 +1,7 @@
-"""Markdown in the lighter notations of chat networks, or as plain text."""
+"""Text for networks with a light markup: Markdown in their notation, and commands typed with ``!``."""
 
 import re
+from collections.abc import Collection
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ _STRUCK = re.compile(r"~~(?=\S)([^~\n]+)(?<=\S)~~")
 _HEADING = re.compile(r"^#{1,6} +(\S.*?) *#*$", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\[\]\n|<>]+)\]\((https?://[^()\s|<>]+)\)")
 _MARK = "\0"  # of bold text, until its stars can't be taken for those of italics
+_COMMAND = re.compile(r"!(\w[\w-]*)(.*)", re.DOTALL)
 
 
 class Notation(Struct, frozen=True):
@@ -50,3 +52,9 @@ def _convert(text: str, notation: Notation) -> str:
     text = _ITALIC.sub(rf"{notation.italic}\1{notation.italic}", text)
     text = _STRUCK.sub(rf"{notation.struck}\1{notation.struck}", text)
     return _LINK.sub(notation.link, text).replace(_MARK, notation.bold)
+
+
+def read_command(text: str, commands: Collection[str]) -> str:
+    """Return a text with ``/name`` for ``!name`` at its start, if that is a command."""
+    typed = _COMMAND.fullmatch(text)
+    return f"/{typed[1]}{typed[2]}" if typed and typed[1] in commands else text

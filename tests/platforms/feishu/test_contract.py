@@ -18,9 +18,9 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.core.messages import File
 from talaria.platforms.feishu.adapter import Feishu
-from talaria.platforms.feishu.encryption import decrypt_body
 from talaria.platforms.feishu.settings import FeishuSettings, read_settings
 from talaria.platforms.feishu.setup import SETUP
+from talaria.platforms.feishu.wire import decrypt_body
 from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.feishu_server import BOT, FeishuKeys, FeishuServer, feishu_server, read_buttons, read_text

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.app.program import Program
 
-from talaria.platforms.slack.manifest import make_manifest
+from talaria.platforms.slack.setup import make_manifest
 from talaria.testing.slack_server.methods import METHODS
 
 COMMANDS = [("status", "How things are"), ("goal", "Work towards\nsomething"), ("x" * 33, "too long"), ("ask", "Ask")]

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200
+from talaria.platforms.setup_checks import ProbeRequest, TokenCheck, decode_answer, expect_200
 
 _TOKEN = "DISCORD_BOT_TOKEN"  # noqa: S105 (the name of a secret)
 _API = "https://discord.com/api/v10"

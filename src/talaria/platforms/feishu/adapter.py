@@ -28,14 +28,16 @@ from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
 from talaria.http_client.bodies import FormFile, encode_form
-from talaria.platforms.feishu.encryption import check_post, check_token, decrypt_body
 from talaria.platforms.feishu.settings import FeishuSettings, read_settings
 from talaria.platforms.feishu.setup import SECRETS
 from talaria.platforms.feishu.wire import (
     TEXT_LIMIT,
     FeishuAnswer,
     author_of,
+    check_post,
     check_text,
+    check_token,
+    decrypt_body,
     is_expired,
     make_card,
     make_key,

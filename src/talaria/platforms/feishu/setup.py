@@ -5,9 +5,17 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.endpoint_setup import PLACEHOLDER, endpoint_questions, refusals_of
 from talaria.platforms.feishu.settings import PORT, FeishuSettings, read_settings
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, UnexpectedAnswer, decode_answer
+from talaria.platforms.setup_checks import (
+    PLACEHOLDER,
+    ProbeRequest,
+    TokenCheck,
+    TokenRejected,
+    UnexpectedAnswer,
+    decode_answer,
+    endpoint_questions,
+    refusals_of,
+)
 
 _APP_ID = "FEISHU_APP_ID"
 _SECRET = "FEISHU_APP_SECRET"  # noqa: S105 (the name of a secret)

@@ -1,11 +1,16 @@
-"""Translation between events and messages of Feishu and the vocabulary, without I/O."""
+"""Translation between events and messages of Feishu and the vocabulary, and checks of posts, without I/O."""
 
+import base64
+import hashlib
+import hmac
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.padding import PKCS7
 from msgspec import Struct
 
 from talaria.contracts.platform import Attachment, Button, Incoming, Sender
@@ -14,6 +19,8 @@ from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDow
 from talaria.platforms.feishu.settings import FeishuSettings
 from talaria.platforms.files import sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
+from talaria.platforms.push_receiver import PushRequest
+from talaria.platforms.signatures import BadSignature, check_signatures, check_timestamp
 
 TEXT_LIMIT = 10_000  # bytes; a card has 30 KB with its markup
 _ROW = 4  # buttons side by side
@@ -21,6 +28,7 @@ _BUTTON, _KIND, _ROOT = "talaria_button", "talaria_chat", "talaria_thread"
 _KEYS = uuid.UUID("5d7c1b58-2a0c-4ac9-a7a5-0e0a4ad4d9d2")
 _BAD_TOKEN = {99991661, 99991663, 99991664, 99991665, 99991668, 10003, 10014}
 _TOO_FAST = {99991400, 230020, 11232}
+_BLOCK = 16  # bytes
 
 
 class FeishuId(Struct):
@@ -294,3 +302,36 @@ def to_error(answer: ApiAnswer) -> PlatformError:
         pause = pause_of(ApiAnswer(429, b"", {"retry-after": seconds}))
         return SlowDown("Feishu asks for a pause", retry_after=pause.retry_after)
     return Rejected(f"Feishu refuses it with {describe_error(answer)}")
+
+
+class _Encrypted(Struct):
+    encrypt: str
+
+
+def sign_body(timestamp: str, nonce: str, encrypt_key: str, body: bytes) -> str:
+    """Return the signature of a post."""
+    return hashlib.sha256(f"{timestamp}{nonce}{encrypt_key}".encode(errors="replace") + body).hexdigest()
+
+
+def check_post(request: PushRequest, body: bytes, encrypt_key: str, now: datetime) -> None:
+    """Raise `BadSignature` unless the sender has the key and the post is new."""
+    timestamp = request.headers.get("x-lark-request-timestamp", "")
+    nonce = request.headers.get("x-lark-request-nonce", "")
+    check_signatures(sign_body(timestamp, nonce, encrypt_key, body), [request.headers.get("x-lark-signature", "")])
+    check_timestamp(timestamp, now)
+
+
+def check_token(given: str, expected: str) -> None:
+    """Raise `BadSignature` unless the verification token is ours."""
+    if not hmac.compare_digest(given.encode(errors="replace"), expected.encode()):
+        raise BadSignature("the verification token is another one")
+
+
+def decrypt_body(body: bytes, encrypt_key: str) -> bytes:
+    """Return the content of an encrypted post; raises `ValueError` if it isn't encrypted with this key."""
+    data = base64.b64decode(msgspec.json.decode(body, type=_Encrypted).encrypt, validate=True)
+    if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
+        raise ValueError("the encrypted post is cut off")
+    cipher = Cipher(algorithms.AES(hashlib.sha256(encrypt_key.encode()).digest()), modes.CBC(data[:_BLOCK]))
+    decryptor, unpadder = cipher.decryptor(), PKCS7(8 * _BLOCK).unpadder()
+    return unpadder.update(decryptor.update(data[_BLOCK:]) + decryptor.finalize()) + unpadder.finalize()

@@ -8,9 +8,17 @@ from msgspec import Struct, structs
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
 from talaria.core.errors import BadKey
 from talaria.http_client.bearer_tokens import GOOGLE_TOKEN_URL
-from talaria.platforms.endpoint_setup import PLACEHOLDER, endpoint_questions, refusals_of
 from talaria.platforms.googlechat.settings import PORT, GoogleChatSettings, read_settings
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, decode_answer, expect_200
+from talaria.platforms.setup_checks import (
+    PLACEHOLDER,
+    ProbeRequest,
+    TokenCheck,
+    TokenRejected,
+    decode_answer,
+    endpoint_questions,
+    expect_200,
+    refusals_of,
+)
 
 _CREDENTIALS = "GOOGLE_CHAT_CREDENTIALS"
 

@@ -10,7 +10,7 @@ from talaria.core.errors import BadCredentials, PlatformError, Refused
 from talaria.platforms.irc.connection import IrcConnection
 from talaria.platforms.irc.settings import read_settings
 from talaria.platforms.irc.wire import ReceivedLine
-from talaria.platforms.token_check import CHECK_SECONDS
+from talaria.platforms.setup_checks import CHECK_SECONDS
 
 _SERVER, _PASSWORD = "IRC_SERVER", "IRC_PASSWORD"
 

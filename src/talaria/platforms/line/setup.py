@@ -3,9 +3,15 @@
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
 from talaria.platforms.line.settings import API_URL, PORT, read_settings
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200
+from talaria.platforms.setup_checks import (
+    ProbeRequest,
+    TokenCheck,
+    decode_answer,
+    endpoint_questions,
+    expect_200,
+    refusals_of,
+)
 
 _TOKEN = "LINE_CHANNEL_TOKEN"  # noqa: S105 (the name of a secret)
 _SECRET = "LINE_CHANNEL_SECRET"  # noqa: S105 (the name of a secret)

@@ -29,7 +29,6 @@ from talaria.core.messages import File, Image
 from talaria.platforms.files import safe_file_name, save_file
 from talaria.platforms.matrix.connection import MatrixConnection
 from talaria.platforms.matrix.incoming import BotIdentity, address_of, button_labels, button_reactions, own_reactions
-from talaria.platforms.matrix.invitations import AcceptsInvitation, Invitation, Invitations
 from talaria.platforms.matrix.outgoing import (
     ENCRYPTED_LIMIT,
     EVENT_LIMIT,
@@ -43,6 +42,7 @@ from talaria.platforms.matrix.outgoing import (
     transaction_id,
 )
 from talaria.platforms.matrix.receiver import Receiver
+from talaria.platforms.matrix.rooms import AcceptsInvitation, Invitation, Invitations
 from talaria.platforms.matrix.settings import MatrixSettings
 from talaria.platforms.matrix.sync_state import LoginFile, MemoryValueStore, ValueStore
 

@@ -24,8 +24,7 @@ from talaria.platforms.matrix.events import (
     read_stripped_event,
 )
 from talaria.platforms.matrix.incoming import RoomInfo
-from talaria.platforms.matrix.invitations import Invitation
-from talaria.platforms.matrix.rooms import RoomState
+from talaria.platforms.matrix.rooms import Invitation, RoomState
 from talaria.platforms.matrix.settings import MatrixSettings
 from talaria.platforms.matrix.sync_state import Login
 

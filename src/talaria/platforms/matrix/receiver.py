@@ -12,7 +12,7 @@ from talaria.core.errors import PlatformError, Rejected, Unreachable
 from talaria.platforms.matrix.connection import MatrixConnection, RoomChanges, SyncBatch
 from talaria.platforms.matrix.events import RoomEvent
 from talaria.platforms.matrix.incoming import BotIdentity, read_incoming, related_event, since_invitation
-from talaria.platforms.matrix.invitations import Invitations
+from talaria.platforms.matrix.rooms import Invitations
 from talaria.platforms.matrix.settings import MatrixSettings
 from talaria.platforms.matrix.sync_state import ValueStore
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200, web_address_problem
+from talaria.platforms.setup_checks import ProbeRequest, TokenCheck, decode_answer, expect_200, web_address_problem
 
 _HOMESERVER = "MATRIX_HOMESERVER"
 _TOKEN = "MATRIX_ACCESS_TOKEN"  # noqa: S105 (the name of a secret)

@@ -3,9 +3,16 @@
 from msgspec import Struct, structs
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
 from talaria.platforms.mattermost.settings import PORT, read_settings
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, decode_answer, expect_200, web_address_problem
+from talaria.platforms.setup_checks import (
+    ProbeRequest,
+    TokenCheck,
+    decode_answer,
+    endpoint_questions,
+    expect_200,
+    refusals_of,
+    web_address_problem,
+)
 
 _URL = "MATTERMOST_URL"
 _TOKEN = "MATTERMOST_TOKEN"  # noqa: S105 (the name of a secret)

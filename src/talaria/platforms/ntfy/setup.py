@@ -7,7 +7,7 @@ from msgspec import Struct
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, ProbeResult, SetupQuestion
 from talaria.core.errors import Refused
 from talaria.platforms.ntfy.settings import PUBLIC_SERVER, read_settings
-from talaria.platforms.token_check import (
+from talaria.platforms.setup_checks import (
     ProbeRequest,
     TokenCheck,
     TokenRejected,

@@ -7,10 +7,10 @@ import msgspec
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, ProbeResult, SetupQuestion
 from talaria.core.errors import PlatformError, Refused, Rejected
+from talaria.platforms.setup_checks import CHECK_SECONDS
 from talaria.platforms.signal.connection import SignalConnection
 from talaria.platforms.signal.settings import SignalSettings, read_settings
 from talaria.platforms.signal.wire import Envelope
-from talaria.platforms.token_check import CHECK_SECONDS
 
 _DAEMON, _ACCOUNT = "SIGNAL_DAEMON", "SIGNAL_ACCOUNT"
 _ANY_NUMBER, _ANY_DAEMON = "+15550100", "localhost:7583"

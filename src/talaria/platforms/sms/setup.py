@@ -4,7 +4,15 @@ import base64
 from urllib.parse import urlencode
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
+from talaria.platforms.setup_checks import (
+    ProbeRequest,
+    TokenCheck,
+    TokenRejected,
+    decode_answer,
+    endpoint_questions,
+    expect_200,
+    refusals_of,
+)
 from talaria.platforms.sms.settings import (
     API_URL,
     PORT,
@@ -15,7 +23,6 @@ from talaria.platforms.sms.settings import (
     read_settings,
 )
 from talaria.platforms.sms.wire import PhoneNumbers
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, decode_answer, expect_200
 
 _ACCOUNT, _NUMBER = "TWILIO_ACCOUNT_SID", "TWILIO_PHONE_NUMBER"
 _TOKEN = "TWILIO_AUTH_TOKEN"  # noqa: S105 (the name of a secret)

@@ -6,9 +6,17 @@ from msgspec import Struct, structs
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
 from talaria.http_client.bearer_tokens import ENTRA_AUTHORITY
-from talaria.platforms.endpoint_setup import PLACEHOLDER, endpoint_questions, refusals_of
+from talaria.platforms.setup_checks import (
+    PLACEHOLDER,
+    ProbeRequest,
+    TokenCheck,
+    TokenRejected,
+    decode_answer,
+    endpoint_questions,
+    expect_200,
+    refusals_of,
+)
 from talaria.platforms.teams.settings import PORT, TENANT, TeamsSettings, read_settings
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, decode_answer, expect_200
 
 _APP_ID = "TEAMS_APP_ID"
 _SECRET = "TEAMS_APP_SECRET"  # noqa: S105 (the name of a secret)

@@ -5,7 +5,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.token_check import ProbeRequest, TokenCheck, TokenRejected, UnexpectedAnswer, decode_answer
+from talaria.platforms.setup_checks import ProbeRequest, TokenCheck, TokenRejected, UnexpectedAnswer, decode_answer
 
 _TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 (the name of a secret)
 _API = "https://api.telegram.org/bot"

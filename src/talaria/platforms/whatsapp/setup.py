@@ -3,13 +3,14 @@
 from msgspec import Struct
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, SetupQuestion
-from talaria.platforms.endpoint_setup import endpoint_questions, refusals_of
-from talaria.platforms.token_check import (
+from talaria.platforms.setup_checks import (
     ProbeRequest,
     TokenCheck,
     TokenRejected,
     decode_answer,
+    endpoint_questions,
     expect_200,
+    refusals_of,
 )
 from talaria.platforms.whatsapp.settings import (
     API_URL,

@@ -6,7 +6,7 @@ import msgspec
 
 from talaria.contracts.setup import NetworkSetup, NetworkTrial, ProbeResult, SetupQuestion
 from talaria.core.errors import BadCredentials, Refused, Rejected, SlowDown, Unreachable
-from talaria.platforms.token_check import CHECK_SECONDS
+from talaria.platforms.setup_checks import CHECK_SECONDS
 from talaria.platforms.xmpp.session import XmppSession
 from talaria.platforms.xmpp.settings import read_settings
 

@@ -9,7 +9,7 @@ from tests.app.setup.network_servers import TOKEN, networks
 
 from talaria.app.platforms import load_network_setups
 from talaria.contracts.setup import NetworkTrial, ProbeResult
-from talaria.platforms.token_check import TokenCheck
+from talaria.platforms.setup_checks import TokenCheck
 from talaria.settings.secrets import list_secret_names
 from talaria.testing.ntfy_server import ntfy_server
 
