@@ -13,8 +13,8 @@ from talaria.core.errors import Refused, StoreCorrupt
 from talaria.settings.load import load_settings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile, Profiles
-from talaria.storage.sqlite.check_record import CheckRecord
 from talaria.storage.sqlite.open import open_sqlite
+from talaria.storage.sqlite.repair_state import CheckRecord
 
 PAGE = 4096
 

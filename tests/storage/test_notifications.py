@@ -22,7 +22,7 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Database, Transaction
 from talaria.core.ids import new_id
 from talaria.storage.async_store import ThreadedStore
-from talaria.storage.postgres.channel import make_channel_name
+from talaria.storage.postgres.connection import make_channel_name
 from talaria.storage.sqlite.inotify import InotifyWatch
 from talaria.storage.sqlite.notifications import CommitListener, FileChanges, PollSchedule
 from talaria.storage.sqlite.open import open_sqlite

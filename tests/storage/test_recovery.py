@@ -13,9 +13,9 @@ from tests.contracts.sample_messages import said
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import NewSession, SearchQuery, SessionFilter
 from talaria.core.errors import Refused, StoreCorrupt, StoreUnavailable
-from talaria.storage.sqlite.file_lock import StoreLock
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.recovery import find_damage, recover
+from talaria.storage.sqlite.store_file import StoreLock
 
 SESSIONS, MESSAGES, PAGE = 12, 120, 4096
 NOISE = random.Random(1).randbytes(PAGE)

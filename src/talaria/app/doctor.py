@@ -4,7 +4,7 @@ from talaria.app.application import TalariaApplication
 from talaria.app.command_line.services import ProcessServices
 from talaria.cli.commands.doctor.command import OFFLINE_CHECKS, CheckResult, examine
 from talaria.cli.commands.doctor.report import State
-from talaria.web.routes.logs import CheckFinding, CheckView
+from talaria.web.routes.inside import CheckFinding, CheckView
 
 _NOT_HERE = frozenset({"terminal"})  # about the terminal of a command
 

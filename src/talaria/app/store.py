@@ -112,9 +112,9 @@ def replace_newer_store(settings: Settings, profile: Profile, fill: Callable[[Da
             fill(database)
         swap_schemas(url, PostgresOptions(schema, settings.store.busy_timeout_seconds), draft, newer)
         return f"the schema {newer}"
-    from talaria.storage.sqlite.file_lock import StoreLock  # noqa: PLC0415 (loaded for SQLite)
     from talaria.storage.sqlite.open import SqliteOptions, open_sqlite  # noqa: PLC0415 (loaded for SQLite)
     from talaria.storage.sqlite.repair_files import swap_store  # noqa: PLC0415 (loaded for SQLite)
+    from talaria.storage.sqlite.store_file import StoreLock  # noqa: PLC0415 (loaded for SQLite)
 
     store = profile.database_file
     draft_file = store.with_name(f"{store.name}.restored")
@@ -170,7 +170,7 @@ def _repair_after_unclean_end(path: Path) -> list[str]:
 
     A check after an unclean end has a step limit; an incomplete one leaves the state unknown for a later check.
     """
-    from talaria.storage.sqlite.check_record import CheckRecord  # noqa: PLC0415 (loaded for SQLite)
+    from talaria.storage.sqlite.repair_state import CheckRecord  # noqa: PLC0415 (loaded for SQLite)
 
     clock = SystemClock()
     record = CheckRecord(path)

@@ -26,35 +26,31 @@ from talaria.http_client.client import HttpPool
 from talaria.runtime.turn_environment import monthly_caps
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
-from talaria.web.changes import PageChannels
-from talaria.web.conversations import WebConversations
+from talaria.web.changes import PageChannels, SessionListWatcher
+from talaria.web.conversations import WebConversations, follow_pending_work
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification, follow_pairing
 from talaria.web.platform import WebHandoffTarget, WebPlatform
 from talaria.web.push import PushSender
-from talaria.web.recovery import follow_pending_work
 from talaria.web.routes.agent_browser import AgentBrowserRoutes
 from talaria.web.routes.background import BackgroundRoutes
+from talaria.web.routes.browsers import PushRoutes, SignInRoutes
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.files import FileRoutes
 from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
 from talaria.web.routes.home import HomeRoutes
-from talaria.web.routes.logs import CheckView, InsideRoutes
+from talaria.web.routes.inside import CheckView, InsideRoutes, TraceRoutes
 from talaria.web.routes.model_choice import ModelChoiceRoutes
 from talaria.web.routes.people import PeopleRoutes
-from talaria.web.routes.push import PushRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
 from talaria.web.routes.sessions import SessionFiles, SessionListRoutes
 from talaria.web.routes.settings import SettingsRoutes
-from talaria.web.routes.sign_in import SignInRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.routes.tools import ToolRoutes
-from talaria.web.routes.trace import TraceRoutes
 from talaria.web.routes.usage import UsageRoutes
-from talaria.web.session_list import SessionListWatcher
 from talaria.web.web_commands import WebCommands
 
 _BODY_LIMIT = 2_000_000

@@ -1,17 +1,24 @@
-"""Writer of settings and secrets for the setup, and their current values."""
+"""Writer of settings, secrets and provider accounts for the setup, and their current values."""
 
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+
+from msgspec import Struct
 
 from talaria.core.errors import NotFound
 from talaria.settings.errors import SettingsInvalid, build_unknown_fault, build_wrong_value_fault
 from talaria.settings.load import load_settings
 from talaria.settings.model import Settings
-from talaria.settings.parse_value import parse_value
 from talaria.settings.profiles import Profile
-from talaria.settings.schema import SchemaField, SettingsSchema, split_key, variable
+from talaria.settings.schema import SchemaField, SettingsSchema, format_key, split_key, variable
 from talaria.settings.secrets import Secrets, mask, read_secrets, remove_secret, store_secret
 from talaria.settings.sections.chats import BUILT_IN_PLATFORMS, ChatAccount
+from talaria.settings.value_text import parse_value
+
+OWN = "own"
+EMBEDDED = "embedded"
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
 class ConfigWriter:
@@ -107,3 +114,57 @@ def known_field(key: str) -> SchemaField:
 
 def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
+
+
+class ProviderChange(Struct, frozen=True, kw_only=True):
+    """A provider to set up; without a ``key`` the stored one is kept. Only custom ones have a ``base_url``."""
+
+    name: str
+    key_name: str = ""
+    key: str = ""
+    base_url: str = ""
+
+
+def write_provider(writer: ConfigWriter, change: ProviderChange) -> None:
+    """Write the key and address of a provider."""
+    if change.key:
+        writer.keep_secret(change.key_name, change.key)
+    if change.base_url:
+        writer.put(build_provider_key(change.name, "base_url"), change.base_url)
+        if change.key or (change.key_name and writer.secrets().get(change.key_name)):
+            writer.put(build_provider_key(change.name, "key"), change.key_name)
+
+
+def use_provider(writer: ConfigWriter, name: str) -> None:
+    """Make a provider the one in use; the model of another provider is forgotten."""
+    if writer.settings().model.provider != name:
+        writer.reset_setting("model.name")
+    writer.put("model.provider", name)
+
+
+def use_model(writer: ConfigWriter, provider: str, model: str) -> None:
+    """Make a model of a provider the default."""
+    writer.put("model.provider", provider)
+    writer.put("model.name", model)
+
+
+def use_embedded(writer: ConfigWriter) -> None:
+    """Make the built-in model the one in use."""
+    writer.put("embedded.enabled", "true")
+    writer.put("model.provider", EMBEDDED)
+    writer.reset_setting("model.name")
+
+
+def is_provider_name(name: str) -> bool:
+    """Return whether a custom provider may have this name."""
+    return _NAME.fullmatch(name) is not None and name not in {EMBEDDED, OWN}
+
+
+def build_key_name(provider: str) -> str:
+    """Return the name of the secret for a custom provider's key."""
+    return f"{provider.upper().replace('-', '_')}_API_KEY"
+
+
+def build_provider_key(provider: str, name: str) -> str:
+    """Return the key of a provider's setting."""
+    return format_key(("providers", provider, name))

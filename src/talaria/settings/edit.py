@@ -15,9 +15,9 @@ from talaria.settings.atomic_files import lock_folder, write_file
 from talaria.settings.config_file import ConfigFile, read_source
 from talaria.settings.errors import SettingsInvalid, build_unknown_fault, build_wrong_value_fault
 from talaria.settings.load import interpret
-from talaria.settings.parse_value import parse_value
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import NO_SECTIONS, Key, SchemaField, Sections, SettingsSchema, format_key, split_key
+from talaria.settings.value_text import parse_value
 
 Table = MutableMapping[str, Any]
 

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 
 from talaria.settings.config_file import ConfigFile, read_source
-from talaria.settings.describe import describe_value
 from talaria.settings.errors import (
     Fault,
     SettingsInvalid,
@@ -19,7 +18,6 @@ from talaria.settings.errors import (
     build_wrong_value_fault,
 )
 from talaria.settings.model import Settings
-from talaria.settings.parse_value import parse_value
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import (
     ANY_NAME,
@@ -36,6 +34,7 @@ from talaria.settings.schema import (
     variable,
     variable_part,
 )
+from talaria.settings.value_text import describe_value, parse_value
 
 
 class EnvironmentOverrides(Struct, frozen=True):

@@ -12,9 +12,9 @@ from typing import Annotated, Any, cast, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from talaria.settings.describe import describe_type, describe_value, format_value
 from talaria.settings.errors import nearest
 from talaria.settings.model import Settings
+from talaria.settings.value_text import describe_type, describe_value, format_value
 
 Key = tuple[str, ...]
 ANY_NAME = "<name>"

@@ -4,8 +4,8 @@ from itertools import groupby
 
 import msgspec
 
-from talaria.settings.parse_value import parse_value
 from talaria.settings.schema import ANY_NAME, SchemaField, SettingsSchema, format_key
+from talaria.settings.value_text import parse_value
 
 
 def render_template(model: SettingsSchema) -> str:

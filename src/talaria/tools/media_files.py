@@ -12,7 +12,7 @@ from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import OverBudget, ProviderError, Refused, ToolFailed
 from talaria.core.messages import File, Image, image_type
 from talaria.tools.files.text_file import failing
-from talaria.tools.send.file import SendFile, SendFileArguments
+from talaria.tools.send.tool import SendFile, SendFileArguments
 
 if TYPE_CHECKING:  # loaded with the first image or recording
     from talaria.contracts.media import ImageMaker, SourceImage, Speaker

@@ -1,15 +1,17 @@
-"""Notifications for pages: browsers that show one load it again when the store reports a change."""
+"""Notifications for browsers: pages that changed in the store, and changes in the list of conversations."""
 
 import asyncio
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from pathlib import Path
 from time import monotonic
 
 from talaria.access.browsers import BROWSERS_TOPIC
 from talaria.access.pairing import PAIRING_TOPIC
 from talaria.contracts.background_processes import PROCESS_STATES, PROCESSES
-from talaria.contracts.store import Store
+from talaria.contracts.store import Store, Subscription
 from talaria.contracts.stores.sessions import SESSION_CHANGES
+from talaria.core.errors import StoreError
 from talaria.goals.goal_store import GOALS
 from talaria.handoff.service import HANDOFFS
 from talaria.http.fan_out import Channel
@@ -17,8 +19,10 @@ from talaria.runtime.delegation.task_store import DELEGATIONS
 from talaria.runtime.questions import QUESTIONS
 from talaria.runtime.workers import GATEWAY_RESTARTS
 from talaria.schedule.job_store import SCHEDULES
+from talaria.web.front_door import WebCaller
 from talaria.web.hub import BrowserStream, LiveHub
-from talaria.web.wire import ChangedMessage
+from talaria.web.session_views import PAGE, read_rows
+from talaria.web.wire import ChangedMessage, SessionRow, SessionsMessage
 
 PAGES: Mapping[str, tuple[str, ...]] = {
     "home": (QUESTIONS, SESSION_CHANGES, GOALS, SCHEDULES),
@@ -31,9 +35,13 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "gateway": (HANDOFFS, GATEWAY_RESTARTS),
     "logs": (),
 }
-"""Pages by the name of their topic, each with the topics of the store that concern it."""
-_CHECKS = {"gateway": 3.0, "background": 2.0}  # of what changes without a notification
+SESSIONS = "sessions"
 
+
+"""Pages by the name of their topic, each with the topics of the store that concern it."""
+
+
+_CHECKS = {"gateway": 3.0, "background": 2.0}  # of what changes without a notification
 _OF_OWNERS = frozenset({"gateway", "logs", "people"})
 _LOG_SECONDS = 0.5  # between two looks at the size of the log, while it is shown
 _PAUSE = 0.25  # seconds between two messages about a page
@@ -110,3 +118,61 @@ def _size_of(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
+
+
+class SessionListWatcher:
+    """Watcher of the newest conversations, for all streams of this process that show the list."""
+
+    def __init__(self, store: Store, hub: LiveHub) -> None:
+        self._store = store
+        self._hub = hub
+        self._known: dict[str, dict[str, SessionRow]] = {}
+        self._subscription: Subscription | None = None
+        self._is_asked = False
+
+    def check_soon(self) -> None:
+        """Look for changes now."""
+        self._is_asked = True
+        if self._subscription is not None:
+            self._subscription.wake()
+
+    async def follow(self) -> None:
+        """Send changes until cancelled."""
+        looked_at = monotonic()
+        async with self._store.subscribe(SESSION_CHANGES) as subscription:
+            self._subscription = subscription
+            while True:
+                is_notified = await subscription.wait()
+                if not is_notified and not self._is_asked and monotonic() - looked_at < _CHECK_SECONDS:
+                    continue
+                self._is_asked, looked_at = False, monotonic()
+                if not self._hub.streams:
+                    self._known.clear()
+                    continue
+                streams = [one for one in self._hub.streams if SESSIONS in one.topics]
+                people = {one.caller.person for one in streams}
+                for person in [one for one in self._known if one not in people]:
+                    del self._known[person]
+                for person in people:
+                    try:
+                        await self._check(person, [one for one in streams if one.caller.person == person])
+                    except StoreError:
+                        continue
+
+    async def _check(self, person: str, streams: list[BrowserStream]) -> None:
+        caller = WebCaller(person=person)
+        rows = {row.id: row for row in await self._store.read(lambda tx: read_rows(tx, caller))}
+        before = self._known.get(person)
+        self._known[person] = rows
+        if before is None:
+            return
+        changed = [row for row in rows.values() if before.get(row.id) != row]
+        gone = [one for one, row in before.items() if one not in rows and not _is_pushed_out(row.updated_at, rows)]
+        if changed or gone:
+            for stream in streams:
+                stream.send(SessionsMessage(changed, gone))
+
+
+def _is_pushed_out(updated_at: datetime, rows: dict[str, SessionRow]) -> bool:
+    """Return whether a row is missing only because newer ones fill the page."""
+    return len(rows) >= PAGE and updated_at <= min(row.updated_at for row in rows.values())

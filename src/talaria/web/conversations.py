@@ -1,6 +1,7 @@
-"""Conversations that run in this process for the web app: open sessions, commands and their questions."""
+"""Conversations that run in this process for the web app: open sessions, their questions, pending work."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,27 +13,32 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.turns import TurnResult
 from talaria.core.addresses import WEB, Address
-from talaria.core.errors import TalariaError
+from talaria.core.errors import StoreError, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import UNKNOWN, Part
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
+from talaria.runtime.completions import WAKE
 from talaria.runtime.live.feed import QuestionClosed
 from talaria.runtime.live.location import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession, ResumeSession, SurfaceInfo
 from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.runner import RunnerState
-from talaria.runtime.turns import TurnOptions
+from talaria.runtime.turns import PENDING_SESSIONS, TurnOptions, list_pending_sessions
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.keys import build_session_key
 from talaria.web.addresses import answers_elsewhere, find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification
+from talaria.web.session_views import TAKEN_FROM
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0
 FILE_LIMIT = 50_000_000  # bytes of a file that the agent sends
+_CHECK_SECONDS = 30.0
+log = logging.getLogger(__name__)
 
 
 class WebSession(ActiveSession):
@@ -269,3 +275,47 @@ async def is_elsewhere(store: Store, conversations: WebConversations, session: S
     if conversations.runs(session.id):  # before the read: a turn that ends meanwhile isn't another process's
         return False
     return answers_elsewhere(await store.read(lambda tx: locate_session(tx, session)), runs_here=False)
+
+
+async def follow_pending_work(store: Store, conversations: WebConversations) -> None:
+    """Resume pending work at the start, as notifications of it arrive, and from time to time, until cancelled."""
+    loop, last = asyncio.get_running_loop(), -_CHECK_SECONDS
+    async with store.subscribe(WAKE, PENDING_SESSIONS) as subscription:
+        while True:
+            is_notified = await subscription.wait()
+            if is_notified or loop.time() - last >= _CHECK_SECONDS:
+                last = loop.time()
+                await _resume_pending(store, conversations)
+                await conversations.sweep()
+
+
+async def _resume_pending(store: Store, conversations: WebConversations) -> None:
+    """Open conversations of the web app that have unfinished work and no process to do it."""
+    try:
+        found = await store.read(_find_pending)
+    except StoreError as error:
+        log.info("pending work of the web app waits: %s", error)
+        return
+    for session in found:
+        if not conversations.runs(session.id):
+            try:
+                opened = await conversations.open(session.id, WebCaller(person=session.owner))
+                opened.chat.conversation.wake()  # it may have been open already
+            except TalariaError as error:
+                log.warning("session %s can't be resumed: %s", session.id, error)
+
+
+def _find_pending(tx: Transaction) -> list[Session]:
+    unfinished = {turn.session_id for turn in tx.turns.find(running=True)} | set(list_pending_sessions(tx))
+    found = (_find_abandoned(tx, session_id) for session_id in sorted(unfinished | set(tx.completions.waiting())))
+    return [session for session in found if session is not None]
+
+
+def _find_abandoned(tx: Transaction, session_id: SessionId) -> Session | None:
+    """Return a session if only the web app would continue it."""
+    session = tx.sessions.get(session_id)
+    if session is None or is_leased(tx, session_lease_name(session_id)):
+        return None
+    if tx.bindings.of_session(session_id):
+        return session if find_web_binding(tx, session_id) is not None else None
+    return session if session.source == SOURCE or TAKEN_FROM.get(tx, session_id) is not None else None

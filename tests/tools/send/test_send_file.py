@@ -19,7 +19,7 @@ from talaria.runtime.cross_posts import ChatMessageSender
 from talaria.runtime.outbox import read_content
 from talaria.sessions.keys import build_session_key
 from talaria.testing.telegram_server import picture
-from talaria.tools.send.file import SendFile, SendFileArguments
+from talaria.tools.send.tool import SendFile, SendFileArguments
 
 ANN = Address("telegram", "11", "private")
 

@@ -21,7 +21,7 @@ from talaria.runtime.outbox import read_content
 from talaria.sessions.chat_directory import GATEWAY, HomeChat, record_channel, write_home
 from talaria.sessions.keys import build_session_key
 from talaria.testing.clock import NOON
-from talaria.tools.send.message import SendMessage, SendMessageArguments
+from talaria.tools.send.tool import SendMessage, SendMessageArguments
 
 FAMILY = Address("telegram", "-100", "group")
 ANN = Address("telegram", "11", "private")

@@ -38,8 +38,7 @@ from talaria.sessions.branches import session_account
 from talaria.settings.model import Settings
 from talaria.tools.clarify import Clarify
 from talaria.tools.delegate.tool import format_results
-from talaria.tools.send.file import SendFile
-from talaria.tools.send.message import SendMessage
+from talaria.tools.send.tool import SendFile, SendMessage
 
 _MICRODOLLARS = 1_000_000
 _FORBIDDEN_TOOLS = {Clarify.name}

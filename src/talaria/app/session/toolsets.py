@@ -45,8 +45,7 @@ from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.tool import Process
 from talaria.tools.recall.tool import Meaning, SessionSearch
-from talaria.tools.send.file import SendFile
-from talaria.tools.send.message import SendMessage
+from talaria.tools.send.tool import SendFile, SendMessage
 from talaria.tools.skills.tool import Skills
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal

@@ -17,12 +17,12 @@ from talaria.cli.parser import add_completion
 from talaria.cli.services import Services, note_gateway_reload
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.atomic_files import write_file
-from talaria.settings.describe import format_value
 from talaria.settings.errors import Fault, build_unknown_fault, nearest
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.schema import format_key, split_key, variable
 from talaria.settings.secrets import Secrets, list_secret_names, mask, read_secrets, remove_secret, store_secret
 from talaria.settings.template import render_template
+from talaria.settings.value_text import format_value
 
 if TYPE_CHECKING:
     from talaria.settings.edit import SettingEdit

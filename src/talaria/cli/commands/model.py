@@ -86,8 +86,7 @@ def _find_problem(chosen: ChosenModel, model_service: ModelService) -> str:
 
 
 def _write(chosen: ChosenModel, services: Services) -> None:
-    from talaria.settings.config_writer import ConfigWriter  # noqa: PLC0415 (loaded for a change)
-    from talaria.settings.provider_setup import use_model  # noqa: PLC0415 (loaded for a change)
+    from talaria.settings.config_writer import ConfigWriter, use_model  # noqa: PLC0415 (loaded for a change)
 
     writer = ConfigWriter(services.profile, services.environment)
     use_model(writer, chosen.provider, chosen.model)

@@ -1,19 +1,20 @@
-"""PostgreSQL connection, and translation of its errors."""
+"""PostgreSQL connection, translation of its errors, and the channel of its notifications."""
 
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 
 import psycopg
+from msgspec import Struct
 from psycopg import errors
 
 from talaria.contracts.clock import Clock
 from talaria.core.errors import StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from talaria.core.ids import WorkerId
 from talaria.storage.database import Tables
-from talaria.storage.postgres.channel import NotificationChannel
 from talaria.storage.postgres.search import PostgresArrivals, PostgresSearch
 from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.sql import Row, Value, to_stamp
@@ -62,18 +63,44 @@ def _first_line(error: psycopg.Error) -> str:
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _CLOCK_TOLERANCE = 100_000  # microseconds; smaller differences are ignored
-
-
 _COLUMNS = (
     "SELECT column_name FROM information_schema.columns"
     " WHERE table_schema = current_schema() AND table_name = ? ORDER BY ordinal_position"
 )
-
-
 _CONTINUE_NUMBERS = tuple(
     f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 0) + 1, false) FROM {table}"
     for table, column in (("sessions", "number"), ("inbox", "id"), ("outbox", "id"), ("completions", "id"))
 )
+
+
+class NotificationChannel(Struct, frozen=True):
+    """NOTIFY channel as one process uses it.
+
+    ``origin`` identifies the process; it is empty for a process that never listens.
+    """
+
+    name: str
+    origin: str = ""
+
+    def encode_payload(self, topic: str) -> str:
+        """Return the payload that notifies a topic."""
+        return f"{self.origin}:{topic}"
+
+    def decode_payload(self, payload: str) -> str | None:
+        """Return the topic of a payload; ``None`` if it comes from this process.
+
+        This process has already woken its own subscribers.
+        """
+        origin, _, topic = payload.partition(":")
+        return None if origin == self.origin else topic
+
+
+def make_channel_name(schema: str) -> str:
+    """Return the channel name of a schema, hashed because a schema name may be too long.
+
+    Channels are separate for each database of a server.
+    """
+    return f"talaria_{sha256(schema.encode()).hexdigest()[:24]}"
 
 
 class PostgresConnection:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from talaria.storage.async_store import Deliver
-from talaria.storage.postgres.channel import NotificationChannel
+from talaria.storage.postgres.connection import NotificationChannel
 from talaria.storage.tables.sql import Row
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,13 @@ from talaria.core.ids import WorkerId, new_id, new_worker_id
 from talaria.storage.async_store import Notifications, ThreadedStore
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA, check_not_newer, list_migrations
-from talaria.storage.postgres.channel import NotificationChannel, make_channel_name
-from talaria.storage.postgres.connection import MIGRATIONS, PostgresConnection, translate_error
+from talaria.storage.postgres.connection import (
+    MIGRATIONS,
+    NotificationChannel,
+    PostgresConnection,
+    make_channel_name,
+    translate_error,
+)
 from talaria.storage.postgres.notifications import PostgresListener
 from talaria.storage.tables.sql import Row
 

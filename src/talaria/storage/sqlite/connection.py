@@ -15,7 +15,7 @@ from talaria.core.ids import WorkerId
 from talaria.core.messages import Part
 from talaria.storage.database import Tables
 from talaria.storage.sqlite.errors import is_disk_full, translate_error
-from talaria.storage.sqlite.file_identity import OriginalFile
+from talaria.storage.sqlite.store_file import OriginalFile
 from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
 from talaria.storage.tables.search_terms import ParsedQuery, add_separators, format_match, has_phrases, parse_query
 from talaria.storage.tables.sessions import searchable_text

@@ -13,9 +13,8 @@ import apsw
 from talaria.core.errors import StoreError
 from talaria.storage.async_store import Deliver, Notifications
 from talaria.storage.sqlite.errors import translate_error
-from talaria.storage.sqlite.file_identity import OriginalFile
-from talaria.storage.sqlite.file_lock import StoreLock
 from talaria.storage.sqlite.open import SqliteOptions
+from talaria.storage.sqlite.store_file import OriginalFile, StoreLock
 
 if TYPE_CHECKING:  # loaded only for long-lived subscriptions
     from talaria.storage.sqlite.inotify import InotifyWatch

@@ -15,8 +15,8 @@ from talaria.core.ids import new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA
 from talaria.storage.sqlite.connection import SqliteConnection
-from talaria.storage.sqlite.file_lock import StoreLock
 from talaria.storage.sqlite.open import DEFAULTS, SqliteOptions, check_version
+from talaria.storage.sqlite.store_file import StoreLock
 
 
 def open_read_only(path: Path, refusal: StoreError, options: SqliteOptions = DEFAULTS) -> ConnectionDatabase:

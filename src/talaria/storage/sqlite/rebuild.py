@@ -13,12 +13,12 @@ from talaria.core.errors import StoreCorrupt
 from talaria.core.ids import new_session_id
 from talaria.storage.migrations import list_data_migrations
 from talaria.storage.sqlite.connection import MIGRATIONS
-from talaria.storage.sqlite.pages import iterate_page_rows
 from talaria.storage.sqlite.salvage import (
     RowScan,
     graft_schema,
     is_readable,
     iterate_numbered_rows,
+    iterate_page_rows,
     iterate_readable_rows,
 )
 from talaria.storage.tables.archive import TABLE_KEYS

@@ -9,13 +9,12 @@ from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import StoreCorrupt, StoreFull, StoreMissing, StoreUnavailable
-from talaria.storage.sqlite.check_record import CheckRecord
 from talaria.storage.sqlite.errors import translate_error
-from talaria.storage.sqlite.file_lock import StoreLock
 from talaria.storage.sqlite.open import DEFAULTS, create_private_file, open_raw
 from talaria.storage.sqlite.rebuild import RebuildReport, count_unreadable_rows, rebuild
 from talaria.storage.sqlite.repair_files import RepairFiles
-from talaria.storage.sqlite.repair_state import check_not_lost, is_interrupted
+from talaria.storage.sqlite.repair_state import CheckRecord, check_not_lost, is_interrupted
+from talaria.storage.sqlite.store_file import StoreLock
 
 _STEPS_PER_CHECK = 20_000
 

@@ -1,5 +1,9 @@
-"""Reading of all intact rows of a damaged SQLite file, and replacement of a lost schema."""
+"""Reading of all intact rows of a damaged SQLite file, by queries or from its pages.
 
+Follows SQLite's published file format: table leaf pages, their cells and the records in them.
+"""
+
+import struct
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -10,6 +14,12 @@ import apsw
 from talaria.storage.tables.sql import Row
 
 _MAX_FRUITLESS = 8  # how often a gap without a readable row is split
+_TABLE_LEAF = 13
+_FIRST_PAGE_HEADER = 100
+_FIRST_FREE_PAGE = 32
+_INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+_CONSTANTS = {0: None, 8: 0, 9: 1}
+_FLOAT = 7
 
 
 def iterate_readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row | None]:
@@ -124,3 +134,126 @@ class RowScan:
                 yield row
         except apsw.Error:
             self.damaged = True
+
+
+def iterate_page_rows(file: Path, page_size: int, columns: int) -> Iterator[tuple[int, Row]]:
+    """Yield (key, values) of every row with ``columns`` columns on any page that is not free.
+
+    If the list of free pages is damaged, deleted rows may be included. Unreadable cells are skipped.
+    """
+    pages = _Pages(file.read_bytes(), page_size)
+    free = pages.free()
+    for number in (one for one in range(1, pages.count + 1) if one not in free):
+        for cell in pages.cells(number):
+            try:
+                key, record = pages.record(number, cell)
+                values = _decode_values(record)
+            except (IndexError, ValueError, struct.error):
+                continue
+            if len(values) == columns:
+                yield key, tuple(values)
+
+
+class _Pages:
+    """SQLite file as pages numbered from 1."""
+
+    def __init__(self, content: bytes, size: int) -> None:
+        self._content = content
+        self._size = size
+        self.count = len(content) // size
+
+    def free(self) -> set[int]:
+        """Return the numbers of unused pages, as far as the free list can be followed."""
+        found: set[int] = set()
+        trunk = int.from_bytes(self._content[_FIRST_FREE_PAGE : _FIRST_FREE_PAGE + 4])
+        while 1 < trunk <= self.count and trunk not in found:
+            page = self._page(trunk)
+            count = min(int.from_bytes(page[4:8]), self._size // 4 - 2)
+            found |= {trunk, *(one for (one,) in struct.iter_unpack(">I", page[8 : 8 + 4 * count]))}
+            trunk = int.from_bytes(page[:4])
+        return found
+
+    def cells(self, number: int) -> list[int]:
+        """Return the offsets of the cells on a page; empty unless it is a table leaf."""
+        page, start = self._page(number), _FIRST_PAGE_HEADER if number == 1 else 0
+        if page[start] != _TABLE_LEAF:
+            return []
+        count = int.from_bytes(page[start + 3 : start + 5])
+        pointers = page[start + 8 : start + 8 + 2 * count]
+        return [offset for (offset,) in struct.iter_unpack(">H", pointers[: len(pointers) // 2 * 2])]
+
+    def record(self, number: int, offset: int) -> tuple[int, bytes]:
+        """Return the key and the complete record of a cell, including overflow pages.
+
+        Raises `ValueError` or `IndexError` for a damaged record.
+        """
+        page = self._page(number)
+        length, offset = _read_varint(page, offset)
+        key, offset = _read_varint(page, offset)
+        if not 0 <= length <= len(self._content):
+            raise ValueError("the record is longer than the file")
+        local = self._count_local_bytes(length)
+        chunks = [page[offset : offset + local]]
+        spilled = int.from_bytes(page[offset + local : offset + local + 4]) if local < length else 0
+        while spilled and len(chunks) <= length // (self._size - 4) + 1:
+            page = self._page(spilled)
+            chunks.append(page[4:])
+            spilled = int.from_bytes(page[:4])
+        record = b"".join(chunks)
+        if len(record) < length:
+            raise ValueError("the record is cut short")
+        return key, record[:length]
+
+    def _page(self, number: int) -> bytes:
+        if not 1 <= number <= self.count:
+            raise IndexError(number)
+        return self._content[(number - 1) * self._size : number * self._size]
+
+    def _count_local_bytes(self, length: int) -> int:
+        max_local = self._size - 35
+        if length <= max_local:
+            return length
+        min_local = (self._size - 12) * 32 // 255 - 23
+        local = min_local + (length - min_local) % (self._size - 4)
+        return local if local <= max_local else min_local
+
+
+def _decode_values(record: bytes) -> list[object]:
+    header, offset = _read_varint(record, 0)
+    kinds = []
+    while offset < header:
+        kind, offset = _read_varint(record, offset)
+        kinds.append(kind)
+    values: list[object] = []
+    for kind in kinds:
+        value, offset = _decode_value(record, kind, offset)
+        values.append(value)
+    return values
+
+
+def _decode_value(record: bytes, kind: int, offset: int) -> tuple[object, int]:
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind], offset
+    if kind in _INTEGERS:
+        end = offset + _INTEGERS[kind]
+        return int.from_bytes(record[offset:end], signed=True), end
+    if kind == _FLOAT:
+        return struct.unpack(">d", record[offset : offset + 8])[0], offset + 8
+    end = offset + (kind - 12) // 2
+    if not offset <= end <= len(record):
+        raise ValueError("the value is cut short")
+    raw = record[offset:end]
+    return raw.decode() if kind % 2 else raw, end
+
+
+def _read_varint(page: bytes, offset: int) -> tuple[int, int]:
+    value = 0
+    for position in range(9):
+        byte = page[offset + position]
+        if position == 8:  # the ninth byte has eight bits of value, the others seven
+            value = value << 8 | byte
+        else:
+            value = value << 7 | byte & 0x7F
+            if byte < 0x80:
+                break
+    return value - (1 << 64) if value >> 63 else value, offset + position + 1

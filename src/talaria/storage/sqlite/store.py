@@ -1,4 +1,4 @@
-"""SQLite store for asyncio: one writer, several readers and background checkpoints."""
+"""SQLite store for asyncio: one writer, several readers, background checkpoints and a daily check."""
 
 import logging
 import os
@@ -10,23 +10,25 @@ from typing import TYPE_CHECKING
 import apsw
 from msgspec import structs
 
+from talaria.contracts.clock import Clock
 from talaria.core.errors import StoreError
 from talaria.core.ids import new_worker_id
 from talaria.storage.async_store import ThreadedStore
-from talaria.storage.sqlite.daily_check import DailyCheck
-from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.open import DEFAULTS, SqliteOptions, open_raw, open_sqlite
+from talaria.storage.sqlite.repair_state import CheckRecord
+from talaria.storage.sqlite.store_file import OriginalFile
 
 if TYPE_CHECKING:  # loaded with the first subscription
     from talaria.storage.async_store import Notifications
 
 log = logging.getLogger(__name__)
-
 _LONG_LOG_PAGES = 4_000  # upper limit; the writer moves up to a quarter of it, or all at four times it
 _MIN_LOG_PAGES = 64
 _PAGE_BYTES = 4096
 _SHARE_OF_DISK = 16  # a log may take at most this fraction (1/n) of the free space
 _PAGES_PER_CHECK = 64
+_CHECK_DELAY = 60.0  # seconds; short-lived programs skip the check
+_CHECK_INTERVAL = 3600.0
 
 
 def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers: int = 2) -> ThreadedStore:
@@ -147,3 +149,54 @@ def _checkpoint(raw: apsw.Connection) -> int:
     except apsw.Error as error:  # committed data is safe in the log
         log.warning("a checkpoint of the store is postponed: %s", error)
     return 0
+
+
+class DailyCheck:
+    """Integrity check that runs when the last full check is more than a day old.
+
+    Damage is recorded and logged; the next start repairs it.
+    """
+
+    def __init__(self, store: Path, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="store-check", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; the first check runs after a minute at the earliest."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Interrupt a running check and wait for the thread to end."""
+        self._stop.set()
+        self._thread.join()
+
+    def run_if_due(self) -> None:
+        """Check for damage, unless a check within the last day found none."""
+        record = CheckRecord(self._store)
+        if record.is_due(self._clock.now()):
+            try:
+                self._check(record)
+            except StoreError as error:
+                log.warning("the daily check of the store is postponed: %s", error)
+
+    def _serve(self) -> None:
+        wait = _CHECK_DELAY
+        while not self._stop.wait(wait):
+            wait = _CHECK_INTERVAL
+            self.run_if_due()
+
+    def _check(self, record: CheckRecord) -> None:
+        from talaria.storage.sqlite.recovery import examine  # noqa: PLC0415 (not needed at startup)
+
+        found = examine(self._store, thorough=False, stop=self._stop)
+        if found.damage:
+            record.write("damaged", self._clock.now())
+            log.critical(
+                "%s is damaged: %s Stop Talaria and run `talaria doctor --fix`, or let the next start repair it.",
+                self._store,
+                " ".join(found.damage),
+            )
+        elif found.complete:
+            record.write("sound", self._clock.now())

@@ -1,23 +1,42 @@
-"""Transports to MCP servers: a child process, or streamable HTTP with headers and the tokens of a sign-in."""
+"""Transports to MCP servers: a child process, or streamable HTTP with headers and the tokens of a sign-in.
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+Unlike the transport of the library, this one skips lines that are no messages, gives up on a server that writes nothing
+else, reports why a program ended, and ends it even if that is cancelled.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 import anyio
 import httpx2
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
 
 from talaria.core.errors import TalariaError
-from talaria.tools.mcp.child_process import run_server
+from talaria.core.umask import INHERIT, person_umask
 from talaria.tools.mcp.settings import McpServer
 
 _LONGEST_SILENCE = 300.0  # seconds; a server may hold a reply open for as long as a tool runs
 _UNAUTHORIZED = 401
 Incoming = SessionMessage | Exception
+_LONGEST_LOG = 1_000_000  # bytes, after which a new log is started
+_LONGEST_MESSAGE = 64_000_000  # bytes
+_LONGEST_REASON = 200  # characters
+_MOST_OTHER_LINES = 1_000  # in a row
+_SHORTEST_SECRET = 4
+_TO_END = 2.0  # seconds after its input was closed, and again after SIGTERM
+_CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError)
+Report = Callable[[str], None]
 
 
 @asynccontextmanager
@@ -115,3 +134,184 @@ def _over_http(server: McpServer, access: HttpAccess) -> AbstractAsyncContextMan
             yield streams
 
     return opened()
+
+
+@asynccontextmanager
+async def run_server(server: McpServer, log: Path, report: Report) -> AsyncIterator[tuple[Any, Any]]:
+    """Start a server and yield the streams of its messages; ``report`` gets the reason why it can't be used."""
+    with _open_log(log) as file:
+        began = file.tell()
+        process = await _start(server, file, report)
+
+        async def report_end() -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TO_END):
+                    await process.wait()
+            report(_describe_end(process.returncode, _read_reason(log, began, server)))
+
+        to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        try:
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(_read(process, to_session, file, report, report_end))
+                writing = group.create_task(_write(process, from_session, to_session, report_end))
+                try:
+                    yield from_server, to_server
+                finally:
+                    reading.cancel()
+                    writing.cancel()
+        finally:
+            for stream in (to_session, from_server, to_server, from_session):
+                stream.close()
+            await _end(process)
+
+
+async def _start(server: McpServer, errors: TextIO, report: Report) -> asyncio.subprocess.Process:
+    argv = [server.command, *server.args]
+    try:
+        return await asyncio.create_subprocess_exec(
+            *_with_own_umask(argv),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            env=get_default_environment() | server.session_env | server.env,
+            cwd=server.folder or None,
+            start_new_session=True,
+        )
+    except OSError as error:
+        if server.folder and not os.path.isdir(server.folder):  # noqa: ASYNC240, PTH112 (once per failed start)
+            report(f"its folder {server.folder} doesn't exist")
+        elif isinstance(error, FileNotFoundError):
+            report(f"the program `{server.command}` isn't installed, or isn't on the PATH")
+        else:
+            report(f"the program `{server.command}` can't be run: {error.strerror}")
+        raise
+
+
+def _with_own_umask(argv: list[str]) -> list[str]:
+    """Return a command that runs with the user's own file mode mask, like all their other commands."""
+    mask = person_umask()
+    if mask == INHERIT or shutil.which(argv[0]) is None:
+        return argv
+    return ["/bin/sh", "-c", 'umask "$0" && exec "$@"', f"{mask:o}", *argv]
+
+
+async def _read(
+    process: asyncio.subprocess.Process,
+    to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    log: TextIO,
+    report: Report,
+    report_end: Callable[[], Awaitable[None]],
+) -> None:
+    """Pass messages on until the server ends; lines that are none go to the log."""
+    others = 0
+    async with to_session:
+        async for line in _iterate_lines(process):
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                log.write(f"{line.decode('utf-8', 'replace')}\n")
+                others += 1
+                if others > _MOST_OTHER_LINES or len(line) > _LONGEST_MESSAGE:
+                    report("it writes something else than MCP messages to its standard output")
+                    return
+                continue
+            others = 0
+            with suppress(*_CLOSED):
+                await to_session.send(SessionMessage(message))
+        await report_end()
+
+
+async def _iterate_lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
+    """Yield the lines of its output; one that is too long ends with what was read of it."""
+    assert process.stdout is not None
+    pieces: list[bytes] = []
+    size = 0
+    while chunk := await process.stdout.read(1 << 16):
+        first, *others = chunk.split(b"\n")
+        pieces.append(first)
+        size += len(first)
+        if not others and size <= _LONGEST_MESSAGE:
+            continue
+        for line in (b"".join(pieces), *others[:-1]):
+            if line.strip():
+                yield line
+        pieces, size = others[-1:], sum(map(len, others[-1:]))
+
+
+async def _write(
+    process: asyncio.subprocess.Process,
+    from_session: MemoryObjectReceiveStream[SessionMessage],
+    to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    report_end: Callable[[], Awaitable[None]],
+) -> None:
+    """Send messages to the server; one that takes no more ends the connection."""
+    assert process.stdin is not None
+    try:
+        async with from_session:
+            async for one in from_session:
+                process.stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await process.stdin.drain()
+    except _CLOSED:
+        await report_end()
+        to_session.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close its input, and end it with its children if it doesn't end by itself, at the latest when cancelled."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                async with asyncio.timeout(_TO_END):
+                    await _wait_for_end(process)
+                    return
+            except TimeoutError:
+                _send_signal(process, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TO_END):
+                await _wait_for_end(process)
+    finally:
+        _send_signal(process, signal.SIGKILL)
+
+
+async def _wait_for_end(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    while await process.stdout.read(1 << 16):
+        pass  # a server that is blocked by a full pipe can't end
+    await process.wait()
+
+
+def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
+def _describe_end(code: int | None, reason: str) -> str:
+    if code is None:
+        return "its program closed its output"
+    if code < 0:
+        return f"its program was ended by {signal.Signals(-code).name}"
+    return f"its program ended with exit code {code}{f': {reason}' if code and reason else ''}"
+
+
+def _read_reason(log: Path, began: int, server: McpServer) -> str:
+    """Return the last line that a server has written to the log, without the secrets it was given."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(began, log.stat().st_size - 4 * _LONGEST_REASON))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    line = next((one.strip() for one in reversed(lines) if one.strip()), "")
+    for value in server.env.values():
+        line = line.replace(value, "…") if len(value) >= _SHORTEST_SECRET else line
+    return line[:_LONGEST_REASON]
+
+
+def _open_log(log: Path) -> TextIO:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    long = log.exists() and log.stat().st_size > _LONGEST_LOG
+    return log.open("w" if long else "a", buffering=1, errors="replace")

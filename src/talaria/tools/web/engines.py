@@ -291,7 +291,7 @@ def parse_searxng(content: bytes) -> list[SearchResult]:
 
 def parse_duckduckgo(content: bytes) -> list[SearchResult]:
     """Return the results on DuckDuckGo's page for browsers without scripts, or raise if it shows a captcha instead."""
-    from talaria.tools.web.search_results import has_captcha, list_results  # noqa: PLC0415 (needs an HTML parser)
+    from talaria.tools.web.html_text import has_captcha, list_results  # noqa: PLC0415 (needs an HTML parser)
 
     html = content.decode("utf-8", errors="replace")
     results = list_results(html)

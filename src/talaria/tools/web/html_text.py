@@ -1,46 +1,31 @@
-"""Convert the readable part of an HTML page to light Markdown. Imported when a page was fetched."""
+"""HTML pages as light Markdown, and the results of DuckDuckGo's page. Imported when a page was fetched."""
 
 import re
 from collections.abc import Iterator
-from urllib.parse import urljoin
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from talaria.core.errors import ToolFailed
 from talaria.core.html_depth import is_nested_deeper
+from talaria.tools.web.search import SearchResult
 
 _NOISE = (
     "script, style, noscript, template, svg, canvas, iframe, object, nav, footer, dialog, select, button, textarea,"
     ' [hidden], [aria-hidden="true"], [role="navigation"], [role="contentinfo"], [role="banner"]'
 )
-
-
 _LANGUAGE = re.compile(r"\b(?:lang|language|highlight-source)-([\w+#.-]{1,30})")
 _TICKS = re.compile(r"`+")
-
-
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-
-
 _INLINE = {
     "a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins", "kbd",
     "label", "mark", "q", "ruby", "rt", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var",
     "wbr",
 }  # fmt: skip
-
-
 _BLOCKS = "p, div, section, article, ul, ol, table, pre, blockquote, h1, h2, h3, h4, h5, h6"
-
-
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-
-
 _DEEPEST_PAGE = 500  # the limit of browsers; deeper pages are made to do harm
-
-
 _DEEPEST = 120
-
-
 _ENOUGH = 250  # characters that make a main element preferable to the whole page
 
 
@@ -182,3 +167,43 @@ def _tidied(pieces: list[str], line_break: str = "\n") -> str:
 
 def _words(node: LexborNode | None) -> str:
     return " ".join(node.text(separator=" ").split()) if node is not None else ""
+
+
+def list_results(html: str) -> list[SearchResult]:
+    """Return the results on DuckDuckGo's plain page, without ads."""
+    tree = LexborHTMLParser(html)
+    found = (
+        _read_result(node) for node in tree.css(".result") if "result--ad" not in (node.attributes.get("class") or "")
+    )
+    return [result for result in found if result is not None]
+
+
+def has_captcha(html: str) -> bool:
+    """Return whether the page asks for a captcha, by its elements: the query is part of every page."""
+    marks = '.anomaly-modal__title, #challenge-form, form[action*="duckduckgo.com/anomaly"]'
+    return LexborHTMLParser(html).css_first(marks) is not None
+
+
+def _read_result(node: LexborNode) -> SearchResult | None:
+    link = node.css_first("a.result__a")
+    if link is None:
+        return None
+    url = _resolve_redirect(link.attributes.get("href") or "")
+    return (
+        SearchResult(_unspaced_words(link), url, _unspaced_words(node.css_first(".result__snippet"))) if url else None
+    )
+
+
+def _resolve_redirect(href: str) -> str:
+    """Return the target of the engine's redirect."""
+    try:
+        url = urlsplit(href)
+    except ValueError:
+        return ""
+    if url.path.startswith("/l/"):
+        return next(iter(parse_qs(url.query).get("uddg", ())), "")
+    return href if url.scheme in {"http", "https"} else ""
+
+
+def _unspaced_words(node: LexborNode | None) -> str:
+    return " ".join(node.text().split()) if node is not None else ""

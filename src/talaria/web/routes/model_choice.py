@@ -12,12 +12,9 @@ from talaria.contracts.provider import ChosenModel, UsableModel
 from talaria.contracts.setup import EmbeddedState, Outcome, ProviderOffer, SetupProbes, TrialAccount
 from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.settings.config_writer import ConfigWriter
-from talaria.settings.edit import file_version
-from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
-from talaria.settings.provider_setup import (
+from talaria.settings.config_writer import (
     EMBEDDED,
+    ConfigWriter,
     ProviderChange,
     build_key_name,
     is_provider_name,
@@ -26,6 +23,9 @@ from talaria.settings.provider_setup import (
     use_provider,
     write_provider,
 )
+from talaria.settings.edit import file_version
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets, mask, remove_secret
 from talaria.settings.sections.checks import is_web_address
 from talaria.web.front_door import AGENT_OWNER, WebRequest

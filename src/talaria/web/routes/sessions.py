@@ -11,10 +11,10 @@ from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_ancestors
 from talaria.sessions.transcript_export import FORMATS, export_file_name, load_transcript
+from talaria.web.changes import SessionListWatcher
 from talaria.web.conversations import WebConversations
 from talaria.web.files import WebFiles
 from talaria.web.front_door import AGENT_OWNER, USER, WebCaller, WebRequest
-from talaria.web.session_list import SessionListWatcher
 from talaria.web.session_views import read_detail, read_messages, read_page, read_row, read_tree, require_session
 from talaria.web.wire import (
     BranchView,

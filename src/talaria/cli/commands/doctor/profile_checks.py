@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength
+from talaria.access.policy import list_open_access, list_unknown_names
 from talaria.cli.commands.doctor.report import Finding, fault, ok, warning
 from talaria.cli.services import Services
 from talaria.core.errors import Refused
-from talaria.settings.access_report import list_open_access, list_unknown_names
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, OWNER_ONLY_FOLDER
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.load import load

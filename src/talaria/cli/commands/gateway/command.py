@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import structs
 
+from talaria.access.policy import list_open_access
 from talaria.cli.commands.gateway.service_units import (
     ServiceFile,
     ServiceProgram,
@@ -33,7 +34,6 @@ from talaria.core.installation import own_command, restart_command
 from talaria.core.umask import person_umask, restore_umask
 from talaria.observability.shutdown_report import ShutdownReport, list_running, read_last_report
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus, decode_worker, read_workers
-from talaria.settings.access_report import list_open_access
 
 _STATUS_SECONDS = 3.0
 _CHANGE_SECONDS = 60.0

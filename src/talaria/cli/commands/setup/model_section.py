@@ -10,7 +10,7 @@ from talaria.cli.commands.setup.questions import MenuChoice, SkipQuestion
 from talaria.cli.commands.setup.wizard_state import SetupContext
 from talaria.contracts.setup import ProbeResult, ProviderOffer, TrialAccount
 from talaria.core.errors import TalariaError
-from talaria.settings.provider_setup import (
+from talaria.settings.config_writer import (
     EMBEDDED,
     OWN,
     ProviderChange,

@@ -21,9 +21,15 @@ from talaria.contracts.setup import (
     TrialAccount,
 )
 from talaria.core.errors import Refused
-from talaria.settings.config_writer import ConfigWriter, check_setting
+from talaria.settings.config_writer import (
+    EMBEDDED,
+    ConfigWriter,
+    build_key_name,
+    build_provider_key,
+    check_setting,
+    is_provider_name,
+)
 from talaria.settings.errors import nearest
-from talaria.settings.provider_setup import EMBEDDED, build_key_name, build_provider_key, is_provider_name
 from talaria.settings.sections.chats import ChatAccount
 
 _STANDARD_INPUT = "-"
