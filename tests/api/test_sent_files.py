@@ -15,7 +15,7 @@ from tests.api.test_key_scopes import create, tools
 
 from talaria.core.ids import SessionId
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.images import PNG
+from talaria.testing.model_server.media import PNG
 
 DRAW = Say(calls=[Ask("image_generate", {"prompt": "a red fox"})])
 ASKED: list[ChatCompletionMessageParam] = [{"role": "user", "content": "a fox, please"}]

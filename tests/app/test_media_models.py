@@ -18,7 +18,7 @@ from talaria.http_client.client import HttpPool
 from talaria.providers.media import OpenAIImages
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.model_server import Fail, ModelServer
-from talaria.testing.model_server.images import PNG
+from talaria.testing.model_server.media import PNG
 from talaria.testing.wait import until
 
 PRICE = 40_000  # millionths of a dollar

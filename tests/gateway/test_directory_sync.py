@@ -14,8 +14,7 @@ from talaria.gateway.receiver import Receiver
 from talaria.sessions.chat_directory import find_target, list_channels
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
-from talaria.testing.loopback_platform.adapter import LoopbackPlatform
-from talaria.testing.loopback_platform.settings import LoopbackSettings
+from talaria.testing.loopback_platform.adapter import LoopbackPlatform, LoopbackSettings
 from talaria.testing.wait import until
 
 

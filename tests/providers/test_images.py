@@ -11,7 +11,7 @@ from talaria.core.errors import BadKey, MalformedReply, ProviderError, ProviderO
 from talaria.http_client.client import HttpPool
 from talaria.providers.media import OpenAIImages
 from talaria.testing.model_server import Fail, ModelServer
-from talaria.testing.model_server.images import PNG, ReceivedImageRequest
+from talaria.testing.model_server.media import PNG, ReceivedImageRequest
 
 SOURCE = SourceImage('a "b".png', PNG + b"\r\n--talaria", "image/png")
 

@@ -29,7 +29,7 @@ from talaria.providers.media import (
     VoiceCommandFailed,
 )
 from talaria.testing.model_server import Fail, ModelServer
-from talaria.testing.model_server.audio import OGG, ReceivedRecording, SpeechRequest
+from talaria.testing.model_server.media import OGG, ReceivedRecording, SpeechRequest
 from talaria.testing.wait import until
 
 ENVIRONMENT = {"PATH": os.defpath}

@@ -16,7 +16,7 @@ from tests.system.test_gateway_process import running, shown
 
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import LoopbackNetwork
-from talaria.testing.loopback_platform.settings import CHATTY
+from talaria.testing.loopback_platform.adapter import CHATTY
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
 

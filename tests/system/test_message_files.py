@@ -12,8 +12,7 @@ from tests.system.test_gateway_process import running, shown
 from talaria.contracts.platform import Attachment
 from talaria.testing.loopback_platform import Fault, LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.audio import OGG
-from talaria.testing.model_server.images import PNG
+from talaria.testing.model_server.media import OGG, PNG
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice, picture
 from talaria.testing.wait import until
 

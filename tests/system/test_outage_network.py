@@ -9,7 +9,7 @@ from tests.system.outage_fixture import Scene
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
-from talaria.testing.loopback_platform.settings import CHATTY
+from talaria.testing.loopback_platform.adapter import CHATTY
 from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received

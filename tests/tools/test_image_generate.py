@@ -12,7 +12,7 @@ from talaria.core.errors import ToolFailed
 from talaria.http_client.client import HttpPool
 from talaria.providers.media import OpenAIImages
 from talaria.testing.model_server import Fail, ModelServer
-from talaria.testing.model_server.images import PNG
+from talaria.testing.model_server.media import PNG
 from talaria.tools.media_files import ImageGenerate, ImageGenerateArguments
 
 

@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from talaria.core.ids import new_id
 from talaria.testing.far_side import FailureKind
-from talaria.testing.jwt_issuer import JwtIssuer
-from talaria.testing.webhook_sender import Post, WebhookSender, serve_application
+from talaria.testing.webhook_sender import JwtIssuer, Post, WebhookSender, serve_application
 
 ISSUER = "https://api.botframework.com"
 BOT_NAME = "Winged"

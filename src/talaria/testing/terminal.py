@@ -1,25 +1,68 @@
 """A terminal in memory: what a person would see of a program's output."""
 
 import codecs
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
 import pyte
+from msgspec import Struct
 from pyte.modes import DECTCEM
 from pyte.screens import Char, Cursor, Margins, wcwidth
 
 from talaria.testing.terminal_cells import Cell, Dim, Line, cells_of, text_of
-from talaria.testing.terminal_sequences import ControlSequence, SequenceSplitter
 
 _COLOUR_ARGUMENTS = {5: 1, 2: 3}
-
-
 _UNDERLINE_COLOUR = 58
-
-
 _DIM, _NEITHER_BOLD_NOR_DIM = 2, 22
+_WHOLE = re.compile(
+    r"\x1b(?:"
+    r"\[([<-?]?)([0-9:;]*)([ -/]*)([@-~])"  # a control sequence: private mark, numbers, more marks, what to do
+    r"|\]([^\x07\x1b]*)(?:\x07|\x1b\\)"  # a command to the system: title, hyperlink, clipboard
+    r"|[PX^_][^\x1b]*\x1b\\"  # strings for devices that nobody has
+    r"|[ -/]*[0-OQ-WYZ\\`-~]"  # everything short
+    r")"
+)
+_PARTIAL = re.compile(r"\x1b(?:\[[<-?]?[0-9:;]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z")
+
+
+class ControlSequence(Struct, frozen=True):
+    """One control sequence, raw and parsed; ``final`` is empty for all but those with numbers."""
+
+    written: str
+    private: str = ""
+    numbers: str = ""
+    marks: str = ""
+    final: str = ""
+    system: str = ""
+
+
+class SequenceSplitter:
+    """Stores the sequence that one piece of output started and the next will finish."""
+
+    def __init__(self) -> None:
+        self._partial = ""
+
+    def split(self, output: str) -> Iterator[str | ControlSequence]:
+        """Yield text and sequences in order. An escape that begins nothing known is dropped."""
+        output = self._partial + output
+        self._partial = ""
+        position = 0
+        while (escape := output.find("\x1b", position)) >= 0:
+            if escape > position:
+                yield output[position:escape]
+            found = _WHOLE.match(output, escape)
+            if found:
+                private, numbers, marks, final, system = (group or "" for group in found.groups())
+                yield ControlSequence(found[0], private, numbers, marks, final, system)
+            elif _PARTIAL.match(output, escape):
+                self._partial = output[escape:]
+                return
+            position = found.end() if found else escape + 1
+        if position < len(output):
+            yield output[position:]
 
 
 class DrawingScreen(pyte.Screen):
@@ -133,32 +176,14 @@ def _renditions(attributes: tuple[int, ...], dim: bool) -> tuple[list[int], bool
 
 
 BELL = "\a"
-
-
 _PRIVATE = 5  # pyte keeps private modes this many bits higher
-
-
 _ALTERNATE = {47, 1047, 1049}
-
-
 _BRACKETED_PASTE = 2004 << _PRIVATE
-
-
 _CURSOR_KEYS = 1 << _PRIVATE
-
-
 _SET, _RESET = "h", "l"
-
-
 _COLUMNS_MODE = 3  # 132 columns: terminals of today do not obey
-
-
 _KNOWN_FINALS = frozenset(pyte.Stream.csi)
-
-
 _NUMBERS = {"H": 2, "f": 2, "r": 2, "h": 9, "l": 9}  # what may have more than one; pyte fails on too many
-
-
 _KNOWN_ESCAPES = frozenset(f"\x1b{letter}" for letter in pyte.Stream.escape)
 
 

@@ -1,17 +1,23 @@
-"""A network that calls: posts signed bodies to an adapter, one after the other."""
+"""A network that calls an adapter: posts signed bodies one after the other, and issues signed tokens (JWT)."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
+import jwt
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 
 _PAUSE = 0.02
 _TIMEOUT = ClientTimeout(total=30)
-
 Post = tuple[bytes, Mapping[str, str]]  # body and headers
+LIFE = 3600  # seconds
 
 
 class WebhookSender:
@@ -107,3 +113,39 @@ async def serve_application(application: web.Application) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+class JwtIssuer:
+    """Signs with its newest key; ``fields`` are added to its published keys."""
+
+    def __init__(self, fields: Mapping[str, Any] | None = None) -> None:
+        self._fields = dict(fields or {})
+        self._number = 0
+        self.fetched = 0
+
+    def rotate(self) -> None:
+        """Replace the key: tokens are signed with another one, and the old one isn't published any more."""
+        self._number += 1
+
+    def key_set(self) -> dict[str, Any]:
+        """Return the published keys."""
+        self.fetched += 1
+        public = RSAAlgorithm.to_jwk(make_rsa_key(self._number).public_key(), as_dict=True)
+        return {"keys": [{**public, "kid": self._key_id, "use": "sig", **self._fields}]}
+
+    def sign(self, claims: Mapping[str, Any], *, algorithm: str = "RS256", key_id: str = "") -> str:
+        """Return a token that is valid for an hour, unless the claims differ."""
+        now = int(time.time())
+        full = {"nbf": now, "iat": now, "exp": now + LIFE, **claims}
+        key: Any = make_rsa_key(self._number) if algorithm == "RS256" else "a secret of thirty-two characters"
+        return jwt.encode(full, key, algorithm=algorithm, headers={"kid": key_id or self._key_id})
+
+    @property
+    def _key_id(self) -> str:
+        return f"key-{self._number}"
+
+
+@cache
+def make_rsa_key(number: int) -> rsa.RSAPrivateKey:
+    """Return a key, the same for all issuers of this process: making one takes long."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -12,7 +12,7 @@ from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import READY, opened, ready, say
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, Tokens, bad_key
-from talaria.testing.model_server.images import PNG
+from talaria.testing.model_server.media import PNG
 from talaria.testing.screen import open_screen
 
 

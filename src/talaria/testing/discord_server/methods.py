@@ -13,12 +13,17 @@ from talaria.testing.discord_server.forms import (
     Command,
     CreateMessage,
     CreateThread,
+    DiscordRefusal,
     EditMessage,
+    bad_form,
     check_commands,
     check_components,
     check_text,
     check_voice,
+    forbidden,
     parse_form,
+    unauthorized,
+    unknown,
 )
 from talaria.testing.discord_server.places import (
     DIRECT,
@@ -30,7 +35,6 @@ from talaria.testing.discord_server.places import (
     find_mentions,
     message_to_wire,
 )
-from talaria.testing.discord_server.refusals import DiscordRefusal, bad_form, forbidden, unauthorized, unknown
 from talaria.testing.discord_server.world import Asked, World
 
 

@@ -10,11 +10,10 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from msgspec import Struct, field
 
-from talaria.testing.discord_server.forms import FILE_LIMIT
+from talaria.testing.discord_server.forms import FILE_LIMIT, DiscordRefusal, bad_form, unauthorized
 from talaria.testing.discord_server.gateway import Gateway
 from talaria.testing.discord_server.methods import METHODS, UNAUTHENTICATED, Method, Request, Upload
 from talaria.testing.discord_server.places import ANNOUNCEMENTS, DIRECT, FORUM, TEXT, Ids, Person, StoredChannel
-from talaria.testing.discord_server.refusals import DiscordRefusal, bad_form, unauthorized
 from talaria.testing.discord_server.room import Room
 from talaria.testing.discord_server.world import World
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from talaria.testing.discord_server.forms import unknown
 from talaria.testing.discord_server.gateway import Gateway
 from talaria.testing.discord_server.places import (
     Ids,
@@ -17,7 +18,6 @@ from talaria.testing.discord_server.places import (
     member_to_wire,
     message_to_wire,
 )
-from talaria.testing.discord_server.refusals import unknown
 from talaria.testing.wait import LIMIT
 
 

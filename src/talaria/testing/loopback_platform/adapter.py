@@ -1,15 +1,23 @@
-"""The adapter of the loopback network, like those of real networks."""
+"""The adapter of the loopback network, like those of real networks, with its settings."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
 
-from talaria.contracts.platform import Attachment, BatchedUpdates, Content, Incoming, MessageRef
+from msgspec import Struct
+
+from talaria.contracts.platform import (
+    Attachment,
+    BatchedUpdates,
+    Content,
+    Incoming,
+    MessageRef,
+    PlatformCapabilities,
+)
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.testing.loopback_platform.connection import LoopbackConnection, connect_to_network
-from talaria.testing.loopback_platform.settings import LoopbackSettings
 from talaria.testing.loopback_platform.wire import (
     AccountRequest,
     Arrived,
@@ -26,6 +34,23 @@ from talaria.testing.loopback_platform.wire import (
     replace_surrogates,
     to_post,
 )
+
+CHATTY = PlatformCapabilities(
+    text_limit=4096, edits=True, typing=True, buttons=True, threads=True, reactions=True, file_limit=1_000_000
+)
+
+
+class LoopbackSettings(Struct, frozen=True, kw_only=True):
+    """The address of the network, ``host:port``, and its capabilities: the same as the network's own.
+
+    ``patience`` is how many seconds an answer may take, or a receiving connection may be silent.
+    """
+
+    address: str
+    abilities: PlatformCapabilities = CHATTY
+    name: str = "loopback"
+    token: str = ""
+    patience: float = 5.0
 
 
 class LoopbackPlatform:

@@ -1,22 +1,34 @@
-"""A connection to the loopback network: one line out, one line in, with time-outs."""
+"""Connections to the loopback network from outside: of an adapter, and of a test that controls it."""
 
 import asyncio
 from datetime import timedelta
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
+from talaria.contracts.platform import Sender
+from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
 from talaria.testing.loopback_platform.wire import (
     LONGEST_LINE,
     Answer,
     Done,
+    Drop,
     Failed,
+    Fault,
+    Look,
+    Record,
     Request,
+    Say,
+    Upset,
     decode_answer,
     line,
 )
+from talaria.testing.wait import LIMIT
 
 _CHUNK_BYTES = 1024 * 1024
+_PATIENCE = LIMIT
 
 
 class LoopbackConnection:
@@ -113,3 +125,55 @@ def _error(failed: Failed) -> PlatformError:
             return BadCredentials(failed.text)
         case _:
             return Unreachable(failed.text)
+
+
+class FarSide:
+    """Controls the network at ``host:port``; ``async with`` connects to it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connection: LoopbackConnection | None = None
+
+    async def __aenter__(self) -> Self:
+        self._connection = await connect_to_network(self._address, _PATIENCE)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    async def say(
+        self, chat: str | Address, text: str, *, sender: str = "ann", external_id: str = "", deliveries: int = 1
+    ) -> str:
+        """Let a person write something, delivered so many times, and return its id."""
+        address = chat if isinstance(chat, Address) else Address("loopback", chat, user_id=sender)
+        said = Say(
+            address=address,
+            sender=Sender(sender, sender),
+            text=text,
+            external_id=external_id,
+            deliveries=deliveries,
+        )
+        return (await self._open.ask(said, _PATIENCE)).id
+
+    async def look(self, since: int = 0, patience: float = 0.0) -> list[Record]:
+        """Return the operations from this number on; wait up to so many seconds for the first."""
+        return list((await self._open.ask(Look(since, patience), _PATIENCE + patience)).records)
+
+    async def unconfirmed(self) -> int:
+        """Return the number of updates that were not confirmed."""
+        return int((await self._open.ask(Look(2**40), _PATIENCE)).id)
+
+    async def disrupt(self, *faults: Fault, delay: float = 0.0) -> None:
+        """Let these things go wrong from now on, instead of those before; each answer takes ``delay`` seconds."""
+        await self._open.ask(Upset(faults, delay), _PATIENCE)
+
+    async def drop(self) -> None:
+        """Hang up on everybody else."""
+        await self._open.ask(Drop(), _PATIENCE)
+
+    @property
+    def _open(self) -> LoopbackConnection:
+        assert self._connection is not None
+        return self._connection

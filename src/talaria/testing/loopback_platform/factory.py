@@ -3,8 +3,7 @@
 import msgspec
 
 from talaria.contracts.platform import Platform, PlatformAccount, PlatformCapabilities
-from talaria.testing.loopback_platform.adapter import LoopbackPlatform
-from talaria.testing.loopback_platform.settings import CHATTY, LoopbackSettings
+from talaria.testing.loopback_platform.adapter import CHATTY, LoopbackPlatform, LoopbackSettings
 
 
 def open_platform(account: PlatformAccount) -> Platform:

@@ -8,10 +8,9 @@ from typing import Self
 
 from talaria.contracts.platform import Attachment, PlatformCapabilities, Sender
 from talaria.core.addresses import Address
-from talaria.testing.loopback_platform.adapter import LoopbackPlatform
+from talaria.testing.loopback_platform.adapter import CHATTY, LoopbackPlatform, LoopbackSettings
 from talaria.testing.loopback_platform.client import Client
 from talaria.testing.loopback_platform.ledger import Ledger
-from talaria.testing.loopback_platform.settings import CHATTY, LoopbackSettings
 from talaria.testing.loopback_platform.wire import LONGEST_LINE, Fault, Record, Say
 from talaria.testing.wait import LIMIT
 

@@ -1,9 +1,9 @@
-"""Send a scripted answer over HTTP, with its fault."""
+"""Send a scripted answer over HTTP, with its fault; or one that costs almost nothing, for benchmarks."""
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 from aiohttp import web
@@ -18,15 +18,43 @@ from talaria.testing.model_server.faults import (
     VendorFail,
     WrongType,
 )
-from talaria.testing.model_server.instant import Instant
-from talaria.testing.model_server.received import Exchange
+from talaria.testing.model_server.received import Exchange, ProtocolName
 from talaria.testing.model_server.replies import Say
 from talaria.testing.model_server.wire import Frame, Wire, leading_frames, truncate_event
 
-Answer = Say | Instant | Fault
-
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
+
+
+class Instant:
+    """The same text in ``chunks`` pieces, encoded once per form and sent in one write."""
+
+    def __init__(self, text: str, chunks: int = 50) -> None:
+        self._say = Say(text, chunks=chunks)
+        self._bodies: dict[_Form, bytes] = {}
+
+    def body(self, wire: Wire, exchange: Exchange) -> bytes:
+        """Return all that goes out for such a request."""
+        asked = exchange.asked
+        form = _Form(wire.name, asked.model, bool(asked.stream), asked.wants_usage)
+        if form not in self._bodies:
+            self._bodies[form] = self._make(wire, exchange)
+        return self._bodies[form]
+
+    def _make(self, wire: Wire, exchange: Exchange) -> bytes:
+        if exchange.asked.stream:
+            return b"".join(frame.data for frame in wire.frames(self._say, exchange))
+        return msgspec.json.encode(wire.whole(self._say, exchange))
+
+
+class _Form(NamedTuple):
+    protocol: ProtocolName
+    model: str
+    stream: bool
+    usage: bool
+
+
+Answer = Say | Instant | Fault
 
 
 @dataclass(frozen=True, slots=True)

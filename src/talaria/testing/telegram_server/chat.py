@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from talaria.testing.telegram_server.files import Kind, Photo, Sent, Sticker, Voice
-from talaria.testing.telegram_server.markup.entities import add_found_entities
+from talaria.testing.telegram_server.markup.text import add_found_entities
 from talaria.testing.telegram_server.messages import Message, Topic
-from talaria.testing.telegram_server.office import Press
-from talaria.testing.telegram_server.parts import InlineKeyboardButton, MessageEntity
-from talaria.testing.telegram_server.places import User, Wire
-from talaria.testing.telegram_server.room import ChatState
+from talaria.testing.telegram_server.parts import InlineKeyboardButton, MessageEntity, User, Wire
+from talaria.testing.telegram_server.room import ChatState, Press
 from talaria.testing.wait import LIMIT
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.parts import Wire
 from talaria.testing.telegram_server.refusals import Refusal, bad_request
 
 Kind = Literal["photo", "document", "voice", "sticker"]

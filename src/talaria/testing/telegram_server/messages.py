@@ -7,12 +7,14 @@ from msgspec import Struct, field
 
 from talaria.testing.telegram_server.files import Media
 from talaria.testing.telegram_server.parts import (
+    ChatInfo,
     InlineKeyboardButton,
     InlineKeyboardMarkup,
     LinkPreviewOptions,
     MessageEntity,
+    User,
+    Wire,
 )
-from talaria.testing.telegram_server.places import ChatInfo, User, Wire
 from talaria.testing.telegram_server.updates import Update
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.parts import Wire
 from talaria.testing.telegram_server.refusals import conflict
 
 

@@ -6,8 +6,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from talaria.testing.telegram_server.office import BotAccount
-from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.parts import Wire
+from talaria.testing.telegram_server.room import BotAccount
 from talaria.testing.telegram_server.updates import DEFAULT_KINDS, Update
 
 _FIRST_PAUSE = 0.02

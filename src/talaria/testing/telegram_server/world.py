@@ -6,11 +6,9 @@ import msgspec
 
 from talaria.testing.telegram_server.chat import Chat
 from talaria.testing.telegram_server.messages import Message
-from talaria.testing.telegram_server.office import BotAccount
-from talaria.testing.telegram_server.parts import BotCommand
-from talaria.testing.telegram_server.places import ChatInfo, User
+from talaria.testing.telegram_server.parts import BotCommand, ChatInfo, User
 from talaria.testing.telegram_server.refusals import bad_request
-from talaria.testing.telegram_server.room import ChatState
+from talaria.testing.telegram_server.room import BotAccount, ChatState
 from talaria.testing.telegram_server.webhook import Webhook
 
 _FIRST_PERSON = 5_000_000_001

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from talaria.testing.telegram_server.markup.entities import add_found_entities, check_entities, trim_text
 from talaria.testing.telegram_server.markup.html import parse_html
 from talaria.testing.telegram_server.markup.markdown import parse_markdown
-from talaria.testing.telegram_server.markup.text import MarkupError
+from talaria.testing.telegram_server.markup.text import MarkupError, add_found_entities, check_entities, trim_text
 from talaria.testing.telegram_server.parts import MessageEntity
 from talaria.testing.telegram_server.refusals import bad_request
 

@@ -7,8 +7,7 @@ import msgspec
 from talaria.testing.telegram_server.checks import Parameters
 from talaria.testing.telegram_server.files import Upload
 from talaria.testing.telegram_server.methods.base import Method
-from talaria.testing.telegram_server.parts import BotCommand, BotCommandScope
-from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.parts import BotCommand, BotCommandScope, Wire
 from talaria.testing.telegram_server.refusals import bad_request, conflict
 from talaria.testing.telegram_server.world import World
 

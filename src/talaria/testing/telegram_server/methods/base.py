@@ -10,8 +10,7 @@ from talaria.testing.telegram_server.checks import Parameters, Raw, inline, read
 from talaria.testing.telegram_server.markup import read_text
 from talaria.testing.telegram_server.markup.text import units
 from talaria.testing.telegram_server.messages import Message
-from talaria.testing.telegram_server.parts import MessageEntity, ReplyParameters
-from talaria.testing.telegram_server.places import User
+from talaria.testing.telegram_server.parts import MessageEntity, ReplyParameters, User
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.room import ChatState
 from talaria.testing.telegram_server.world import World

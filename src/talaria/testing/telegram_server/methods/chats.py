@@ -2,7 +2,7 @@
 
 from talaria.testing.telegram_server.checks import Parameters
 from talaria.testing.telegram_server.methods.base import Method
-from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.parts import Wire
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.room import COLOURS, ChatState
 from talaria.testing.telegram_server.world import World

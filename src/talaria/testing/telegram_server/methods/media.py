@@ -14,8 +14,7 @@ from talaria.testing.telegram_server.methods.base import (
     post,
     read_caption,
 )
-from talaria.testing.telegram_server.parts import InputMedia
-from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.parts import InputMedia, Wire
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.world import World
 

@@ -7,8 +7,7 @@ from talaria.testing.telegram_server.markup import read_text
 from talaria.testing.telegram_server.markup.text import units
 from talaria.testing.telegram_server.messages import Message
 from talaria.testing.telegram_server.methods.base import LONGEST_TEXT, Method, Sending, post, read_caption
-from talaria.testing.telegram_server.parts import InlineKeyboardMarkup, LinkPreviewOptions, MessageEntity
-from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.parts import InlineKeyboardMarkup, LinkPreviewOptions, MessageEntity, Wire
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.room import ChatState
 from talaria.testing.telegram_server.world import World
