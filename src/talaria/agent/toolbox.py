@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from talaria.contracts.provider import ToolSpec
-from talaria.contracts.tool import Call, ProposedAction, Tool, ToolOutput
+from talaria.contracts.tool import Call, ProposedAction, RemoteArguments, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
 
@@ -148,9 +148,20 @@ def _parse_arguments(tool: Tool, text: str) -> Any:
     except msgspec.DecodeError as error:
         raise ToolFailed(f"The arguments for {tool.name} are not JSON: {error}. Send one JSON object.") from error
     try:
-        return msgspec.convert(values, tool.arguments, strict=False)
+        arguments = msgspec.convert(values, tool.arguments, strict=False)
     except msgspec.ValidationError as error:
         raise ToolFailed(f"Invalid arguments for {tool.name}: {error}. {_describe_expected(tool)}") from error
+    known = arguments.__struct_encode_fields__
+    if not values.keys() <= set(known):
+        _refuse_unknown(tool, values, known)
+    return arguments
+
+
+def _refuse_unknown(tool: Tool, values: dict[str, Any], known: Sequence[str]) -> None:
+    """Raise `ToolFailed` for arguments that a tool doesn't have, unless they have no value."""
+    unknown = [f"`{name}`" for name, value in values.items() if name not in known and value is not None]
+    if unknown and not issubclass(tool.arguments, RemoteArguments):
+        raise ToolFailed(f"{tool.name} has no argument {' or '.join(unknown)}. {_describe_expected(tool)}")
 
 
 def _repair_json(text: str) -> str:

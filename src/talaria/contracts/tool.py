@@ -127,10 +127,15 @@ class Call(Struct, frozen=True, kw_only=True):
         return child_environment(self.workspace.environment, self.context)
 
 
+class RemoteArguments(Struct, frozen=True):
+    """Arguments of a tool on a server, which knows what else it accepts; unknown ones are dropped."""
+
+
 class Tool(Protocol):
     """A tool that a model can call.
 
-    ``arguments`` is a msgspec struct; its JSON schema, including field descriptions, is sent to the model.
+    ``arguments`` is a msgspec struct; its JSON schema, including field descriptions, is sent to the model. A call with
+    other arguments is answered with an error, except for `RemoteArguments`.
     """
 
     name: str

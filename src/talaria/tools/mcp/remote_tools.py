@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from talaria.contracts.mcp import ServerPrompt
-from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, RemoteArguments, Tool, ToolOutput
 
 Json = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ def struct_of(name: str, schema: Json) -> type[Struct]:
         names[f"field_{number}"] = key
         kind = _kind(_inlined(value, schema, 0))
         fields.append((f"field_{number}", kind) if key in required else (f"field_{number}", kind | UnsetType, UNSET))
-    return msgspec.defstruct(name, fields, rename=names, kw_only=True, frozen=True)
+    return msgspec.defstruct(name, fields, bases=(RemoteArguments,), rename=names, kw_only=True, frozen=True)
 
 
 def values_of(arguments: Struct) -> dict[str, Any]:
