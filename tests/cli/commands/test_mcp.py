@@ -59,7 +59,7 @@ def test_failed_test_is_an_exit_code_and_keeps_the_settings(program: Program) ->
 def test_reason_of_a_server_that_cannot_start_is_shown_once(program: Program) -> None:
     added = program.run("mcp", "add", "gone", "--", "/no/such/program")
     reason = "gone can't be used: the program `/no/such/program` isn't installed, or isn't on the PATH."
-    assert (added.code, added.err.splitlines()) == (1, [reason])
+    assert (added.code, added.err.splitlines()) == (1, ["In an open terminal, `/mcp reload` applies this.", reason])
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def _add(arguments: argparse.Namespace, services: Services) -> int:
     services.tools().mcp().save(name, values)
     services.terminal.line(f"Added the MCP server {name}.")
     _note_missing_secrets(values, services)
-    note_gateway_reload(services, live=True)
+    _note_reload(services)
     return 0 if arguments.no_test else _show_tests([services.tools().mcp().test(name)], services)
 
 
@@ -222,8 +222,13 @@ def _remove(arguments: argparse.Namespace, services: Services) -> int:
     services.tools().mcp().sign_out(arguments.name)
     services.tools().mcp().remove(arguments.name)
     services.terminal.line(f"Removed the MCP server {arguments.name}.")
-    note_gateway_reload(services, live=True)
+    _note_reload(services)
     return 0
+
+
+def _note_reload(services: Services) -> None:
+    note_gateway_reload(services, live=True)
+    services.terminal.note("In an open terminal, `/mcp reload` applies this.")
 
 
 def _serve(arguments: argparse.Namespace, services: Services) -> int:
