@@ -6,6 +6,7 @@ imports nothing of ours: ``python -I leftover_processes.py``.
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,7 +44,10 @@ class LeftoverProcesses:
 
 
 def _find(marks: list[str]) -> dict[int, str]:
-    """Return the processes with a mark, except this one and its ancestors, by their numbers; none without /proc."""
+    """Return the processes with a mark, except this one and its ancestors, by their numbers; none without /proc.
+
+    Each is described by its test and its command.
+    """
     if not Path("/proc/self/stat").exists():
         return {}
     spared, pid = set[int](), os.getpid()
@@ -55,10 +59,20 @@ def _find(marks: list[str]) -> dict[int, str]:
         if entry.name.isdecimal() and int(entry.name) not in spared:
             with contextlib.suppress(OSError):
                 command = (entry / "cmdline").read_bytes()
-                facts = command + (entry / "environ").read_bytes() + os.fsencode((entry / "cwd").readlink()) + b"/"
+                folder = os.fsencode((entry / "cwd").readlink())
+                facts = b"\0".join((command, (entry / "environ").read_bytes(), folder + b"/"))
                 if any(os.fsencode(mark) in facts for mark in marks):
-                    found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")
+                    line = command.replace(b"\0", b" ").decode(errors="replace")
+                    found[int(entry.name)] = f"{_find_test(facts, marks)}: {line}"
     return found
+
+
+def _find_test(facts: bytes, marks: list[str]) -> str:
+    """Return the test that started a process: by its environment, else by the temporary folder that it names."""
+    text = facts.decode(errors="replace")
+    named = re.search(r"(?:^|\0)PYTEST_CURRENT_TEST=([^\0]+?) \(\w+\)(?:\0|$)", text)
+    folders = [re.search(rf"{re.escape(mark)}[^\0:]+", text) for mark in marks if mark.endswith("/")]
+    return named[1] if named else next((found[0] for found in folders if found), "an unknown test")
 
 
 def _kill(found: dict[int, str]) -> None:
