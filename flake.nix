@@ -55,7 +55,7 @@
               --fish <($out/bin/talaria completion fish)
           '';
           meta = {
-            description = "A personal AI agent that lives wherever its person is, and loses nothing";
+            description = "A personal AI agent in your terminal, your chats and your browser";
             license = pkgs.lib.licenses.mit;
             mainProgram = "talaria";
             platforms = systems;

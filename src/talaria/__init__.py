@@ -1,4 +1,4 @@
-"""A personal AI agent that lives wherever its person is."""
+"""A personal AI agent in the terminal, in chats and in the browser."""
 
 __version__ = "0.1.0"
 __all__ = ["Agent", "Effect", "__version__", "tool"]
