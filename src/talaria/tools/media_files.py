@@ -121,7 +121,7 @@ async def _deliver_file(file: Path, media_type: str, delivery: SendFile | None, 
 
 
 def _save(path: Path, content: bytes, suffix: str, *, is_chosen: bool) -> Path:
-    """Write a file with the suffix of its format, and return its path; a name that nobody chose replaces no file."""
+    """Write a file with the suffix of its format, and return its path; only a chosen name replaces a file."""
     if not is_chosen or (path.suffix.lower() in _FORMATS and path.suffix.lower() != suffix):
         path, is_chosen = path.with_suffix(suffix), False
     with failing(path):
