@@ -18,15 +18,14 @@ from talaria.testing.discord_server import DiscordServer
 from talaria.testing.feishu_server import FeishuKeys, feishu_server
 from talaria.testing.googlechat_server import googlechat_server
 from talaria.testing.homeserver import Homeserver
-from talaria.testing.irc_servers import ngircd
 from talaria.testing.line_server import line_server
 from talaria.testing.mail_server import DOMAIN, PASSWORD, MailServer
 from talaria.testing.mattermost_server import mattermost_server
 from talaria.testing.model_server import ModelServer
 from talaria.testing.ntfy_server import ntfy_server
-from talaria.testing.prosody_server import prosody
 from talaria.testing.signal_daemon import signal_daemon
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer
+from talaria.testing.system_servers import ngircd, prosody
 from talaria.testing.teams_server import teams_server
 from talaria.testing.telegram_server import TelegramServer
 from talaria.testing.twilio_server import ACCOUNT, NUMBER, twilio_server

@@ -13,7 +13,7 @@ from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import Ask, ModelServer, Say, Silence
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 NAME = "stuck-turn"
 _ABILITIES = PlatformCapabilities(text_limit=4096, buttons=True)

@@ -23,7 +23,7 @@ from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, Instant, ModelServer, Say
 from talaria.testing.model_server.delivery import Answer
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.supervisor import Supervisor
 from talaria.tools.workspace import LocalWorkspace

@@ -163,7 +163,7 @@ from talaria.settings.load import load_settings  # noqa: E402
 from talaria.settings.profiles import Profiles  # noqa: E402
 from talaria.settings.secrets import read_secrets  # noqa: E402
 from talaria.testing.model_server import ModelServer, Say  # noqa: E402
-from talaria.testing.model_server.received import Received  # noqa: E402
+from talaria.testing.model_server.exchange import Received  # noqa: E402
 from talaria.testing.telegram_server import TelegramServer  # noqa: E402
 
 

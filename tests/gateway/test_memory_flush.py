@@ -12,7 +12,7 @@ from talaria.gateway.session_reset import MemoryFlusher
 from talaria.sessions.keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 HOURLY = 'owners = ["loopback:ann"]\n[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
 FACT = "Ann's ship is called Nanny."

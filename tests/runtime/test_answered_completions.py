@@ -15,7 +15,7 @@ from talaria.runtime.completions import hear, queue_pending_reports, report
 from talaria.runtime.turns import read_inbox_message
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 STOPPED, HEARD = ToolResult("call-1", "stopped", failed=True), ToolResult("call-2", "it ended")
 

@@ -29,7 +29,7 @@ from talaria.runtime.completions import (
 )
 from talaria.runtime.turns import add_to_inbox, read_inbox_message
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.wait import until
 
 ROOM = Address("loopback", "7", "group", "t1")

@@ -33,7 +33,7 @@ from talaria.sessions.context import (
 )
 from talaria.settings.environment import process_environment
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 T = TypeVar("T")
 ID, CHAT, PLATFORM = "TALARIA_SESSION_ID", "TALARIA_SESSION_CHAT_ID", "TALARIA_SESSION_PLATFORM"

@@ -25,7 +25,7 @@ from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.clock import NOON
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.screen import Screen
 from talaria.testing.wait import until
 

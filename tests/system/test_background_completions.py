@@ -22,7 +22,7 @@ from talaria.runtime.active_session import bind_session
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.wait import LIMIT, until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'

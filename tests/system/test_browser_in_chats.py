@@ -15,7 +15,7 @@ from talaria.contracts.platform import PlatformCapabilities
 from talaria.core.os_processes import is_running
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.telegram_server import TelegramServer
 from talaria.testing.wait import until
 from talaria.tools.browser.session_folder import list_browsers

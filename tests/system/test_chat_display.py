@@ -10,7 +10,7 @@ from tests.system.gateway_workers import worker, workplace
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.wait import LIMIT
 
 OWNED = 'owners = ["loopback:ann"]'

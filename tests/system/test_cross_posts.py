@@ -18,7 +18,7 @@ from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.loopback_platform.adapter import CHATTY
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 GROUP = Address("loopback", "-1001", "group")
 _TARGETS = {"tell bob": "loopback:bob", "tell all": "loopback:-1001"}

@@ -23,7 +23,7 @@ from talaria.platforms.email.adapter import EMAIL_POSITION
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.mail_server import DOMAIN, MISSING, PASSWORD, MailServer, find_mail_server
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.wait import until
 
 

@@ -14,7 +14,7 @@ from talaria.runtime.workers import read_workers
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.wait import LIMIT
 
 NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True)

@@ -22,7 +22,7 @@ from talaria.core.addresses import Address
 from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.screen import Screen
 from talaria.testing.wait import LIMIT
 

@@ -22,7 +22,7 @@ from talaria.goals.stored_goal import read_goal
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.screen import Screen
 from talaria.testing.wait import until
 

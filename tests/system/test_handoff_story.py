@@ -15,7 +15,7 @@ from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.addresses import Address
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer
 from talaria.testing.telegram_server import TelegramServer
 

@@ -17,7 +17,7 @@ from talaria.core.addresses import Address
 from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 CREW = Address("loopback", "crew", "group", user_id="ann")
 

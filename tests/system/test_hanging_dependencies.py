@@ -17,7 +17,7 @@ from talaria.contracts.store import Transaction
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import Ask, ModelServer, Say, Silence
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 NETWORK = PlatformCapabilities(text_limit=4096, buttons=True, idempotent=True)
 OWNED = 'owners = ["loopback:ann"]\n'

@@ -12,8 +12,8 @@ from tests.app.program_with_model import scripted_program
 from tests.platforms.irc.far_side import Person
 from tests.system.test_gateway_process import running
 
-from talaria.testing.irc_servers import NGIRCD, IrcServer, ngircd
 from talaria.testing.model_server import ModelServer, Received, Say
+from talaria.testing.system_servers import NGIRCD, IrcServer, ngircd
 from talaria.testing.wait import until
 
 PEOPLE = ("ann", "bob", "cleo")

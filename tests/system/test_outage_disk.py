@@ -13,7 +13,7 @@ from tests.system.outage_fixture import HELD_UP, Scene
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 SIZE, TINY = 64 * 1024 * 1024, 4 * 1024 * 1024
 FREE = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

@@ -12,7 +12,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.loopback_platform.adapter import CHATTY
 from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 
 NAMES = [f"m{number}" for number in range(6)]
 

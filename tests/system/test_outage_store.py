@@ -11,7 +11,7 @@ from tests.system.outage_fixture import HELD_UP, Scene
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
 SESAME = "open-sesame-2718"

@@ -16,7 +16,7 @@ from tests.system.test_gateway_process import running
 
 from talaria.platforms.xmpp.xml_stream import make
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
-from talaria.testing.prosody_server import MISSING, PROSODY, ROOMS, ProsodyServer, prosody
+from talaria.testing.system_servers import PROSODY, PROSODY_MISSING, ROOMS, ProsodyServer, prosody
 from talaria.testing.wait import until
 
 PEOPLE = ("ann", "bob", "cleo")
@@ -27,7 +27,7 @@ KILLS = 3
 @pytest.fixture(scope="module")
 def xmpp() -> Iterator[ProsodyServer]:
     if not Path(PROSODY).exists():
-        pytest.skip(MISSING)
+        pytest.skip(PROSODY_MISSING)
     with prosody() as server:
         yield server
 

@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 from talaria.testing.screen import CursorPosition
-from talaria.testing.terminal_cells import Cell
+from talaria.testing.terminal import Cell
 from talaria.testing.terminal_svg import draw
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,8 +9,7 @@ from tests.api.in_process_server import Hosted
 from tests.web.test_access import OPEN, ROUTES
 from tests.web.web_client import DescribedReplies, described_replies
 
-from talaria.app.session.files import StoredSessionFiles
-from talaria.app.web import WebApp
+from talaria.app.web import StoredSessionFiles, WebApp
 from talaria.core.aio import SupervisedTaskGroup
 from talaria.http.application import RequestMetrics
 from talaria.web.assets import Assets

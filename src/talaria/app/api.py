@@ -25,10 +25,9 @@ from talaria.api.sessions.routes import SessionRoutes
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.api.voice import VoiceRoutes
 from talaria.app.application import TalariaApplication
-from talaria.app.session.files import StoredSessionFiles
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
-from talaria.app.web import WebApp
+from talaria.app.web import StoredSessionFiles, WebApp
 from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
 from talaria.core.ids import new_worker_id

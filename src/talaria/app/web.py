@@ -1,6 +1,8 @@
 """Web app assembly: its routes, live hub, open conversations and shutdown, next to the API on one server."""
 
 import asyncio
+import re
+import shutil
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
@@ -15,7 +17,7 @@ from talaria.app.settings_reload import reload_settings
 from talaria.app.setup.probes import ProfileSetup
 from talaria.contracts.mcp import ServerState
 from talaria.core.errors import Refused, StoreError, TalariaError
-from talaria.core.ids import SessionId, new_worker_id
+from talaria.core.ids import SessionId, is_id, new_worker_id
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.handoff.worker import HandoffWorker
 from talaria.http.application import HttpApplication, RequestMetrics, ServerOptions
@@ -24,6 +26,7 @@ from talaria.http.idempotency import IdempotencyStore
 from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, Route, Router, Scope, Send
 from talaria.http_client.client import HttpPool
 from talaria.runtime.turn_environment import monthly_caps
+from talaria.tools.output import FullOutputs, readable
 from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import PageChannels, SessionListWatcher
@@ -31,9 +34,8 @@ from talaria.web.conversations import WebConversations, follow_pending_work
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
-from talaria.web.notifications import Notifier, WebNotification, follow_pairing
+from talaria.web.notifications import Notifier, PushSender, WebNotification, follow_pairing
 from talaria.web.platform import WebHandoffTarget, WebPlatform
-from talaria.web.push import PushSender
 from talaria.web.routes.agent_browser import AgentBrowserRoutes
 from talaria.web.routes.background import BackgroundRoutes
 from talaria.web.routes.browsers import PushRoutes, SignInRoutes
@@ -56,6 +58,8 @@ from talaria.web.web_commands import WebCommands
 _BODY_LIMIT = 2_000_000
 _MEGABYTE = 1_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
+_OUTPUT_NAME = re.compile(r"[\w-]+\.txt")
+_LONGEST_OUTPUT = 2_000_000
 
 
 class WebApp:
@@ -257,3 +261,26 @@ async def _try_mcp_server(app: TalariaApplication, name: str) -> ServerState:
     from talaria.app.session.mcp_servers import try_server  # noqa: PLC0415 (loaded when a server is tested)
 
     return await try_server(name, app.settings.mcp[name], app.secrets, app.profile)
+
+
+class StoredSessionFiles:
+    """Files of the sessions of one profile; implements `SessionFiles` of the web app."""
+
+    def __init__(self, app: TalariaApplication) -> None:
+        self._app = app
+        self._outputs = FullOutputs(app.profile.outputs_folder)
+
+    def delete(self, session_id: SessionId) -> None:
+        """Delete the workspace and the files of a deleted session."""
+        self._app.end_workspace(session_id)
+        self._outputs.forget(session_id)
+        if is_id(session_id):
+            shutil.rmtree(self._app.profile.media_folder / session_id, ignore_errors=True)
+
+    def read_output(self, session_id: SessionId, file_name: str) -> str | None:
+        """Return the stored output of a tool, without secrets; ``None`` if there is none with this name."""
+        file = self._outputs.place(session_id) / file_name
+        if not _OUTPUT_NAME.fullmatch(file_name) or not file.is_file():
+            return None
+        with file.open("rb") as stored:
+            return self._app.mask(readable(stored.read(_LONGEST_OUTPUT)))

@@ -1,14 +1,16 @@
-"""Session lookup by id, start of an id, or part of the title or first message."""
+"""Session lookup by id, start of an id, or part of a title or message, and indexing for searches."""
 
 from collections.abc import Sequence
 
-from talaria.contracts.store import Transaction
+from talaria.cli.output.terminal import Terminal
+from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
-from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.errors import Ambiguous, NotFound, StoreFull, StoreUnavailable
 from talaria.core.ids import SessionId
 from talaria.sessions.titles import find_by_name, opening
 
 _CANDIDATES = 10
+_BATCH_SIZE = 1000
 
 
 def find_session(store: Transaction, text: str) -> Session:
@@ -41,3 +43,16 @@ def _describe_candidates(store: Transaction, name: str, found: list[Session]) ->
     count = f"more than {_CANDIDATES}" if more else str(len(found))
     lines = [f"  {one.id}  {' '.join(one.title.split()) or opening(store, one) or '(no title)'}" for one in shown]
     return "\n".join([f"`{name}` matches {count} sessions. Use one of these ids:", *lines, *(["  …"] if more else [])])
+
+
+def index_messages(database: Database, terminal: Terminal) -> None:
+    """Update the search index; print a note if the store cannot be written."""
+    waiting = database.read(lambda tx: tx.search.unindexed())
+    if not waiting:
+        return
+    try:
+        with terminal.progress("Indexing", waiting) as progress:
+            while done := database.write(lambda tx: tx.search.catch_up(_BATCH_SIZE)):
+                progress.advance(done)
+    except (StoreFull, StoreUnavailable) as error:
+        terminal.note(f"{waiting} messages aren't indexed yet and may not be found: {error}")

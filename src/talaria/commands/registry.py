@@ -9,14 +9,13 @@ from talaria.commands.branches import BRANCH, RETRY, UNDO
 from talaria.commands.checkpoints import DIFF, ROLLBACK
 from talaria.commands.clipboard import COPY, IMAGE, PASTE
 from talaria.commands.command import Command, find_commands, group_help_by_category
-from talaria.commands.config import CONFIG
 from talaria.commands.cron import CRON
 from talaria.commands.display import FOOTER, THEME, VERBOSE, VOICE
 from talaria.commands.goal import GOAL, SUBGOAL
 from talaria.commands.handoff import HANDOFF, MOVE
 from talaria.commands.mcp import MCP
 from talaria.commands.model import MODEL, PERSONALITY, PROVIDER, REASONING
-from talaria.commands.program import HELP, KEYS, QUIT, RESTART, SETHOME, START
+from talaria.commands.program import CONFIG, HELP, KEYS, QUIT, RESTART, SETHOME, START
 from talaria.commands.sessions import HISTORY, NEW, RESUME, SAVE, SEARCH, SESSIONS, TITLE
 from talaria.commands.skills import SKILLS
 from talaria.commands.status import DEBUG, STATUS, USAGE, VERSION, WHOAMI

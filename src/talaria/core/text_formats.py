@@ -1,4 +1,4 @@
-"""Small text formats: assignments of ``.env`` files, and front matter of Markdown."""
+"""Small text formats: assignments of ``.env`` files, front matter of Markdown, nesting of HTML."""
 
 import re
 
@@ -10,6 +10,15 @@ _ESCAPE = r"\\(.)"
 _FRONT = r"(?sm)\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*$\n?"
 _FIELD = r"([A-Za-z][\w-]*):[ \t]*(.*)"
 _LITERAL, _FOLDED = {"|", "|-", "|+"}, {">", ">-", ">+"}
+_TAG = r"<(/?)([a-z][^\s/>]*)"
+_TEXT_ONLY = {"script", "style", "textarea", "title", "xmp", "noframes"}
+_VOID = {
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
+}  # fmt: skip
+_OFTEN_LEFT_OPEN = {
+    "html", "head", "body", "p", "li", "dt", "dd", "option", "optgroup", "colgroup", "caption", "thead", "tbody",
+    "tfoot", "tr", "td", "th", "rt", "rp",
+}  # fmt: skip
 
 
 def split_env_lines(text: str) -> list[str]:
@@ -73,3 +82,25 @@ def _unquote(value: str) -> str:
     inside = value[1:-1]
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" and value[0] not in inside
     return inside if quoted else value
+
+
+def is_nested_deeper(html: str, limit: int) -> bool:
+    """Return whether more elements than this are ever open at once, judging by their tags."""
+    text, find_tag = html.lower(), re.compile(_TAG).search
+    still_open: dict[str, int] = {}
+    depth = place = 0
+    while found := find_tag(text, place):
+        closing, name = found.groups()
+        place = found.end()
+        if name in _VOID or name in _OFTEN_LEFT_OPEN:
+            continue
+        if not closing and name in _TEXT_ONLY:
+            place = text.find(f"</{name}", place) + 1 or len(text)
+            continue
+        # A closing tag of an element that isn't open closes nothing, and must not hide one that is.
+        before = still_open.get(name, 0)
+        still_open[name] = max(0, before - 1) if closing else before + 1
+        depth += still_open[name] - before
+        if depth > limit:
+            return True
+    return False

@@ -11,8 +11,7 @@ from time import perf_counter
 from msgspec import Struct
 
 from talaria.testing.pty_process import PtyProcess, Spawn
-from talaria.testing.terminal import Terminal
-from talaria.testing.terminal_cells import Cell
+from talaria.testing.terminal import Cell, Terminal
 from talaria.testing.wait import LIMIT
 
 _TERM_ENVIRONMENT = {"TERM": "xterm-256color"}

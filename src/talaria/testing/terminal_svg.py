@@ -7,7 +7,7 @@ from itertools import groupby
 from msgspec import Struct, structs
 
 from talaria.testing.screen import CursorPosition
-from talaria.testing.terminal_cells import Cell
+from talaria.testing.terminal import Cell
 
 _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 _SIZE, _WIDTH, _HEIGHT, _BASELINE = 14, 8.4, 18, 13.5

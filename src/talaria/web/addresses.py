@@ -10,7 +10,7 @@ from talaria.contracts.values import SessionValue
 from talaria.core.addresses import WEB, Address
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import File, Image
-from talaria.runtime.live.location import SessionLocation
+from talaria.runtime.live.remote import SessionLocation
 from talaria.sessions.chat_directory import HomeChat, read_home, write_home
 from talaria.sessions.keys import build_session_key
 

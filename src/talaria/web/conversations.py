@@ -21,7 +21,7 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession, LeaveHook, deliver_completions, has_unfinished_work
 from talaria.runtime.completions import WAKE
 from talaria.runtime.live.feed import QuestionClosed
-from talaria.runtime.live.location import locate_session
+from talaria.runtime.live.remote import locate_session
 from talaria.runtime.open_session import OpenRequest, OpenSession, ResumeSession, SurfaceInfo
 from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.runner import RunnerState

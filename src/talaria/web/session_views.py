@@ -16,7 +16,7 @@ from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId, is_id
 from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
-from talaria.runtime.live.location import locate_session
+from talaria.runtime.live.remote import locate_session
 from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
 from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_exchanges

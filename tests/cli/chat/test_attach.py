@@ -19,7 +19,7 @@ from tests.system.gateway_workers import worker, workplace
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.screen import Screen
 from talaria.testing.wait import LIMIT
 

@@ -23,7 +23,7 @@ from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.exchange import Received
 from talaria.testing.wait import LIMIT, until
 
 OWNED = 'owners = ["loopback:ann", "loopback:bob"]\n'

@@ -10,7 +10,7 @@ from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, SlowDown, Unreachable
 from talaria.platforms.discord.adapter import Discord
-from talaria.platforms.discord.session_state import DurableProgressStore
+from talaria.platforms.discord.receiver import DurableProgressStore
 from talaria.testing.discord_server import DiscordServer
 from talaria.testing.discord_server.methods import gateway, own_application
 from talaria.testing.platform_suite import next_incoming

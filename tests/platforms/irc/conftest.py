@@ -5,7 +5,7 @@ import pytest
 from tests.platforms.irc.far_side import IrcFarSide, irc_far_side
 
 from talaria.contracts.store import Store
-from talaria.testing.irc_servers import ATHEME, INSPIRCD, NGIRCD, IrcServer, network_with_services, ngircd
+from talaria.testing.system_servers import ATHEME, INSPIRCD, NGIRCD, IrcServer, network_with_services, ngircd
 
 
 @pytest.fixture(scope="session")

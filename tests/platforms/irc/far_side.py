@@ -15,8 +15,8 @@ from talaria.core.addresses import Address
 from talaria.core.ids import new_id
 from talaria.platforms.irc.adapter import Irc
 from talaria.platforms.irc.settings import IrcSettings
-from talaria.testing.irc_servers import IrcServer
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
+from talaria.testing.system_servers import IrcServer
 from talaria.testing.wait import LIMIT
 
 PASSWORD = "correct-horse"

@@ -19,9 +19,8 @@ from talaria.platforms.irc.adapter import IRC_RECEIVED, Irc
 from talaria.platforms.irc.setup import SETUP
 from talaria.platforms.irc.wire import ReceivedLine
 from talaria.platforms.received_queue import ReceivedQueue
-from talaria.testing.irc_servers import IrcServer
 from talaria.testing.platform_suite import FailuresSuite, next_incoming
-from talaria.testing.server_process import make_certificate
+from talaria.testing.system_servers import IrcServer, make_certificate
 
 pytestmark = pytest.mark.one_engine
 

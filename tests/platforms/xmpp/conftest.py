@@ -5,13 +5,13 @@ import pytest
 from tests.platforms.xmpp.far_side import XmppFarSide, xmpp_far_side
 
 from talaria.contracts.store import Store
-from talaria.testing.prosody_server import MISSING, PROSODY, ProsodyServer, prosody
+from talaria.testing.system_servers import PROSODY, PROSODY_MISSING, ProsodyServer, prosody
 
 
 @pytest.fixture(scope="session")
 def xmpp_server() -> Iterator[ProsodyServer]:
     if not Path(PROSODY).exists():
-        pytest.skip(MISSING)
+        pytest.skip(PROSODY_MISSING)
     with prosody() as server:
         yield server
 

@@ -21,7 +21,7 @@ from talaria.platforms.xmpp.connection import XmppConnection
 from talaria.platforms.xmpp.settings import XmppSettings
 from talaria.platforms.xmpp.xml_stream import CLIENT, make
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
-from talaria.testing.prosody_server import DOMAIN, ROOMS, ProsodyServer
+from talaria.testing.system_servers import DOMAIN, ROOMS, ProsodyServer
 from talaria.testing.wait import until
 
 PASSWORD = "correct-horse, =battery"

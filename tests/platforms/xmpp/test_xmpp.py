@@ -26,7 +26,7 @@ from talaria.core.messages import File
 from talaria.platforms.xmpp.adapter import Xmpp
 from talaria.platforms.xmpp.xml_stream import CLIENT, make
 from talaria.testing.platform_suite import next_incoming
-from talaria.testing.prosody_server import DOMAIN
+from talaria.testing.system_servers import DOMAIN
 from talaria.testing.wait import until
 
 pytestmark = pytest.mark.one_engine

@@ -22,7 +22,7 @@ from talaria.core.events import ApprovalAsked, ToolProgressed, TurnAnswered, Tur
 from talaria.core.ids import SessionId
 from talaria.sessions.branches import session_account
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.model_server.replies import Tokens
+from talaria.testing.model_server.exchange import Tokens
 from talaria.testing.wait import until
 
 NUMBER = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}

@@ -10,8 +10,7 @@ from tests.tools.tool_calls import call_from
 from talaria.contracts.tool import Call, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.files.edit import WriteFile, WriteFileArguments
-from talaria.tools.files.list import ListFiles, ListFilesArguments
-from talaria.tools.files.read import ReadFile, ReadFileArguments
+from talaria.tools.files.read import ListFiles, ListFilesArguments, ReadFile, ReadFileArguments
 from talaria.tools.output import MASK
 from talaria.tools.workspace import LocalWorkspace
 

@@ -16,8 +16,8 @@ from talaria.core.ids import WorkerId, new_worker_id
 from talaria.core.os_processes import is_running, kill_tree
 from talaria.testing.clock import NOON, SettableClock
 from talaria.testing.wait import LIMIT, until
+from talaria.tools.process.lifecycle import ProcessFiles
 from talaria.tools.process.poller import APART, MOST_NOTICES, Lookout
-from talaria.tools.process.run_folder import ProcessFiles
 
 
 @pytest.fixture

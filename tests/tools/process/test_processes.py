@@ -18,7 +18,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.os_processes import is_running, list_process_tree
 from talaria.testing.clock import SettableClock
 from talaria.testing.wait import until
-from talaria.tools.process.run_folder import ROTATE_AT, ProcessFiles
+from talaria.tools.process.lifecycle import ROTATE_AT, ProcessFiles
 from talaria.tools.process.tool import ProcessArguments
 from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
 from talaria.tools.terminal.processes import Processes

@@ -36,8 +36,7 @@ from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.cron.tool import Cron
 from talaria.tools.delegate.tool import DelegateTask
 from talaria.tools.files.edit import EditFile, WriteFile
-from talaria.tools.files.list import ListFiles
-from talaria.tools.files.read import ReadFile
+from talaria.tools.files.read import ListFiles, ReadFile
 from talaria.tools.files.search import SearchFiles
 from talaria.tools.media_files import ImageGenerate, Speak
 from talaria.tools.memory.notebook import Memories

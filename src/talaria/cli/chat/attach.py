@@ -15,8 +15,15 @@ from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd
 from talaria.core.messages import OWNER, Message, Text
 from talaria.runtime.live.control import StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent
-from talaria.runtime.live.location import SessionLocation, locate_session, quote_in_chat, take_over
-from talaria.runtime.live.remote import RemoteAnswers, RemoteWatcher, send_to_session
+from talaria.runtime.live.remote import (
+    RemoteAnswers,
+    RemoteWatcher,
+    SessionLocation,
+    locate_session,
+    quote_in_chat,
+    send_to_session,
+    take_over,
+)
 from talaria.sessions.branches import list_exchanges
 
 _POLL_SECONDS = 1.0

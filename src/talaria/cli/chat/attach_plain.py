@@ -22,7 +22,7 @@ from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, TurnBegan
 from talaria.core.ids import SessionId
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
-from talaria.runtime.live.location import locate_session
+from talaria.runtime.live.remote import locate_session
 
 
 def print_events(arguments: argparse.Namespace, services: Services) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from talaria.cli.output.terminal import Terminal
-from talaria.cli.search_index import index_messages
 from talaria.cli.services import Services
+from talaria.cli.session_lookup import index_messages
 from talaria.contracts.imports import AGENTS, ImportChoices, ImportItem, ImportPlan, find_foreign_home
 from talaria.core.errors import Refused
 

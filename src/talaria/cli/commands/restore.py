@@ -5,8 +5,8 @@ from pathlib import Path
 
 from talaria.cli.commands.backup import count_messages, describe_rows, make_backup, new_backup_file
 from talaria.cli.commands.backup_archive import Backup, open_backup
-from talaria.cli.search_index import index_messages
 from talaria.cli.services import Services
+from talaria.cli.session_lookup import index_messages
 from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
 from talaria.settings.atomic_files import make_folder, read_file, write_file

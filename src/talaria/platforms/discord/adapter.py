@@ -36,9 +36,8 @@ from talaria.platforms.discord.incoming import (
     sticker_path,
 )
 from talaria.platforms.discord.outgoing import TEXT_LIMIT, Payload, build_menu
-from talaria.platforms.discord.receiver import Event, Receiver
+from talaria.platforms.discord.receiver import DurableProgressStore, Event, MemoryProgressStore, ProgressStore, Receiver
 from talaria.platforms.discord.sender import MessagePoster, channel_id_of
-from talaria.platforms.discord.session_state import DurableProgressStore, MemoryProgressStore, ProgressStore
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.wire import DIRECT, Channel, Interaction, Message, Reaction, parse
 from talaria.platforms.files import save_file

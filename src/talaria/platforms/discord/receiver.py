@@ -1,4 +1,4 @@
-"""Receive Discord events once and in order, across lost connections and expired sessions."""
+"""Receive Discord events once and in order, across lost connections and expired sessions, with stored progress."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 import msgspec
@@ -16,12 +16,14 @@ from discord import ConnectionClosed
 from discord.gateway import DiscordWebSocket, ReconnectWebSocket
 from msgspec import Struct, structs
 
-from talaria.core.errors import Rejected, StoreError, Unreachable
+from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
+from talaria.core.errors import Rejected, StoreError, Unreachable, UnreadableValue
 from talaria.platforms.discord.client import ApiClient, pause, to_close_error
-from talaria.platforms.discord.session_state import GatewaySession, ProgressStore, ReadProgress
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.wire import GatewayFrame
 
+_MOST_CHANNELS = 50
 GUILDS, GUILD_MESSAGES, GUILD_REACTIONS = 1 << 0, 1 << 9, 1 << 10
 DIRECT_MESSAGES, DIRECT_REACTIONS, MESSAGE_CONTENT = 1 << 12, 1 << 13, 1 << 15
 _INTENTS = GUILDS | GUILD_MESSAGES | GUILD_REACTIONS | DIRECT_MESSAGES | DIRECT_REACTIONS
@@ -32,8 +34,75 @@ _ATTEMPTS = 3
 _MOST_MISSED = 100
 _SAVE_INTERVAL = timedelta(seconds=1)
 _READY_EVENTS = frozenset({"READY", "RESUMED"})
-
 log = logging.getLogger(__name__)
+
+
+class GatewaySession(Struct, frozen=True):
+    """A session: its resume URL, and the number of the last event taken."""
+
+    url: str
+    session: str = ""
+    sequence: int = 0
+
+
+class ReadProgress(Struct, frozen=True, omit_defaults=True):
+    """All read positions: the session, and the last message of each channel in which we talk."""
+
+    login: GatewaySession | None = None
+    seen: dict[str, str] = {}
+
+    def with_seen(self, channel: str, message: str) -> dict[str, str]:
+        """Return the positions with another message; the least recently used channels are dropped."""
+        others = {channel_id: last for channel_id, last in self.seen.items() if channel_id != channel}
+        newest = max(self.seen.get(channel, "0"), message, key=int)
+        return dict([*others.items(), (channel, newest)][-_MOST_CHANNELS:])
+
+
+READ_PROGRESS = NamedValue("discord_progress", ReadProgress)  # by account
+
+
+class ProgressStore(Protocol):
+    """A store for one small value."""
+
+    async def load(self) -> ReadProgress:
+        """Return what was saved last."""
+
+    async def save(self, progress: ReadProgress) -> None:
+        """Replace the stored value."""
+
+
+class MemoryProgressStore:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self._progress = ReadProgress()
+
+    async def load(self) -> ReadProgress:
+        """Return what was saved last."""
+        return self._progress
+
+    async def save(self, progress: ReadProgress) -> None:
+        """Replace the stored value."""
+        self._progress = progress
+
+
+class DurableProgressStore:
+    """A store in the database, shared with later processes."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    async def load(self) -> ReadProgress:
+        """Return the last value; nothing if it can't be read any more."""
+        try:
+            return await self._store.read(lambda tx: READ_PROGRESS.get(tx, self._name)) or ReadProgress()
+        except UnreadableValue:
+            return ReadProgress()
+
+    async def save(self, progress: ReadProgress) -> None:
+        """Replace the stored value durably."""
+        await self._store.write(lambda tx: READ_PROGRESS.write(tx, self._name, progress))
 
 
 class ConnectionLost(Exception):

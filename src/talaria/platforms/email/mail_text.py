@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from email.message import EmailMessage, MIMEPart
 from typing import TYPE_CHECKING
 
-from talaria.core.html_depth import is_nested_deeper
+from talaria.core.text_formats import is_nested_deeper
 
 if TYPE_CHECKING:  # loaded for mail without plain text
     from selectolax.lexbor import LexborNode

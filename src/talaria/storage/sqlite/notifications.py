@@ -12,7 +12,7 @@ import apsw
 
 from talaria.core.errors import StoreError
 from talaria.storage.async_store import Deliver, Notifications
-from talaria.storage.sqlite.errors import translate_error
+from talaria.storage.sqlite.connection import translate_error
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store_file import OriginalFile, StoreLock
 

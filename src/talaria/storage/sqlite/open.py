@@ -14,8 +14,7 @@ from talaria.core.errors import StoreFull, StoreGone, StoreUnavailable
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA, check_not_newer, list_migrations
-from talaria.storage.sqlite.connection import MIGRATIONS, SqliteConnection
-from talaria.storage.sqlite.errors import translate_error
+from talaria.storage.sqlite.connection import MIGRATIONS, SqliteConnection, translate_error
 from talaria.storage.sqlite.repair_state import CheckRecord, check_not_interrupted, check_not_lost, check_not_rescued
 from talaria.storage.sqlite.store_file import OriginalFile, StoreLock, is_used
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import StoreCorrupt, StoreFull, StoreMissing, StoreUnavailable
-from talaria.storage.sqlite.errors import translate_error
+from talaria.storage.sqlite.connection import translate_error
 from talaria.storage.sqlite.open import DEFAULTS, create_private_file, open_raw
 from talaria.storage.sqlite.rebuild import RebuildReport, count_unreadable_rows, rebuild
 from talaria.storage.sqlite.repair_files import RepairFiles

@@ -1,6 +1,7 @@
 """A scripted model server: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages."""
 
 from talaria.testing.model_server.delivery import Answer, Instant
+from talaria.testing.model_server.exchange import Ask, Received, Say, Tokens
 from talaria.testing.model_server.faults import (
     Collapse,
     CutOff,
@@ -15,8 +16,6 @@ from talaria.testing.model_server.faults import (
     overloaded,
     refused,
 )
-from talaria.testing.model_server.received import Received
-from talaria.testing.model_server.replies import Ask, Say, Tokens
 from talaria.testing.model_server.server import ModelServer
 
 __all__ = [

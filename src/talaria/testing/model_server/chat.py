@@ -3,9 +3,8 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from talaria.testing.model_server.exchange import Ask, Exchange, ProtocolName, Say, Tokens
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.received import Exchange, ProtocolName
-from talaria.testing.model_server.replies import Ask, Say, Tokens
 from talaria.testing.model_server.wire import Frame, Json, bearer_key, error_object, event, model_list
 
 _STOPS = {"end": "stop", "tool_calls": "tool_calls", "length": "length", "refused": "content_filter"}

@@ -8,6 +8,7 @@ from typing import NamedTuple, assert_never
 import msgspec
 from aiohttp import web
 
+from talaria.testing.model_server.exchange import Exchange, ProtocolName, Say
 from talaria.testing.model_server.faults import (
     Collapse,
     CutOff,
@@ -18,8 +19,6 @@ from talaria.testing.model_server.faults import (
     VendorFail,
     WrongType,
 )
-from talaria.testing.model_server.received import Exchange, ProtocolName
-from talaria.testing.model_server.replies import Say
 from talaria.testing.model_server.wire import Frame, Wire, leading_frames, truncate_event
 
 _JSON = "application/json"

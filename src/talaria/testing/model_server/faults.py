@@ -2,8 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 
-from talaria.testing.model_server.received import ProtocolName
-from talaria.testing.model_server.replies import Say
+from talaria.testing.model_server.exchange import ProtocolName, Say
 
 _SAMPLE_REPLY = Say("These are some good words that come before the fault.")
 

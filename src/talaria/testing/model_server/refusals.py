@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from talaria.testing.model_server.exchange import Asked, Received
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.received import Asked, Received
 from talaria.testing.model_server.wire import Wire
 
 _REQUIRED = {

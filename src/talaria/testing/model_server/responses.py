@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from talaria.core.ids import new_id
+from talaria.testing.model_server.exchange import Ask, Exchange, ProtocolName, Say, Tokens
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.received import Exchange, ProtocolName
-from talaria.testing.model_server.replies import Ask, Say, Tokens
 from talaria.testing.model_server.wire import Frame, Json, bearer_key, error_object, event, model_list
 
 _INCOMPLETE = {"length": "max_output_tokens", "refused": "content_filter"}

@@ -15,10 +15,9 @@ from talaria.core.ids import new_id
 from talaria.testing.model_server.anthropic import AnthropicWire
 from talaria.testing.model_server.chat import ChatWire
 from talaria.testing.model_server.delivery import Answer, Delivery
+from talaria.testing.model_server.exchange import Asked, Exchange, Received, Say
 from talaria.testing.model_server.media import AudioEndpoints, ImageEndpoints
-from talaria.testing.model_server.received import Asked, Exchange, Received
 from talaria.testing.model_server.refusals import refused_body, refused_headers
-from talaria.testing.model_server.replies import Say
 from talaria.testing.model_server.responses import ResponsesWire
 from talaria.testing.model_server.wire import Wire
 

@@ -5,9 +5,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from talaria.testing.model_server.exchange import Exchange, ProtocolName, Say
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.received import Exchange, ProtocolName
-from talaria.testing.model_server.replies import Say
 
 Json = Mapping[str, object]
 

@@ -7,7 +7,7 @@ from talaria.testing.telegram_server.parts import InlineKeyboardButton, MessageE
 from talaria.testing.telegram_server.room import Press
 from talaria.testing.telegram_server.server import TOKEN, Call, TelegramServer
 from talaria.testing.telegram_server.updates import Update
-from talaria.testing.telegram_server.webhook import Delivered
+from talaria.testing.telegram_server.world import Delivered
 
 __all__ = [
     "TOKEN",

@@ -16,8 +16,7 @@ from talaria.testing.telegram_server.parts import BotCommand, ChatInfo, ChatType
 from talaria.testing.telegram_server.refusals import BrokenMethod, Fail, Faults, Refusal, bad_request
 from talaria.testing.telegram_server.room import BotAccount
 from talaria.testing.telegram_server.updates import Update
-from talaria.testing.telegram_server.webhook import Delivered
-from talaria.testing.telegram_server.world import World
+from talaria.testing.telegram_server.world import Delivered, World
 from talaria.testing.wait import LIMIT
 
 TOKEN = "7000000001:AAH-loopback-token-for-tests-only-000000"  # noqa: S105 - of a bot that exists in tests only

@@ -1,8 +1,10 @@
-"""The read_file tool."""
+"""The read_file and list_files tools: show a file or the content of a folder."""
 
 import asyncio
 import codecs
+import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from talaria.core.formatting import pluralize
 from talaria.core.messages import Image, image_type
 from talaria.tools.documents.wire import Extracted, is_document
 from talaria.tools.files.text_file import failing, find_encoding, kind_in_words, require_file
+from talaria.tools.files.walk import Entry, walk
 
 if TYPE_CHECKING:  # loaded with the first document
     from talaria.tools.documents.reader import DocumentReader
@@ -23,6 +26,8 @@ _LONGEST_LINE = 2_000
 _SNIFFED = 8192
 _LARGEST_IMAGE = 5 * 1024 * 1024
 _COUNTED = 50 * 1024 * 1024
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+_STEP = 1024
 
 
 class ReadFileArguments(Struct, frozen=True):
@@ -150,3 +155,53 @@ def _shown(line: str, number: int | None) -> str:
     if len(line) > _LONGEST_LINE:
         line = f"{line[:_LONGEST_LINE]}[… {len(line) - _LONGEST_LINE:,} more characters]"
     return line if number is None else f"{number:>5}\t{line}"
+
+
+class ListFilesArguments(Struct, frozen=True):
+    """A folder, and how much of it to show."""
+
+    path: str = "."
+    depth: Annotated[int, Meta(ge=1, le=10)] = 2
+    limit: Annotated[int, Meta(ge=1, le=2000)] = 200
+
+
+class ListFiles:
+    """Shows a folder as a tree with sizes."""
+
+    name = "list_files"
+    description = "Show a folder as a tree with sizes. Skips what .gitignore excludes."
+    effect = Effect.READS
+    arguments = ListFilesArguments
+
+    def proposed_action(self, arguments: ListFilesArguments) -> ProposedAction:
+        """Describe what would be listed."""
+        return ProposedAction("read", arguments.path)
+
+    async def run(self, arguments: ListFilesArguments, call: Call) -> ToolOutput:
+        """Return the tree, with a note where it is truncated."""
+        folder = call.workspace.resolve(arguments.path)
+        return ToolOutput(await asyncio.to_thread(_tree, folder, arguments))
+
+
+def _tree(folder: Path, wanted: ListFilesArguments) -> str:
+    with failing(folder):
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            raise ToolFailed(f"{folder} is not a folder. Use read_file.")
+        entries = list(islice(walk(folder, depth=wanted.depth), wanted.limit + 1))
+    lines = [f"{folder}/", *map(_line, entries[: wanted.limit])]
+    if len(entries) > wanted.limit:
+        lines.append("[… more entries: raise limit, or list a subfolder]")
+    return "\n".join(lines) if entries else f"{folder}/ is empty"
+
+
+def _line(entry: Entry) -> str:
+    name = f"{entry.path.name}/" if entry.is_folder else f"{entry.path.name}  {_size_in_words(entry.size)}"
+    return "  " * entry.depth + name
+
+
+def _size_in_words(size: float) -> str:
+    for unit in _UNITS[:-1]:
+        if size < _STEP:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= _STEP
+    return f"{size:.1f} {_UNITS[-1]}"

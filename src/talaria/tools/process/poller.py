@@ -15,8 +15,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import StoreError
 from talaria.core.os_processes import is_same_process
 from talaria.tools.output import readable
-from talaria.tools.process.lifecycle import LeftBehind
-from talaria.tools.process.run_folder import ROTATE_AT, ProcessFiles
+from talaria.tools.process.lifecycle import ROTATE_AT, LeftBehind, ProcessFiles
 
 MOST_NOTICES = 10
 APART = timedelta(seconds=10)

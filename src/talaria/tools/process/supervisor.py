@@ -37,9 +37,8 @@ from talaria.core.os_processes import (
     read_start_time,
     signal_all,
 )
-from talaria.tools.process.lifecycle import CLOSE_INPUT, GRACE, end_tree, launch
+from talaria.tools.process.lifecycle import CLOSE_INPUT, GRACE, ProcessFiles, end_tree, launch
 from talaria.tools.process.poller import Reporter, Rounds, Watched, end_name, end_notice, found_lines, match_name
-from talaria.tools.process.run_folder import ProcessFiles
 from talaria.tools.sandbox.client_program import end_inside
 
 _MOST_RUNNING = 64

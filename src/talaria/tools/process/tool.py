@@ -78,7 +78,7 @@ def _listed(processes: list[BackgroundProcess]) -> str:
 
 
 def _told(process: BackgroundProcess, lines: int) -> str:
-    from talaria.tools.process.run_folder import ProcessFiles  # noqa: PLC0415 (loaded for a process)
+    from talaria.tools.process.lifecycle import ProcessFiles  # noqa: PLC0415 (loaded for a process)
 
     files = ProcessFiles(Path(process.place))
     text = cut_output(files.last_lines(lines, 4 * OUTPUT_LIMIT))

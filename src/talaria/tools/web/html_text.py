@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from talaria.core.errors import ToolFailed
-from talaria.core.html_depth import is_nested_deeper
+from talaria.core.text_formats import is_nested_deeper
 from talaria.tools.web.search import SearchResult
 
 _NOISE = (

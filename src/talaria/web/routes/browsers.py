@@ -26,8 +26,7 @@ from talaria.web.front_door import (
     describe_browser,
     make_cookie,
 )
-from talaria.web.notifications import WebNotification
-from talaria.web.push import PushSender
+from talaria.web.notifications import PushSender, WebNotification
 from talaria.web.wire import BrowserView, CommandInfo, Done, LoginRequest, MeView, PushRequest, PushView
 
 _TAG = "web"

@@ -14,8 +14,7 @@ from talaria.http.errors import Problem, make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.active_session import bind_session
 from talaria.runtime.live.control import AnswerQuestion, StopTurn, redirect_running_turn, send_control_message
-from talaria.runtime.live.location import quote_in_chat
-from talaria.runtime.live.remote import send_to_session
+from talaria.runtime.live.remote import quote_in_chat, send_to_session
 from talaria.runtime.questions import format_refusal
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.keys import build_session_key

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 from talaria.cli.chat.attach import AttachedSession, format_attach_heading, render_previous_exchange
 from talaria.cli.chat.controller import read_display
 from talaria.cli.chat.tui.activity import Activity
-from talaria.cli.chat.tui.completion import CommandEntry
-from talaria.cli.chat.tui.input_line import TypedInput
+from talaria.cli.chat.tui.input_line import CommandEntry, TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
 from talaria.cli.chat.tui.start import run_with_prompt
 from talaria.cli.chat.tui.surface import TuiScreen
@@ -24,7 +23,7 @@ from talaria.core.errors import TalariaError
 from talaria.core.events import TurnBegan
 from talaria.core.ids import SessionId, TurnId
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
-from talaria.runtime.live.location import locate_session
+from talaria.runtime.live.remote import locate_session
 
 _FRAME_SECONDS = 0.05
 _HINT = "Write to this conversation, or /stop, /steer, /take, /detach"

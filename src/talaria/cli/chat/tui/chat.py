@@ -17,8 +17,7 @@ from talaria.cli.chat.options import build_open_request
 from talaria.cli.chat.replay import format_resume_hint, is_resumable, last_exchanges
 from talaria.cli.chat.tui.activity import Activity
 from talaria.cli.chat.tui.approval import TRUST
-from talaria.cli.chat.tui.completion import CommandEntry
-from talaria.cli.chat.tui.input_line import TypedInput
+from talaria.cli.chat.tui.input_line import CommandEntry, TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
 from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, read_status, status_line
 from talaria.cli.chat.tui.surface import TuiScreen

@@ -1,13 +1,14 @@
-"""Input line with editing, history, folded pastes and attachments."""
+"""Input line with editing, history, folded pastes and attachments, and completion of commands and files."""
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory
@@ -18,7 +19,9 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.widgets import SearchToolbar
 
-from talaria.core.mentions import guess_picture_type, parse_typed_path, picture
+from talaria.cli.output.text import cut
+from talaria.core.errors import TalariaError
+from talaria.core.mentions import complete_files, guess_picture_type, parse_typed_path, picture
 from talaria.core.messages import Image
 
 PROMPT_MARK = "❯ "
@@ -27,6 +30,10 @@ _MAX_ROWS = 12
 _LONG_PASTE_LINES = 8
 _LONG_PASTE = 800
 _PASTE_MARKER = re.compile(r"\[pasted #(\d+): [^\]]*\]")
+_MAX_COMPLETIONS = 60
+_USAGE_COLUMNS = 24  # one long usage must not crowd out all descriptions
+CommandEntry = tuple[str, str, str]
+ArgumentProvider = Callable[[str, str], Awaitable[Sequence[tuple[str, str]]]]
 
 
 class TypedInput(Struct, frozen=True):
@@ -150,3 +157,54 @@ class InputLine:
         """Return whether a command or file is being typed; only then completions open automatically."""
         before = self.buffer.document.text_before_cursor
         return before.startswith("/") or before.rpartition(" ")[2].startswith("@")
+
+
+class ChatCompleter(Completer):
+    """Completer for the input line.
+
+    ``commands`` returns name, usage and help of each command, ``offers`` the completions of one.
+    """
+
+    def __init__(
+        self, commands: Callable[[], Sequence[CommandEntry]], offers: ArgumentProvider, folder: Callable[[], Path]
+    ) -> None:
+        self._commands = commands
+        self._offers = offers
+        self._folder = folder
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Return nothing: completions are asynchronous here."""
+        yield from ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """Yield completions for the text before the cursor."""
+        before = document.text_before_cursor
+        word = before.rpartition(" ")[2].rpartition("\n")[2]
+        if word.startswith("@"):
+            for completion in self._complete_files(word[1:]):
+                yield completion
+        elif before.startswith("/") and " " not in before:
+            for name, usage, about in self._commands():
+                if name.startswith(before[1:]):
+                    yield Completion(f"/{name}", -len(before), display=cut(usage, _USAGE_COLUMNS), display_meta=about)
+        elif before.startswith("/"):
+            async for completion in self._complete_arguments(before):
+                yield completion
+
+    async def _complete_arguments(self, before: str) -> AsyncGenerator[Completion, None]:
+        name, _, arguments = before.partition(" ")
+        try:
+            choices = await self._offers(name, arguments)
+        except TalariaError:
+            return
+        prefix = arguments.lower()
+        matches = [(text, about) for text, about in choices if prefix in text.lower()]
+        for text, about in sorted(matches, key=lambda one: not one[0].lower().startswith(prefix))[:_MAX_COMPLETIONS]:
+            yield Completion(text, -len(arguments), display_meta=about)
+
+    def _complete_files(self, typed: str) -> Iterator[Completion]:
+        for path in complete_files(typed, self._folder()):
+            name = path.rstrip("/").rpartition("/")[2] + ("/" if path.endswith("/") else "")
+            yield Completion(f'@"{path}"' if " " in path else f"@{path}", -len(typed) - 1, display=name)

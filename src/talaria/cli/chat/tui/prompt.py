@@ -19,8 +19,7 @@ from prompt_toolkit.styles import DynamicStyle
 from talaria.cli.chat.tui.approval import ApprovalPrompt
 from talaria.cli.chat.tui.canvas import Canvas
 from talaria.cli.chat.tui.choice_menu import ChoiceMenu
-from talaria.cli.chat.tui.completion import ChatCompleter, CommandEntry
-from talaria.cli.chat.tui.input_line import InputLine, TypedInput
+from talaria.cli.chat.tui.input_line import ChatCompleter, CommandEntry, InputLine, TypedInput
 from talaria.cli.chat.tui.styles import style_for
 
 _HINT = "Ask anything, / for commands, @ for files, ! for the shell, ? for keys"

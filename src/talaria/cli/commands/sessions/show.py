@@ -9,9 +9,8 @@ from typing import Any
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.output.text import cell, cut
 from talaria.cli.output.time_args import resolve_time
-from talaria.cli.search_index import index_messages
 from talaria.cli.services import Services
-from talaria.cli.session_lookup import find_session
+from talaria.cli.session_lookup import find_session, index_messages
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Hit, SearchQuery, Session, SessionFilter, StoredMessage

@@ -11,8 +11,8 @@ from talaria.cli.commands.backup_archive import open_backup
 from talaria.cli.commands.update.check import compare_versions, find_newest_version
 from talaria.cli.commands.update.gateways import Gateways, run_talaria
 from talaria.cli.commands.update.versions import PendingUpdate, UpdateRecord, Versions
-from talaria.cli.search_index import index_messages
 from talaria.cli.services import Services
+from talaria.cli.session_lookup import index_messages
 from talaria.contracts.store import Database
 from talaria.core.errors import Refused, StoreTooNew, TalariaError
 from talaria.core.installation import DISTRIBUTION, Installation, find_installation, find_installer

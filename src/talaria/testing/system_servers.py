@@ -1,17 +1,24 @@
-"""Real IRC servers on loopback, for tests: ngIRCd, and InspIRCd with Atheme's services for accounts and SASL."""
+"""Real servers of the system on loopback, for tests: ngIRCd, InspIRCd with Atheme, and Prosody for XMPP.
 
+Rooms of Prosody are made when the first person enters; they show the addresses of their occupants.
+"""
+
+import asyncio
 import os
+import random
 import socket
+import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.testing.server_process import START_SECONDS, free_ports, make_certificate, running, wait_for_port
-
+START_SECONDS = 60
+_STOP_SECONDS = 20
+_PORTS = range(20_000, 32_000)  # the system gives none of them to clients, so they stay free
 NGIRCD = "/usr/sbin/ngircd"
 INSPIRCD, ATHEME = "/usr/sbin/inspircd", "/usr/bin/atheme-services"
 _NGIRCD = """[Global]
@@ -75,6 +82,98 @@ saslserv {{ nick = "SaslServ"; user = "SaslServ"; host = "services.localhost"; r
 logfile "{folder}/atheme.log" {{ error; info; register; set; network; }};
 general {{ flood_msgs = 0; commit_interval = 60; default_clone_limit = 1000; }};
 """
+PROSODY = "/usr/bin/prosody"
+PROSODY_MISSING = "Prosody is not installed; `make test` installs it as root"
+DOMAIN, ROOMS = "localhost", "rooms.localhost"
+_PROSODY = """
+run_as_root = true
+daemonize = false
+pidfile = "{folder}/prosody.pid"
+data_path = "{folder}"
+log = {{ info = "{folder}/prosody.log" }}
+interfaces = {{ "127.0.0.1" }}
+c2s_ports = {{ {port} }}
+c2s_direct_tls_ports = {{ {tls_port} }}
+http_ports = {{ {http_port} }}
+https_ports = {{}}
+http_interfaces = {{ "127.0.0.1" }}
+http_external_url = "http://localhost:{http_port}/"
+modules_enabled = {{ "roster"; "saslauth"; "tls"; "disco"; "ping"; "carbons"; "register_ibr"; "mam"; "smacks";
+  "offline"; "posix"; "http" }}
+modules_disabled = {{ "s2s" }}
+allow_registration = true
+authentication = "internal_hashed"
+c2s_require_encryption = true
+storage = "internal"
+ssl = {{ key = "{folder}/key.pem"; certificate = "{folder}/cert.pem" }}
+VirtualHost "localhost"
+Component "rooms.localhost" "muc"
+  modules_enabled = {{ "muc_mam" }}
+  restrict_room_creation = false
+  muc_room_locking = false
+  muc_room_default_public_jids = true
+Component "upload.localhost" "http_file_share"
+  http_host = "localhost"
+  http_file_share_size_limit = 1048576
+  http_file_share_access = {{ "localhost" }}
+"""
+
+
+@contextmanager
+def running(command: Sequence[str], folder: Path) -> Iterator[None]:
+    """Run a server, which ends with this process too."""
+    with (folder / "output").open("ab") as output:
+        # setpriv: the server ends even if the test run is killed
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", *command], stdout=output, stderr=output, cwd=folder
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_ports(number: int) -> list[int]:
+    """Return different ports that nobody listens at."""
+    sockets: list[socket.socket] = []
+    while len(sockets) < number:
+        try:
+            sockets.append(socket.create_server(("127.0.0.1", random.choice(_PORTS))))  # noqa: S311 (no secret)
+        except OSError:
+            continue
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def wait_for_port(port: int) -> None:
+    """Wait until a server listens."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def make_certificate(certificate: Path, key: Path) -> None:
+    """Write a self-signed certificate for localhost."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-keyout", str(key), "-out", str(certificate), "-days", "30", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
 
 
 class IrcServer(Struct, frozen=True):
@@ -132,3 +231,38 @@ def _wait_for_services(port: int) -> None:
                 return
         time.sleep(0.02)
     raise TimeoutError("the IRC services didn't start")
+
+
+class ProsodyServer(Struct, frozen=True):
+    """A running server: ``port`` is for STARTTLS, ``tls_port`` for TLS from the start."""
+
+    port: int
+    tls_port: int
+    http_port: int
+    folder: Path
+
+    @property
+    def certificate(self) -> str:
+        """Return the file with the certificate of the server."""
+        return str(self.folder / "cert.pem")
+
+    async def set_password(self, user: str, password: str) -> None:
+        """Register a user, or change the password."""
+        command = ["prosodyctl", "--root", "--config", f"{self.folder}/prosody.cfg.lua", "register", user, DOMAIN]
+        await asyncio.to_thread(subprocess.run, [*command, password], check=True, capture_output=True)
+
+
+@contextmanager
+def prosody() -> Iterator[ProsodyServer]:
+    """Run Prosody at free ports."""
+    with tempfile.TemporaryDirectory(prefix="talaria-xmpp-") as name:
+        folder = Path(name)
+        make_certificate(folder / "cert.pem", folder / "key.pem")
+        port, tls_port, http_port = free_ports(3)
+        config = folder / "prosody.cfg.lua"
+        config.write_text(_PROSODY.format(folder=folder, port=port, tls_port=tls_port, http_port=http_port))
+        options = ["--root"] if os.getuid() == 0 else []
+        with running([PROSODY, "-F", *options, "--config", str(config)], folder):
+            for one in (port, tls_port, http_port):
+                wait_for_port(one)
+            yield ProsodyServer(port, tls_port, http_port, folder)
