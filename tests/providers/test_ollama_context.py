@@ -7,7 +7,7 @@ import pytest
 from tests.providers.ollama_server import LOADED, serving
 
 from talaria.http_client.client import HttpPool
-from talaria.providers.local_servers import OLLAMA_CONTEXT, ollama_context
+from talaria.providers.detection import OLLAMA_CONTEXT, ollama_context
 
 SOON = timedelta(seconds=30)
 

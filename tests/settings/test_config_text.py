@@ -7,9 +7,9 @@ import pytest
 from talaria.settings.config_text import check_text, read_text, save_text
 from talaria.settings.edit import FileChanged, edit_values
 from talaria.settings.errors import SettingsInvalid
-from talaria.settings.field_shape import shape_of
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import SchemaField, SettingsSchema
+from talaria.settings.schema_views import shape_of
 
 TEXT = """\
 # the store

@@ -4,7 +4,7 @@ from pathlib import Path
 from talaria.settings.config_file import ConfigFile
 from talaria.settings.load import interpret
 from talaria.settings.schema import SchemaField, SchemaTable, SettingsSchema, format_key, split_key
-from talaria.settings.template import render_template
+from talaria.settings.schema_views import render_template
 
 
 def field(key: str) -> SchemaField:

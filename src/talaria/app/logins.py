@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.login import LoginState, SignInSurface, SignInWay
+from talaria.contracts.setup import LoginState, SignInSurface, SignInWay
 from talaria.core.errors import NotFound, ProviderError, ProviderUnreachable, Refused, SignInNeeded
 from talaria.http_client.client import HttpPool
 from talaria.providers.login_clients import LOGIN_CLIENTS, OAuthClient, find_login_client

@@ -16,7 +16,7 @@ from talaria.app.logins import (
     sign_out,
     store_login,
 )
-from talaria.contracts.login import SignInSurface, SignInWay
+from talaria.contracts.setup import SignInSurface, SignInWay
 from talaria.core.errors import Refused, SignInNeeded
 from talaria.http_client.client import HttpPool
 from talaria.providers.login_clients import OAuthClient

@@ -29,9 +29,9 @@ from talaria.core.messages import Message, Text
 from talaria.http_client.client import HttpPool
 from talaria.http_client.timeouts import Timeouts
 from talaria.providers.catalogue.lookup import Catalogue
+from talaria.providers.detection import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
-from talaria.providers.local_servers import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.presets import Preset, is_preset
 from talaria.settings.environment import process_environment
 from talaria.settings.errors import build_unknown_fault, nearest

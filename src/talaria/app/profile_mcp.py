@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from talaria.app.session.secret_values import fill_secrets
-from talaria.contracts.login import SignInSurface, SignInWay
 from talaria.contracts.mcp import ServerEntry, ServerState
+from talaria.contracts.setup import SignInSurface, SignInWay
 from talaria.core.errors import Refused
 from talaria.settings.config_file import read_source
 from talaria.settings.load import load_settings

@@ -14,10 +14,18 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from talaria.cli.parser_tree import CommandSpec
     from talaria.commands.application import AgentMemory, Application
     from talaria.contracts.checkpoints import Checkpoints
-    from talaria.contracts.login import LoginState, SignInSurface, SignInWay
     from talaria.contracts.mcp import ServerEntry, ServerState
     from talaria.contracts.provider import ChosenModel, ModelInfo, ModelListing
-    from talaria.contracts.setup import NetworkSetup, NetworkTrial, ProbeResult, SetupProbes, SetupQuestion
+    from talaria.contracts.setup import (
+        LoginState,
+        NetworkSetup,
+        NetworkTrial,
+        ProbeResult,
+        SetupProbes,
+        SetupQuestion,
+        SignInSurface,
+        SignInWay,
+    )
     from talaria.contracts.skills import SkillAdmin
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState

@@ -1,5 +1,6 @@
-"""Probes of the setup: existing configuration, and tests of keys and tokens before writing."""
+"""Setup: existing configuration, tests of keys and tokens before writing, and sign-ins with a subscription."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ if TYPE_CHECKING:  # used only in annotations
 
 Outcome = Literal["right", "refused", "unreachable", "late", "odd"]
 EmbeddedState = Literal["installed", "missing", "off"]
+SignInWay = Literal["auto", "browser", "device", "paste"]
+LoginCondition = Literal["signed in", "needs sign-in", "signed out"]
 
 
 class ProbeResult(Struct, frozen=True):
@@ -180,3 +183,38 @@ class SetupProbes(Protocol):
 
     def open_importer(self, agent: str, path: "Path | None") -> "AbstractContextManager[Importer]":
         """The import of another agent's home into this profile; without a path, of its usual home."""
+
+
+class LoginState(Struct, frozen=True, kw_only=True):
+    """A sign-in that exists or could: ``name`` is for commands, ``provider`` is what it gives access to.
+
+    ``expires_at`` is when the short-lived token expires, which renews itself. ``problem`` says why a person has to
+    sign in again.
+    """
+
+    name: str
+    title: str
+    provider: str
+    condition: LoginCondition = "signed out"
+    account: str = ""
+    plan: str = ""
+    expires_at: datetime | None = None
+    file: str = ""
+    problem: str = ""
+
+
+class SignInSurface(Protocol):
+    """The terminal of the person who signs in."""
+
+    @property
+    def has_browser(self) -> bool:
+        """Return whether a browser can be opened on this computer."""
+
+    def show(self, text: str) -> None:
+        """Print a line."""
+
+    def open_browser(self, url: str) -> bool:
+        """Open an address in a browser, and return whether there is one."""
+
+    def ask(self, prompt: str) -> str:
+        """Return a line that the person types; empty at the end of the input."""

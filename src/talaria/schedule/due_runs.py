@@ -1,28 +1,41 @@
-"""Start due runs, each once; missed runs are caught up at most once, and reported."""
+"""Start due runs, each once, catch up missed ones at most once, and deliver reports of runs."""
 
 import logging
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.contracts.jobs import CRON, Job, JobRequester, JobRun
+from talaria.contracts.jobs import CRON, HOME, NOWHERE, ORIGIN, Job, JobRequester, JobRun
+from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.core.errors import Refused, UnreadableValue
+from talaria.core.addresses import Address
+from talaria.core.errors import Ambiguous, NotFound, Refused, UnreadableValue
 from talaria.core.ids import SessionId
-from talaria.schedule.job import PENDING_RUN, UNFINISHED, PendingRun, ScheduledJob, read_job, write_plan
+from talaria.runtime.cross_posts import CrossPost, send_cross_post
+from talaria.schedule.job import (
+    PENDING_RUN,
+    UNFINISHED,
+    JobSpec,
+    PendingRun,
+    ReportTarget,
+    ScheduledJob,
+    read_job,
+    write_plan,
+)
 from talaria.schedule.job_store import find_job, note_change
 from talaria.schedule.recurrence import Every, Once, Schedule, format_moment, last_until, next_after, write_schedule
-from talaria.schedule.report_delivery import JobReport, Networks, send_report
+from talaria.sessions.chat_directory import find_target, read_home
 from talaria.sessions.preferences import Preferences, read_preferences, write_preferences
 
 _BATCH_SIZE = 32
 _TOLERANCE = timedelta(minutes=2)
 _MAX_COUNTED = 1_000
 _BUSY = "The previous run was still going."
-
 log = logging.getLogger(__name__)
+Networks = Callable[[], Collection[str]]
 
 
 class CatchUpPolicy(Struct, frozen=True):
@@ -211,3 +224,66 @@ def _count_times(schedule: Schedule, first: datetime, last: datetime) -> int:
     while moment is not None and moment <= last and count <= _MAX_COUNTED:
         count, moment = count + 1, next_after(schedule, moment)
     return count
+
+
+class JobReport(Struct, frozen=True, kw_only=True):
+    """A report of a job; ``key`` prevents duplicates."""
+
+    key: str
+    name: str
+    text: str
+    at: datetime
+    sender: SessionId | None = None
+
+
+def places(tx: Transaction, plan: JobSpec, networks: Collection[str]) -> list[Address]:
+    """Return the current targets of a job; missing ones are left out and logged."""
+    found: dict[Address, None] = {}
+    for target in plan.deliver:
+        try:
+            address = _resolve_target(tx, target, plan, networks)
+        except (NotFound, Ambiguous) as error:
+            log.warning("a job can't report to %s: %s", target.words, error)
+            continue
+        if address is not None:
+            found[address] = None
+    return list(found)
+
+
+def send_report(tx: Transaction, plan: JobSpec, report: JobReport, networks: Collection[str]) -> int:
+    """Send a report to the targets of a plan and return their number."""
+    addresses = places(tx, plan, networks)
+    for address in addresses:
+        chat = f"{address.platform}:{address.chat_id}:{address.thread_id}"
+        cross_post = CrossPost(
+            key=f"{report.key}:{chat}",
+            address=address,
+            content=Content(text=report.text),
+            source=f"the job “{report.name}”",
+            at=report.at,
+            sender=report.sender,
+        )
+        send_cross_post(tx, cross_post)
+    return len(addresses)
+
+
+def _resolve_target(tx: Transaction, target: ReportTarget, plan: JobSpec, networks: Collection[str]) -> Address | None:
+    if target.words == NOWHERE:
+        return None
+    if target.words == ORIGIN:
+        return _find_origin(tx, plan) or _find_home(tx, networks)
+    if target.words == HOME:
+        return _find_home(tx, networks)
+    return target.address or find_target(tx, target.words, networks)
+
+
+def _find_origin(tx: Transaction, plan: JobSpec) -> Address | None:
+    """Return the chat of the session that created the job: its current one, otherwise the original."""
+    bindings = tx.bindings.of_session(plan.session_id) if plan.session_id else []
+    return bindings[0].address if bindings else plan.address
+
+
+def _find_home(tx: Transaction, networks: Collection[str]) -> Address | None:
+    """Return the home chat of the first network that has one."""
+    homes = (read_home(tx, name) for name in networks)
+    return next((home.address for home in homes if home), None)

@@ -8,7 +8,7 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.jobs import Job, JobPreview, JobRequest, JobRequester, JobView, RunView
 from talaria.contracts.store import Store, Transaction
 from talaria.runtime.workers import is_gateway_alive
-from talaria.schedule.due_runs import start_named_job
+from talaria.schedule.due_runs import places, start_named_job
 from talaria.schedule.job import ScheduledJob, read_job
 from talaria.schedule.job_store import (
     JobRules,
@@ -22,7 +22,6 @@ from talaria.schedule.job_store import (
 )
 from talaria.schedule.parse_when import read_schedule, split_schedule
 from talaria.schedule.recurrence import describe_schedule, format_moment, list_next
-from talaria.schedule.report_delivery import places
 
 _PREVIEWED = 5
 NO_GATEWAY = "No gateway is running, so jobs won't start. Start one with `talaria gateway start`."

@@ -28,9 +28,9 @@ from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
 from talaria.runtime.turns import TurnOptions, make_arrival
 from talaria.runtime.workers import renew_lease, take
+from talaria.schedule.due_runs import JobReport, Networks, places, send_report
 from talaria.schedule.job import PENDING_RUN, PendingRun
 from talaria.schedule.job_store import note_change
-from talaria.schedule.report_delivery import JobReport, Networks, places, send_report
 
 SCRIPT_INTERRUPTED = "The script was interrupted when the program ended. Its outcome is unknown."
 

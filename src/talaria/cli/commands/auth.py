@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from talaria.cli.services import Services
-from talaria.contracts.login import LoginState
+from talaria.contracts.setup import LoginState
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

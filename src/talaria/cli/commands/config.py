@@ -20,8 +20,8 @@ from talaria.settings.atomic_files import write_file
 from talaria.settings.errors import Fault, build_unknown_fault, nearest
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.schema import format_key, split_key, variable
+from talaria.settings.schema_views import render_template
 from talaria.settings.secrets import Secrets, list_secret_names, mask, read_secrets, remove_secret, store_secret
-from talaria.settings.template import render_template
 from talaria.settings.value_text import format_value
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from talaria.cli.commands.auth import print_states
 from talaria.cli.parser import add_completion
 from talaria.cli.services import Services, note_gateway_reload
-from talaria.contracts.login import LoginState, SignInWay
+from talaria.contracts.setup import LoginState, SignInWay
 from talaria.core.errors import TalariaError
 
 INTERRUPTED = 130

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from talaria.cli.commands.login import INTERRUPTED, TerminalSignIn
 from talaria.cli.services import Services, note_gateway_reload
-from talaria.contracts.login import SignInWay
 from talaria.contracts.mcp import ServerEntry, ServerState
+from talaria.contracts.setup import SignInWay
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.errors import build_unknown_fault
 from talaria.settings.schema import format_key

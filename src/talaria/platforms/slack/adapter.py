@@ -25,16 +25,14 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected
 from talaria.core.ids import new_id
 from talaria.platforms.files import save_file
-from talaria.platforms.slack.assistant import Assistant
 from talaria.platforms.slack.backfill import Backfill, DurablePositionStore, MemoryPositionStore, PositionStore
-from talaria.platforms.slack.client import ApiClient
-from talaria.platforms.slack.directory import NameDirectory
+from talaria.platforms.slack.client import ApiClient, NameDirectory
 from talaria.platforms.slack.incoming import BotIdentity, make_address
 from talaria.platforms.slack.outgoing import TEXT_LIMIT, starter_text
 from talaria.platforms.slack.receiver import Receiver, ReceiverServices, SeenIds, open_socket
 from talaria.platforms.slack.sender import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
-from talaria.platforms.slack.threads import DurableThreadStore, JoinedThreads, MemoryThreadStore, ThreadStore
+from talaria.platforms.slack.threads import Assistant, DurableThreadStore, JoinedThreads, MemoryThreadStore, ThreadStore
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,8 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import BadCredentials, Rejected, Unreachable
-from talaria.platforms.slack.assistant import Assistant
 from talaria.platforms.slack.backfill import Backfill
-from talaria.platforms.slack.client import ApiClient, silent_logger
-from talaria.platforms.slack.directory import NameDirectory
+from talaria.platforms.slack.client import ApiClient, NameDirectory, silent_logger
 from talaria.platforms.slack.events import Callback, Event, Interaction, SlashCommand, read_payload
 from talaria.platforms.slack.incoming import (
     BotIdentity,
@@ -33,7 +31,7 @@ from talaria.platforms.slack.incoming import (
 )
 from talaria.platforms.slack.sender import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
-from talaria.platforms.slack.threads import JoinedThreads
+from talaria.platforms.slack.threads import Assistant, JoinedThreads
 
 # Slack waits for three seconds, then shows the person an error; it never sends these again.
 _URGENT_KINDS = frozenset({"slash_commands", "interactive"})

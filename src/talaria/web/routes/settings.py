@@ -14,10 +14,10 @@ from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.settings.config_text import check_text, read_text, save_text
 from talaria.settings.edit import FileChanged, edit_values
 from talaria.settings.errors import Fault, SettingsInvalid
-from talaria.settings.field_shape import FieldKind, shape_of
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import ANY_NAME, SchemaField, SchemaTable, named_type
+from talaria.settings.schema_views import FieldKind, shape_of
 from talaria.web.front_door import AGENT_OWNER, WebError, WebRequest
 
 _TAG = "web"

@@ -3,12 +3,11 @@
 from talaria.testing.telegram_server.methods.account import ACCOUNT
 from talaria.testing.telegram_server.methods.base import Method
 from talaria.testing.telegram_server.methods.chats import CHATS
-from talaria.testing.telegram_server.methods.gestures import GESTURES
 from talaria.testing.telegram_server.methods.media import MEDIA
 from talaria.testing.telegram_server.methods.texts import TEXTS
 
 METHODS: dict[str, Method] = {
-    method.name.lower(): method for group in (ACCOUNT, TEXTS, MEDIA, GESTURES, CHATS) for method in group
+    method.name.lower(): method for group in (ACCOUNT, TEXTS, MEDIA, CHATS) for method in group
 }
 
 __all__ = ["METHODS", "Method"]
