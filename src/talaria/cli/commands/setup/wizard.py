@@ -275,7 +275,7 @@ def _print_summary(setup: SetupContext, progress: WizardProgress) -> None:
     )
     setup.say(f"  Chats:    {f'{networks}, when the gateway runs' if networks else 'none'}.")
     setup.say(f"  Tools:    {', '.join(settings.tools.toolsets) or 'none'}.")
-    setup.say(f"  Approval: {settings.approval.mode}, {MODES[settings.approval.mode]}.")
+    setup.say(f"  Approval: {settings.approval.mode} ({MODES[settings.approval.mode]}).")
     if progress.left():
         setup.say(f"Not done yet: {', '.join(map(_title, progress.left()))}. `talaria setup` continues there.")
     if now.chosen:
