@@ -1,4 +1,4 @@
-"""A chat of lines over TCP, as small as an adapter can be."""
+"""The smallest adapter: a chat of JSON lines over TCP."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -34,10 +34,10 @@ class LineChatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     patience: float = 10.0
 
 
-class Said(msgspec.Struct, frozen=True):
-    """A line of the server: something that a person wrote, or what became of something that we asked for."""
+class ServerLine(msgspec.Struct, frozen=True):
+    """A line from the server: a message of a person, a heartbeat, or the answer to a request."""
 
-    kind: Literal["message", "beat", "ok", "busy", "refused", "failed", "stranger"]
+    kind: Literal["message", "beat", "ok", "busy", "refused", "failed", "unauthorized"]
     id: str = ""
     chat: str = ""
     who: str = ""
@@ -64,8 +64,8 @@ class LineChat(PlatformDefaults):
                 yield arrivals
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
-        """Post one message; the server knows a key that it has had before."""
-        text = content.text.encode(errors="replace").decode()  # halves of characters cannot travel
+        """Post one message; the server ignores a key that it has seen before."""
+        text = content.text.encode(errors="replace").decode()  # lone surrogates can't be encoded
         if not text.strip() or len(text) > self.abilities.text_limit:
             raise Rejected(f"a message has 1 to {self.abilities.text_limit} characters, and this one {len(text)}")
         async with self._line() as line:
@@ -74,50 +74,50 @@ class LineChat(PlatformDefaults):
 
     async def _arrivals(self, line: "LineConnection") -> AsyncGenerator[Incoming, None]:
         while True:
-            said = await line.read()
-            if said.kind == "message":
+            received = await line.read()
+            if received.kind == "message":
                 yield Incoming(
-                    external_id=said.id,
-                    address=Address(self.name, said.chat),
-                    sender=Sender(said.who, said.who),
+                    external_id=received.id,
+                    address=Address(self.name, received.chat),
+                    sender=Sender(received.who, received.who),
                     at=datetime.now(UTC),
-                    text=said.text,
-                    message_id=said.id,
+                    text=received.text,
+                    message_id=received.id,
                 )
-                await line.write({"got": said.id})  # the next one is asked for: this one was taken
+                await line.write({"got": received.id})  # the next one was requested, so this one is stored
 
     @asynccontextmanager
     async def _line(self) -> AsyncIterator["LineConnection"]:
         """Open a connection and log in."""
-        told = self._settings
+        settings = self._settings
         try:
-            async with asyncio.timeout(told.patience):
-                reader, writer = await asyncio.open_connection(told.host, told.port, limit=_LONGEST_LINE)
+            async with asyncio.timeout(settings.patience):
+                reader, writer = await asyncio.open_connection(settings.host, settings.port, limit=_LONGEST_LINE)
         except (OSError, TimeoutError) as error:
-            raise Unreachable(f"{told.host}:{told.port} cannot be reached: {error}") from error
-        line = LineConnection(reader, writer, told.patience)
+            raise Unreachable(f"{settings.host}:{settings.port} can't be reached: {error}") from error
+        line = LineConnection(reader, writer, settings.patience)
         try:
-            await line.ask({"login": told.token})
+            await line.ask({"login": settings.token})
             yield line
         finally:
             writer.transport.abort()
 
 
 class LineConnection:
-    """A connection. Whatever goes wrong with it is one of the errors that the gateway knows how to react to."""
+    """A connection. Every failure becomes one of the errors that the gateway handles."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> None:
         self._reader = reader
         self._writer = writer
         self._patience = patience
 
-    async def ask(self, request: dict[str, Any]) -> Said:
+    async def ask(self, request: dict[str, Any]) -> ServerLine:
         """Send a request and return its answer, or raise what it says."""
         await self.write(request)
-        said = await self.read()
-        if said.kind != "ok":
-            raise _error(said)
-        return said
+        received = await self.read()
+        if received.kind != "ok":
+            raise _error(received)
+        return received
 
     async def write(self, request: dict[str, Any]) -> None:
         """Send a line."""
@@ -125,29 +125,29 @@ class LineConnection:
             self._writer.write(msgspec.json.encode(request) + b"\n")
             await self._writer.drain()
         except OSError as error:
-            raise Unreachable(f"the server hung up: {error}") from error
+            raise Unreachable(f"the server closed the connection: {error}") from error
 
-    async def read(self) -> Said:
-        """Return the next line; a server that says nothing for too long, not even a beat, is given up."""
+    async def read(self) -> ServerLine:
+        """Return the next line; raise `Unreachable` if not even a heartbeat arrives in time."""
         try:
             async with asyncio.timeout(self._patience):
-                return msgspec.json.decode(await self._reader.readline(), type=Said)
+                return msgspec.json.decode(await self._reader.readline(), type=ServerLine)
         except TimeoutError as error:
-            raise Unreachable(f"nothing was heard for {self._patience:g} s") from error
-        except (OSError, ValueError) as error:  # hung up, or no line of this protocol
-            raise Unreachable(f"the connection is of no use any more: {error}") from error
+            raise Unreachable(f"nothing arrived for {self._patience:g} s") from error
+        except (OSError, ValueError) as error:  # closed, or not a line of this protocol
+            raise Unreachable(f"the connection is broken: {error}") from error
 
 
-def _error(said: Said) -> PlatformError:
-    match said.kind:
+def _error(received: ServerLine) -> PlatformError:
+    match received.kind:
         case "busy":
-            return SlowDown("the server asks for a pause", retry_after=timedelta(seconds=said.seconds))
+            return SlowDown("the server asks for a pause", retry_after=timedelta(seconds=received.seconds))
         case "refused":
-            return Rejected(said.text)
-        case "stranger":
-            return BadCredentials("the server does not know this account")
+            return Rejected(received.text)
+        case "unauthorized":
+            return BadCredentials("the server doesn't know this account")
         case _:
-            return Unreachable(said.text or "the server failed")
+            return Unreachable(received.text or "the server failed")
 
 
 def open_platform(account: PlatformAccount) -> Platform:
@@ -155,8 +155,8 @@ def open_platform(account: PlatformAccount) -> Platform:
     token = account.secret("LINECHAT_TOKEN")
     if not token:
         raise Refused("linechat needs the secret LINECHAT_TOKEN.")
-    told = {**account.options, "token": token, "name": account.name}
+    options = {**account.options, "token": token, "name": account.name}
     try:
-        return LineChat(msgspec.convert(told, LineChatSettings, strict=False))
+        return LineChat(msgspec.convert(options, LineChatSettings, strict=False))
     except msgspec.ValidationError as error:
         raise Refused(f"An option of platforms.{account.name} is wrong: {error}.") from error

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from talaria.core.addresses import Address
-from talaria.testing.linechat.adapter import LineChat, LineChatSettings, Said
+from talaria.testing.linechat.adapter import LineChat, LineChatSettings, ServerLine
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
 TOKEN = "line-by-line"  # noqa: S105 (of a server for tests)
@@ -16,12 +16,12 @@ _BEAT = 0.2
 
 
 class LineChatServer:
-    """Keeps what Ann writes until it is taken, and what is said to her."""
+    """Stores Ann's messages until they are acknowledged, and the messages to her."""
 
     def __init__(self) -> None:
         self.seen: dict[str, VisibleMessage] = {}
         self.trouble: FailureKind | None = None
-        self.waiting: dict[str, Said] = {}
+        self.waiting: dict[str, ServerLine] = {}
         self._news = asyncio.Event()
         self._number = 0
         self._lines: set[asyncio.StreamWriter] = set()
@@ -30,7 +30,7 @@ class LineChatServer:
         """Let Ann write something."""
         self._number += 1
         number = f"m{self._number}"
-        self.waiting[number] = Said("message", id=number, chat=chat, who="ann", text=text)
+        self.waiting[number] = ServerLine("message", id=number, chat=chat, who="ann", text=text)
         self._news.set()
 
     def hang_up(self) -> None:
@@ -45,7 +45,7 @@ class LineChatServer:
             while line := await reader.readline():
                 request: dict[str, Any] = msgspec.json.decode(line)
                 if "receive" in request:
-                    _write(writer, Said("ok"))
+                    _write(writer, ServerLine("ok"))
                     await self._feed(reader, writer)
                 else:
                     await self._answer(writer, request)
@@ -55,29 +55,29 @@ class LineChatServer:
     async def _answer(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
         if "login" in request:
             known = request["login"] == TOKEN and self.trouble != "revoked"
-            _write(writer, Said("ok" if known else "stranger"))
+            _write(writer, ServerLine("ok" if known else "unauthorized"))
         elif self.trouble == "slow_down":
-            _write(writer, Said("busy", seconds=3))
+            _write(writer, ServerLine("busy", seconds=3))
         elif self.trouble == "failing":
-            _write(writer, Said("failed", text="the disk is full"))
+            _write(writer, ServerLine("failed", text="the disk is full"))
         elif self.trouble != "silent":
             _write(writer, self._post(request))
 
-    def _post(self, request: dict[str, Any]) -> Said:
+    def _post(self, request: dict[str, Any]) -> ServerLine:
         if request["chat"] != "ann":
-            return Said("refused", text="there is no such chat")
+            return ServerLine("refused", text="there is no such chat")
         made = VisibleMessage(message_id=f"p{len(self.seen)}", text=request["say"], reply_to=request["reply_to"])
-        return Said("ok", id=self.seen.setdefault(request["key"], made).message_id)
+        return ServerLine("ok", id=self.seen.setdefault(request["key"], made).message_id)
 
     async def _feed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Hand over one message after the other, each until it is taken, with beats between."""
         while True:
-            said = next(iter(self.waiting.values()), Said("beat"))
+            line = next(iter(self.waiting.values()), ServerLine("beat"))
             if self.trouble == "deaf":
                 await reader.readline()
                 return
-            _write(writer, said)
-            if said.kind == "message":
+            _write(writer, line)
+            if line.kind == "message":
                 taken = await reader.readline()
                 if not taken:
                     return
@@ -128,7 +128,7 @@ class LineChatFarSide:
         return False
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
-        """Return what was said to Ann."""
+        """Return the messages to Ann."""
         return list(self._server.seen.values())
 
     async def disrupt(self, trouble: FailureKind) -> bool:
@@ -156,5 +156,5 @@ async def linechat_far_side() -> AsyncIterator[LineChatFarSide]:
             server.hang_up()
 
 
-def _write(writer: asyncio.StreamWriter, said: Said) -> None:
-    writer.write(msgspec.json.encode(said) + b"\n")
+def _write(writer: asyncio.StreamWriter, line: ServerLine) -> None:
+    writer.write(msgspec.json.encode(line) + b"\n")
