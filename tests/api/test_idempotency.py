@@ -1,6 +1,7 @@
 """A request that comes again gets the first answer: from the same server, from another, after a kill."""
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -155,6 +156,27 @@ async def test_a_turn_finishes_when_its_client_reads_nothing(tmp_path: Path, mod
         answer = await _answered(host, body)
         writer.close()
     assert answer.json()["error"]["code"] == "answer_not_kept"  # so it came to its end
+    assert len(model.received) == 1
+
+
+async def test_a_turn_finishes_when_its_client_reads_nothing_and_the_model_pauses(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    """The server gives up on the client while it sends a keep-alive, and has to notice that for the next piece too."""
+    text = "\x01" * 500_000  # half of it, as JSON, is more than lies between the two sockets
+    model.script(Say(text, chunks=2, pause=1.0))
+    body = msgspec.json.encode({**HI, "stream": True})
+    async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", host.port))
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+        head += f"idempotency-key: {KEY['idempotency-key']}\r\n"
+        connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await model.arrived()
+        answer = await _answered(host, body)
+        connection.close()
+    assert answer.text.count("\\u0001") == len(text)
     assert len(model.received) == 1
 
 

@@ -264,8 +264,8 @@ class _Exchange:
     """The response to one client; in slots, since an open stream of a browser holds one."""
 
     __slots__ = (
-        "_blocked_since", "_headers", "_is_streaming", "_options", "_send", "_sent", "_stall_limit", "check_caller",
-        "status",
+        "_blocked_since", "_headers", "_is_gone", "_is_streaming", "_options", "_send", "_sending", "_sent",
+        "check_caller", "status",
     )  # fmt: skip
 
     def __init__(self, send: Send, headers: Mapping[str, str], options: ServerOptions) -> None:
@@ -276,7 +276,8 @@ class _Exchange:
         self._sent = 0
         self._is_streaming = False
         self._blocked_since: float | None = None  # while a piece of a stream is being sent
-        self._stall_limit = asyncio.timeout(None)
+        self._sending: asyncio.Timeout | None = None  # of that piece; `attend` expires it
+        self._is_gone = False
         self.check_caller: Callable[[], Awaitable[None]] | None = None
 
     async def write(self, reply: Reply) -> None:
@@ -320,6 +321,7 @@ class _Exchange:
             except ClientGone:
                 if not until_complete:
                     raise
+                self._give_up_client()
                 return
             except Problem:
                 if not until_complete:
@@ -327,27 +329,40 @@ class _Exchange:
                 self.check_caller = None
 
     async def _send_chunks(self, stream: ReplyStream, collected: list[bytes] | None) -> None:
-        """Send a stream while `attend` watches the client; a timer for each piece would cost more than sending it."""
-        loop, pieces = asyncio.get_running_loop(), aiter(stream)
+        """Send a stream while `attend` watches the client; without it, all is still read if it is ``collected``."""
         self._is_streaming = True
+        async for piece in stream:
+            if collected is not None:
+                collected.append(piece)
+            if not self._is_gone:
+                await self._send_piece(piece)
+            if self._is_gone and collected is None:
+                raise ClientGone(_READS_NOTHING)
+        self._is_streaming = False
         try:
-            async with self._stall_limit:
-                async for piece in pieces:
-                    if collected is not None:
-                        collected.append(piece)
-                    self._sent += 1
-                    self._blocked_since = loop.time()
-                    await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-                    self._blocked_since = None
-        except TimeoutError as error:
-            if not self._stall_limit.expired():
-                raise
-            if collected is None:
-                raise ClientGone(_READS_NOTHING) from error
-            collected.extend([piece async for piece in pieces])
-        else:
-            self._is_streaming = False
             await self._send_body(b"", more=False)
+        except ClientGone:
+            if collected is None:
+                raise
+
+    async def _send_piece(self, piece: bytes) -> None:
+        """Send a piece of a stream, unless `attend` gives up on the client meanwhile."""
+        self._sent += 1
+        self._blocked_since = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(None) as self._sending:  # without a time, so without a timer
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:
+            if not self._is_gone:
+                raise
+        self._blocked_since = None
+
+    def _give_up_client(self) -> None:
+        """Send nothing more, and end the sending of a piece that the client doesn't read."""
+        self._is_gone = True
+        if self._blocked_since is not None and self._sending is not None:
+            self._sending.reschedule(asyncio.get_running_loop().time())
+            self._blocked_since = None
 
     async def _watch_client(self, request: Request[Any]) -> None:
         last_sent = self._sent
@@ -361,9 +376,8 @@ class _Exchange:
                 now = asyncio.get_running_loop().time()
                 if self._blocked_since is not None:
                     if now - self._blocked_since >= self._options.stall:
-                        self._stall_limit.reschedule(now)
-                        self._blocked_since = None
-                elif self._is_streaming and last_sent == self._sent:
+                        self._give_up_client()
+                elif self._is_streaming and last_sent == self._sent and not self._is_gone:
                     await self._send_body(_HEARTBEAT, more=True)
                 last_sent = self._sent
 
@@ -385,6 +399,8 @@ class _Exchange:
 
     async def _send_body(self, chunk: bytes, *, more: bool) -> None:
         self._sent += 1
+        if self._is_gone:
+            return
         try:
             async with asyncio.timeout(self._options.stall):
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
