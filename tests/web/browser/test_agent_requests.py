@@ -94,7 +94,8 @@ async def test_made_images_and_screenshots_are_shown(browser: Browser, tmp_path:
     with serving() as site:
         settings = (
             '[images]\ngenerate = "mine:draws"\n[approval]\nmode = "off"\n[tools]\ntoolsets = ["media", "send", '
-            f'"browser"]\n[browser]\nallowed_hosts = ["{site.host}"]\n[models.scripted]\nimages = true\n'
+            f'"browser"]\n[browser]\nallowed_hosts = ["{site.host}"]\ntimeout_seconds = 60\n'
+            "[models.scripted]\nimages = true\n"
         )
         url = site.page("/shop", "<h1>Shop</h1>")
         model.script(
@@ -108,7 +109,9 @@ async def test_made_images_and_screenshots_are_shown(browser: Browser, tmp_path:
             await watched.say("Draw")
             try:
                 await expect(page.locator(".reply").last).to_have_text("Here they are.")
-                await expect(page.locator(".entries > li > .entry > .files img")).to_have_count(2)
+                results = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "tool"]
+                pictures = page.locator(".entries > li > .entry > .files img")
+                await expect(pictures, f"results of the tools: {results}").to_have_count(2)
                 await expect(page.locator(".bubble")).to_have_text("Draw")
                 await page.locator("details.tool").last.locator("summary").click()
                 await expect(page.locator(".fold-body img")).to_have_count(1)
