@@ -365,7 +365,7 @@ class HttpPool:
         kept = self._kept.get(to, [])
         while kept:
             used_at, connection = kept.pop()
-            if used_at > since and connection.is_clean and not connection.has_unread_data:
+            if used_at > since and connection.is_clean:
                 return connection
             connection.abort()
         return None

@@ -189,19 +189,18 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the exchange is complete in both directions, and another may follow."""
+        """Return whether the exchange is complete in both directions, and another may follow.
+
+        It isn't if something has arrived that the loop hasn't seen yet, for example the end of the connection.
+        """
         transport, reply = self._transport, self._reply
         if transport is None or transport.is_closing() or self._trouble is not None:
             return False
-        return reply.is_complete and reply.keeps_alive and transport.get_write_buffer_size() == 0
-
-    @property
-    def has_unread_data(self) -> bool:
-        """Return whether something has arrived that wasn't processed yet, for example the end of the connection."""
-        assert self._transport is not None
+        if not (reply.is_complete and reply.keeps_alive) or transport.get_write_buffer_size():
+            return False
         arrived = select.poll()
-        arrived.register(self._transport.get_extra_info("socket"), select.POLLIN)
-        return bool(arrived.poll(0))
+        arrived.register(transport.get_extra_info("socket"), select.POLLIN)
+        return not arrived.poll(0)
 
     @property
     def has_answered(self) -> bool:
