@@ -22,7 +22,7 @@ from talaria.http_client.client import HttpPool
 from talaria.providers.login_clients import OAuthClient
 from talaria.providers.oauth import AuthorizationServer
 from talaria.settings.logins import LoginStore, StoredLogin, login_name
-from talaria.settings.model import McpServerSettings
+from talaria.settings.sections.tools import McpServerSettings
 
 
 class McpTokens:

@@ -14,10 +14,10 @@ from talaria.core.errors import Refused
 from talaria.settings.config_file import read_source
 from talaria.settings.load import load_settings
 from talaria.settings.logins import LoginStore, login_name
-from talaria.settings.model import McpServerSettings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import format_key
 from talaria.settings.secrets import read_secrets
+from talaria.settings.sections.tools import McpServerSettings
 
 
 class ProfileMcp:

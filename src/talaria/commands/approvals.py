@@ -12,7 +12,7 @@ from talaria.contracts.stores.access import PairedPerson
 from talaria.core.errors import NotFound, Refused
 from talaria.runtime.questions import SESSION_GRANTS, grant_id, list_standing_grants, revoke_grants
 from talaria.sessions.transcript_export import format_inline_code
-from talaria.settings.model import ApprovalRuleSettings
+from talaria.settings.sections.tools import ApprovalRuleSettings
 
 SCOPES = {
     "once": "this time",

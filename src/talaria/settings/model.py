@@ -34,7 +34,15 @@ from talaria.settings.sections.providers import (
     ModelSettings,
     ProviderAccount,
 )
-from talaria.settings.sections.tools import BrowserSettings, SandboxSettings, WebSettings
+from talaria.settings.sections.tools import (
+    ApprovalRuleSettings,
+    ApprovalSettings,
+    BrowserSettings,
+    CheckpointSettings,
+    McpServerSettings,
+    SandboxSettings,
+    WebSettings,
+)
 
 TOOLSETS = (
     "terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation", "media",
@@ -268,171 +276,6 @@ class SurfaceSettings(Section, frozen=True):
         Literal["", "off", "bubblewrap", "podman", "docker", "ssh"],
         Meta(description="Sandbox of commands there, or off; empty means as in the section sandbox."),
     ] = ""
-
-
-class McpServerSettings(Section, frozen=True):
-    """MCP server: either a command to run or an address to connect to."""
-
-    enabled: Annotated[bool, Meta(description="Whether conversations use this server.", extra=_LIVE)] = True
-    command: Annotated[
-        str, Meta(description="Program to start as the server; empty if the server has an address.", extra=_LIVE)
-    ] = ""
-    args: Annotated[tuple[str, ...], Meta(description="Arguments of that program.", extra=_LIVE)] = ()
-    env: Annotated[
-        dict[str, str],
-        Meta(
-            description="Environment variables of that program; `${NAME}` is replaced by the secret of that name.",
-            extra={"mask": mask_header_values, **_LIVE},
-        ),
-    ] = {}
-    url: Annotated[
-        str,
-        Meta(
-            description="Address of the server (streamable HTTP); empty if it is a program.",
-            extra={
-                "check": is_web_address,
-                "expected": "empty or an address that starts with https:// or http://",
-                "mask": mask_password,
-                **_LIVE,
-            },
-        ),
-    ] = ""
-    headers: Annotated[
-        dict[str, str],
-        Meta(
-            description="Headers to send; `${NAME}` is replaced by the secret of that name.",
-            extra={"mask": mask_header_values, **_LIVE},
-        ),
-    ] = {}
-    include: Annotated[
-        tuple[str, ...], Meta(description="Tools to use from this server; empty means all.", extra=_LIVE)
-    ] = ()
-    exclude: Annotated[tuple[str, ...], Meta(description="Tools to leave out.", extra=_LIVE)] = ()
-    connect_timeout_seconds: Annotated[
-        float, Meta(gt=0, le=600, description="How long a new conversation waits for the server.", extra=_LIVE)
-    ] = 10.0
-    timeout_seconds: Annotated[
-        float, Meta(gt=0, le=3600, description="Maximum time for one tool call.", extra=_LIVE)
-    ] = 120.0
-    client_id: Annotated[
-        str, Meta(description="OAuth client for `talaria mcp login`; empty means that one is registered.", extra=_LIVE)
-    ] = ""
-    client_secret: Annotated[
-        str,
-        Meta(
-            description="Secret of that client; `${NAME}` is replaced by the secret of that name.",
-            extra={"mask": mask_password, **_LIVE},
-        ),
-    ] = ""
-    scope: Annotated[
-        str, Meta(description="What to ask for when signing in; empty means what the server suggests.", extra=_LIVE)
-    ] = ""
-    redirect_port: Annotated[
-        int,
-        Meta(
-            ge=0, le=65535, description="Port to which the browser returns after a sign-in; 0 means any.", extra=_LIVE
-        ),
-    ] = 0
-
-    @property
-    def target(self) -> str:
-        """Return the address or command line for display, without passwords."""
-        return mask_password(self.url) if self.url else " ".join((self.command, *self.args))
-
-
-class ApprovalSettings(Section, frozen=True):
-    """Actions that need approval."""
-
-    mode: Annotated[
-        Literal["ask", "allow-list", "off"],
-        Meta(
-            description="ask: ask before dangerous calls; allow-list: ask before everything that isn't "
-            "listed; off: never ask.",
-            extra=_LIVE,
-        ),
-    ] = "ask"
-    allowed: Annotated[
-        tuple[str, ...],
-        Meta(description="Commands that always run without asking, for example `git status`.", extra=_LIVE),
-    ] = ()
-    timeout_seconds: Annotated[
-        int, Meta(ge=1, le=86_400, description="How long to wait for an answer; no answer means no.", extra=_LIVE)
-    ] = 300
-
-
-class ApprovalRuleSettings(Section, frozen=True):
-    """Approval rule; it applies to calls that match everything it names. deny comes before ask, ask before allow."""
-
-    action: Annotated[
-        Literal["deny", "ask", "allow"],
-        Meta(description="Whether matching calls are refused, need approval, or run.", extra=_LIVE),
-    ] = "ask"
-    tool: Annotated[str, Meta(description="Name of the tool, with * and ?; empty means all tools.", extra=_LIVE)] = ""
-    command: Annotated[
-        str,
-        Meta(
-            description="First words of a command, each with * and ?, for example `git push`; empty means all calls.",
-            extra=_LIVE,
-        ),
-    ] = ""
-    folder: Annotated[
-        str,
-        Meta(
-            description="Folder that contains the file, or in which the command runs; empty means everywhere.",
-            extra={
-                "live": True,
-                "check": lambda path: not path or path.startswith(("/", "~/")),
-                "expected": "empty, or a path that starts with / or ~/",
-            },
-        ),
-    ] = ""
-    surface: Annotated[
-        str,
-        Meta(description="Where the turn runs, for example cli, telegram, api or cron; empty means all.", extra=_LIVE),
-    ] = ""
-    person: Annotated[
-        str,
-        Meta(
-            description="Who the turn is for: owner, a name from people, or an id like telegram:1000; empty means all.",
-            extra=_LIVE,
-        ),
-    ] = ""
-
-
-_GENERATED = (
-    "node_modules/", ".venv/", "venv/", "__pycache__/", ".tox/", ".nox/", ".mypy_cache/", ".pytest_cache/",
-    ".ruff_cache/", ".gradle/", ".terraform/", ".DS_Store",
-)  # fmt: skip
-
-
-class CheckpointSettings(Section, frozen=True):
-    """Checkpoints of files before the agent changes them."""
-
-    enabled: Annotated[
-        bool, Meta(description="Whether a checkpoint is taken before the first change of a turn to files.", extra=_LIVE)
-    ] = True
-    max_files: Annotated[
-        int, Meta(ge=1, description="Workspaces with more files than this get no checkpoints.", extra=_LIVE)
-    ] = 50_000
-    max_file_megabytes: Annotated[
-        float, Meta(gt=0, description="Larger files are neither saved nor restored.", extra=_LIVE)
-    ] = 5.0
-    max_megabytes: Annotated[
-        int, Meta(ge=1, description="Maximum new content of one checkpoint, in megabytes.", extra=_LIVE)
-    ] = 500
-    max_seconds: Annotated[
-        float, Meta(gt=0, le=600, description="Maximum seconds for taking a checkpoint.", extra=_LIVE)
-    ] = 20.0
-    exclude: Annotated[
-        tuple[str, ...],
-        Meta(description="Files to leave out in addition to those in .gitignore, as patterns.", extra=_LIVE),
-    ] = _GENERATED
-    keep: Annotated[int, Meta(ge=1, le=10_000, description="Maximum checkpoints per workspace.", extra=_LIVE)] = 100
-    keep_days: Annotated[int, Meta(ge=1, le=36_500, description="Days until a checkpoint expires.", extra=_LIVE)] = 30
-    engine: Annotated[
-        Literal["auto", "git", "dulwich"],
-        Meta(description="What stores checkpoints; auto: git where it is installed, else dulwich.", extra=_LIVE),
-    ] = "auto"
 
 
 class TelemetrySettings(Section, frozen=True):

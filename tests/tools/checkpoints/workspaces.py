@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import structs
 
 from talaria.settings.environment import process_environment
-from talaria.settings.model import CheckpointSettings
+from talaria.settings.sections.tools import CheckpointSettings
 from talaria.tools.checkpoints.history import Retention, WorkspaceHistory
 from talaria.tools.checkpoints.profile_checkpoints import CheckpointOptions, ProfileCheckpoints
 from talaria.tools.checkpoints.repository import SnapshotLimits

@@ -34,8 +34,9 @@ from talaria.sessions.model_context import Prefix, choose_prefix, read_prefix, s
 from talaria.sessions.preferences import PREFERENCES, Preferences, choose_sandbox
 from talaria.sessions.titles import find_by_name
 from talaria.settings.errors import ProfileUnusable
-from talaria.settings.model import McpServerSettings, Settings, SurfaceSettings
+from talaria.settings.model import Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
+from talaria.settings.sections.tools import McpServerSettings
 from talaria.tools.skills.registry import index
 from talaria.tools.skills.tool import Skills
 

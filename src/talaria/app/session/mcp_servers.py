@@ -12,9 +12,9 @@ from talaria.app.session.secret_values import fill_secrets
 from talaria.contracts.mcp import ServerState
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.logins import LoginStore
-from talaria.settings.model import McpServerSettings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
+from talaria.settings.sections.tools import McpServerSettings
 from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.mcp.settings import McpServer
 
