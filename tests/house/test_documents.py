@@ -4,6 +4,8 @@ import asyncio
 import re
 import shlex
 import sys
+import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from talaria.app.command_line.spec import read_command_line
 from talaria.app.command_line.subcommands import find_subcommand
 from talaria.app.platforms import load_network_setups
 from talaria.cli.parser_tree import CommandSpec
+from talaria.settings.load import load
+from talaria.settings.profiles import Profile
 from talaria.settings.schema import SettingsSchema
 from talaria.settings.secrets import list_secret_names
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -73,6 +77,15 @@ def programs(path: Path) -> list[str]:
 def _of_any_name(key: str) -> str:
     """Return a key of a table of named things as the reference writes it."""
     return re.sub(r"^(providers|models|surfaces|mcp|platforms|people)\.[^.]+\.", r"\1.<name>.", key)
+
+
+def settings_blocks(path: Path) -> Iterator[str]:
+    """Yield the code blocks that belong into a config.toml; others are files of projects, routes or other programs."""
+    sections = {field.path[0] for field in SettingsSchema().fields()}
+    for language, block in _FENCED.findall(path.read_text()):
+        text = textwrap.dedent(block)
+        if language == "toml" and sections & tomllib.loads(text).keys():
+            yield text
 
 
 def anchor(heading: str) -> str:
@@ -153,6 +166,14 @@ def test_settings_and_secrets_that_are_changed_exist(path: Path) -> None:
         if words[:1] == ["config"] and words[1:2] in (["get"], ["set"], ["unset"]) and words[2:]
     ]
     assert [key for key in changed if key not in known and _of_any_name(key) not in known] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_settings_in_blocks_are_valid(path: Path, tmp_path: Path) -> None:
+    profile = Profile("default", tmp_path)
+    for block in settings_blocks(path):
+        profile.config_file.write_text(block)
+        assert load(profile, {}).faults == ()
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
@@ -251,6 +272,7 @@ def test_the_program_is_asked_in_earnest() -> None:
     assert not is_understood(["sessions", "paint"])
     assert not is_understood(["backup", "--loudly"])
     assert not is_understood(["pairing", "approve", "CODE"])
+    assert len(list(settings_blocks(ROOT / "docs/how-to/give-people-access.md"))) == 4
     assert not is_known(["gateway", "paint"], program)
     assert not is_known(["sessions", "list", "--loudly"], program)
     assert is_known(["sessions"], program)
