@@ -198,6 +198,13 @@ def _run_in_process(name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(done.stdout))
 
 
+def _join_reads(caller: Function) -> Function:
+    """Return one name for reads that the store runs alone or in a group: which of them depends on the load."""
+    path, function = caller
+    grouped = path == "storage/database.py" and function.startswith("ConnectionDatabase.read")
+    return (path, "ConnectionDatabase.read") if grouped else caller
+
+
 async def run_walk(name: str) -> dict[str, Any]:
     """Run one walk in this process and return its counts."""
     with TemporaryDirectory() as home:
@@ -206,7 +213,7 @@ async def run_walk(name: str) -> dict[str, Any]:
             async with stage.running():
                 idle = await WALKS[name](stage)
     functions = TRACER.functions - idle
-    calls = {(caller, called) for caller, called in TRACER.calls if called not in idle}
+    calls = {(_join_reads(caller), called) for caller, called in TRACER.calls if called not in idle}
     callers = [
         f"{count:3} {kind:6} {path}:{function}" for (kind, path, function), count in TRACER.callers.most_common()
     ]
