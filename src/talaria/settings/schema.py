@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, cast, get_args, get_origin
 
@@ -153,7 +153,7 @@ class SchemaTable:
     def own(self) -> dict[str, SchemaField | SchemaTable]:
         """Return the content defined by the table's type, without added sections."""
         types = [one for one in (self._shared, self.model) if one]
-        return {name: child for one in types for name, child in _children(self.path, one)}
+        return {name: child for one in types for name, child in _children(self.path, one).items()}
 
     @cached_property
     def children(self) -> dict[str, SchemaField | SchemaTable]:
@@ -228,13 +228,12 @@ def named_type(kind: Any) -> Any:
     return _named_tables(inspect.type_info(kind))
 
 
-def _children(path: Key, model: Any) -> Iterator[tuple[str, SchemaField | SchemaTable]]:
+@lru_cache(maxsize=512)  # settings are read again whenever a file changes; their types never do
+def _children(path: Key, model: Any) -> Mapping[str, SchemaField | SchemaTable]:
     named = _named_tables(inspect.type_info(model))
     if named is not None:
-        yield ANY_NAME, SchemaTable((*path, ANY_NAME), NO_SECTIONS, named)
-        return
-    for info in msgspec.structs.fields(model):
-        yield info.name, _child((*path, info.name), info)
+        return {ANY_NAME: SchemaTable((*path, ANY_NAME), NO_SECTIONS, named)}
+    return {info.name: _child((*path, info.name), info) for info in msgspec.structs.fields(model)}
 
 
 def _child(path: Key, info: msgspec.structs.FieldInfo) -> SchemaField | SchemaTable:

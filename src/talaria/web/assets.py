@@ -1,12 +1,11 @@
-"""Static files of the web app: served from memory under a digest of all of them, compressed once."""
+"""Static files of the web app: served from memory under a digest of all of them, compressed on first use."""
 
 import gzip
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-
-from msgspec import Struct
 
 from talaria.http.errors import make_not_found
 from talaria.http.routing import Reply, Route
@@ -55,10 +54,14 @@ SECURITY_HEADERS = {
 }
 
 
-class _Asset(Struct, frozen=True):
-    content_type: str
-    body: bytes
-    compressed: bytes
+class _Asset:
+    def __init__(self, content_type: str, body: bytes) -> None:
+        self.content_type = content_type
+        self.body = body
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.body, 9, mtime=0)
 
 
 class Assets:
@@ -153,7 +156,7 @@ def _read(path: Path) -> _Asset:
     body = path.read_bytes()
     if path.suffix == ".js" and path.parent.name != "vendor":
         body = _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), body)
-    return _Asset(_TYPES[path.suffix], body, gzip.compress(body, 9, mtime=0))
+    return _Asset(_TYPES[path.suffix], body)
 
 
 def _imports_of(path: str, text: str) -> list[str]:

@@ -135,19 +135,20 @@ def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
 
 
 def migrate(raw: apsw.Connection, upto: int = LATEST_SCHEMA) -> None:
-    """Run pending migrations, each in a transaction; processes that start together wait for each other."""
+    """Run all pending migrations in one transaction; processes that start together wait for each other."""
     if _read_version(raw) >= upto:
         return
-    for step in list_migrations(MIGRATIONS):
-        raw.execute("BEGIN IMMEDIATE")
-        try:
-            if _read_version(raw) < step.number <= upto:
+    raw.execute("BEGIN IMMEDIATE")
+    try:
+        version = _read_version(raw)  # another process may have run them meanwhile
+        for step in list_migrations(MIGRATIONS):
+            if version < step.number <= upto:
                 raw.execute(step.statements)
                 raw.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {step.number}")
-            raw.execute("COMMIT")
-        finally:
-            if raw.in_transaction:
-                raw.execute("ROLLBACK")
+        raw.execute("COMMIT")
+    finally:
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
 
 
 def check_version(raw: apsw.Connection, path: Path) -> int:
