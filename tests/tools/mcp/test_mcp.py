@@ -246,6 +246,17 @@ async def test_a_server_that_cannot_be_started_is_a_problem_and_no_more(tmp_path
         assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
 
 
+async def test_an_attempt_to_connect_ends_at_once_when_it_is_cancelled(tmp_path: Path) -> None:
+    closed = McpServer(name="closed", url=f"http://127.0.0.1:{free_port()}/mcp", first_pause_seconds=3600)
+    for steps in range(60):
+        serving = asyncio.ensure_future(McpServers([closed], tmp_path).serve())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        serving.cancel()
+        done, _ = await asyncio.wait([serving], timeout=LIMIT)
+        assert done, f"cancelled after {steps} steps"
+
+
 async def test_program_that_ends_is_reported_with_its_last_message(tmp_path: Path) -> None:
     script = "echo starting >&2; echo no account for $TOKEN >&2; exit 3"
     failing_server = McpServer(name="login", command="sh", args=("-c", script), env={"TOKEN": "sesame-42"})

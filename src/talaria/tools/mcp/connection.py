@@ -82,6 +82,7 @@ class Connection:
                 await self._stay_connected()
             except _FAILURES as error:
                 self._leave(self._explain(error))
+                _check_not_cancelled(error)
             if asyncio.get_running_loop().time() - began > _LASTING:
                 pause = self._server.first_pause_seconds
             await asyncio.sleep(pause)
@@ -243,6 +244,7 @@ class Connection:
         try:
             yield line.client
         except MCPError as error:
+            _check_not_cancelled(error)
             # INVALID_REQUEST is how the library reports a session that a server over HTTP has forgotten.
             if error.code == CONNECTION_CLOSED or (self._server.url and error.code == INVALID_REQUEST):
                 line.report_end()
@@ -251,6 +253,7 @@ class Connection:
             raise ToolFailed(f"{self.name}: {self._access.problem or reason}") from error
         except _FAILURES as error:
             line.report_end()
+            _check_not_cancelled(error)
             raise ToolFailed(f"{self.name}: {self._explain(error)}") from error
 
     def _explain(self, error: BaseException) -> str:
@@ -329,6 +332,13 @@ class _RunningCall:
     def _reschedule(self, when: float | None) -> None:
         with suppress(RuntimeError):  # the call has ended or expired
             self.limit.reschedule(when)
+
+
+def _check_not_cancelled(error: Exception) -> None:
+    """Raise `CancelledError` if the task is also cancelled: of the two, the library reports only the failure."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from error
 
 
 async def _all(ask: Callable[[str | None], Awaitable[Any]], field: str) -> list[Any]:
