@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.leftover_processes import LeftoverProcesses
 from tests.shared_servers import SharedServers, server_address
-from tests.storage.engines import Place, one_by_one
+from tests.storage.engines import Place, empty_sqlite_file, one_by_one
 from tests.storage.schema_pool import SchemaPool
 from tests.tiers import ProcessBan, is_slow
 
@@ -163,6 +163,15 @@ def postgres_url() -> str:
 
 @pytest.fixture
 def sqlite_place(tmp_path: Path) -> Place:
+    """An empty store in a file; its tables exist already."""
+    file = tmp_path / "talaria.db"
+    file.write_bytes(empty_sqlite_file())
+    file.chmod(0o600)
+    return Place("sqlite", str(file))
+
+
+@pytest.fixture
+def new_sqlite_place(tmp_path: Path) -> Place:
     return Place("sqlite", str(tmp_path / "talaria.db"))
 
 
@@ -190,13 +199,13 @@ def pooled_postgres_place(schema_pool: SchemaPool) -> Iterator[Place]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def new_place(request: pytest.FixtureRequest) -> Place:
     """A store that no process has opened yet, on each engine in turn."""
-    place: Place = request.getfixturevalue(f"{request.param}_place")
+    place: Place = request.getfixturevalue("new_sqlite_place" if request.param == "sqlite" else "postgres_place")
     return place
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """An empty store, on each engine in turn; on PostgreSQL its tables may exist already."""
+    """An empty store, on each engine in turn; its tables exist already."""
     name = "sqlite_place" if request.param == "sqlite" else "pooled_postgres_place"
     place: Place = request.getfixturevalue(name)
     return place

@@ -1,6 +1,8 @@
 """The engines that every contract is tried on, and how a test opens one of them."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import psycopg
@@ -48,6 +50,15 @@ class Place(Struct, frozen=True):
         if self.engine == "postgres":
             with psycopg.connect(self.address, autocommit=True) as raw:
                 raw.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE".encode())
+
+
+@cache
+def empty_sqlite_file() -> bytes:
+    """Return a store without rows: to copy one takes a fifth of the time of creating its tables."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "talaria.db"
+        open_sqlite(file).close()
+        return file.read_bytes()
 
 
 def place_of(words: list[str]) -> Place:

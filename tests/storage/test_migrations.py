@@ -79,10 +79,10 @@ def test_the_steps_lead_from_nothing_to_the_schema_of_a_new_store(place: Place, 
         fresh.drop()
 
 
-def test_both_engines_have_the_same_tables_and_columns(sqlite_place: Place, postgres_place: Place) -> None:
-    for place in (sqlite_place, postgres_place):
+def test_both_engines_have_the_same_tables_and_columns(new_sqlite_place: Place, postgres_place: Place) -> None:
+    for place in (new_sqlite_place, postgres_place):
         place.open(SystemClock()).close()
-    with closing(apsw.Connection(sqlite_place.address)) as raw:
+    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
         rows = raw.execute(
             "SELECT m.name, c.name FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
         ).fetchall()
@@ -192,24 +192,24 @@ def test_handoffs_of_an_older_store_are_taken_over(place: Place) -> None:
     database.close()
 
 
-def test_a_newer_file_is_refused_and_left_untouched(sqlite_place: Place) -> None:
-    sqlite_place.open(SystemClock()).close()
-    with closing(apsw.Connection(sqlite_place.address)) as raw:
+def test_a_newer_file_is_refused_and_left_untouched(new_sqlite_place: Place) -> None:
+    new_sqlite_place.open(SystemClock()).close()
+    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
         raw.pragma("user_version", LATEST_SCHEMA + 1)
     refused_untouched(
-        sqlite_place, StoreTooNew, f"newer Talaria (schema {LATEST_SCHEMA + 1}; this one knows {LATEST_SCHEMA})"
+        new_sqlite_place, StoreTooNew, f"newer Talaria (schema {LATEST_SCHEMA + 1}; this one knows {LATEST_SCHEMA})"
     )
 
 
-def test_a_database_of_another_program_is_refused_and_left_untouched(sqlite_place: Place) -> None:
-    with closing(apsw.Connection(sqlite_place.address)) as raw:
+def test_a_database_of_another_program_is_refused_and_left_untouched(new_sqlite_place: Place) -> None:
+    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
         raw.execute("CREATE TABLE notes (text); PRAGMA user_version = 1")
-    refused_untouched(sqlite_place, StoreUnavailable, "belongs to another program")
+    refused_untouched(new_sqlite_place, StoreUnavailable, "belongs to another program")
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_untouched(sqlite_place: Place) -> None:
-    Path(sqlite_place.address).write_text("Dear diary, " * 1000)
-    refused_untouched(sqlite_place, StoreCorrupt, "talaria doctor --fix")
+def test_a_file_that_is_no_database_is_refused_and_left_untouched(new_sqlite_place: Place) -> None:
+    Path(new_sqlite_place.address).write_text("Dear diary, " * 1000)
+    refused_untouched(new_sqlite_place, StoreCorrupt, "talaria doctor --fix")
 
 
 def test_a_newer_schema_is_refused_and_left_untouched(postgres_place: Place) -> None:
@@ -222,10 +222,10 @@ def test_a_newer_schema_is_refused_and_left_untouched(postgres_place: Place) -> 
     assert postgres_schema(postgres_place) == before
 
 
-def test_a_new_file_says_whose_it_is_and_only_its_owner_can_read_it(sqlite_place: Place) -> None:
-    sqlite_place.open(SystemClock()).close()
-    assert Path(sqlite_place.address).stat().st_mode & 0o777 == 0o600
-    with closing(apsw.Connection(sqlite_place.address)) as raw:
+def test_a_new_file_says_whose_it_is_and_only_its_owner_can_read_it(new_sqlite_place: Place) -> None:
+    new_sqlite_place.open(SystemClock()).close()
+    assert Path(new_sqlite_place.address).stat().st_mode & 0o777 == 0o600
+    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
         assert raw.pragma("application_id") == APPLICATION_ID
 
 
