@@ -23,6 +23,7 @@ import msgspec
 import talaria
 from talaria.app.main import main
 from talaria.core.lazy import load_module
+from talaria.settings.schema import SettingsSchema
 
 _LARGEST_REQUEST = 1 << 20
 _STREAMS = 3
@@ -143,10 +144,11 @@ def _open_streams() -> None:
 
 
 def _load_program() -> None:
-    """Import every module of the program."""
+    """Import every module of the program, and resolve the types of the settings, which each run needs too."""
     for module in pkgutil.walk_packages(talaria.__path__, "talaria."):
         if not module.name.startswith(_NOT_LOADED):
             load_module(module.name)
+    SettingsSchema().fields()
     gc.collect()
     gc.freeze()
 
