@@ -94,12 +94,20 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("untimed")
     _put_temporary_files_into_memory()
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type] # grammars that jsonschema would compile
-    if not hasattr(config, "workerinput"):
-        config.stash[SERVERS] = SharedServers()
+    if _begins_run(config):
+        kind = [option for option in ("--quick", "--long") if config.getoption(option[2:])]
+        config.stash[SERVERS] = SharedServers(["tests", *kind])
+        if config.args_source is pytest.Config.ArgsSource.TESTPATHS:  # to import a few tests is no work
+            config.option.tx = [f"popen//python={sys.executable} -m tests.worker" for _ in config.option.tx]
+
+
+def _begins_run(config: pytest.Config) -> bool:
+    """Return whether this is the process that a run begins with; not a worker, nor one that only collects tests."""
+    return not hasattr(config, "workerinput") and not config.option.collectonly
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if not hasattr(session.config, "workerinput"):
+    if _begins_run(session.config):
         folder: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # noqa: SLF001 (theirs)
         session.config.stash[LEFTOVERS] = LeftoverProcesses(folder)
 

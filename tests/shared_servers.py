@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
@@ -19,14 +20,18 @@ from talaria.settings.environment import process_environment
 from talaria.testing.postgres import PostgresServer
 
 PORT_VARIABLE = "TALARIA_TEST_SERVERS"
-ServerName = Literal["postgres", "programs"]
+ServerName = Literal["postgres", "programs", "workers"]
 _ROOT = Path(__file__).parents[1]
 
 
 class SharedServers:
-    """Starts and ends the servers: PostgreSQL, and the process that forks for each run of `talaria`."""
+    """Starts and ends the servers: PostgreSQL, and those that fork for each run of `talaria` or each worker.
 
-    def __init__(self) -> None:
+    ``options`` are those of pytest that say which tests the workers run.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self._options = options
         self._open = ExitStack()
         self._started: dict[str, str] = {}
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -53,19 +58,19 @@ class SharedServers:
 
     def _find_address(self, name: str) -> str:
         if name not in self._started:
-            self._started[name] = self._start_postgres() if name == "postgres" else self._start_fork_server()
+            self._started[name] = self._start_postgres() if name == "postgres" else self._start_fork_server(name)
         return self._started[name]
 
     def _start_postgres(self) -> str:
         return self._open.enter_context(PostgresServer()).url
 
-    def _start_fork_server(self) -> str:
+    def _start_fork_server(self, name: str) -> str:
         """Start `tests.app.fork_server`; it ends with this process, because its input does."""
         folder = tempfile.mkdtemp(prefix="talaria-fork-")
         self._open.callback(shutil.rmtree, folder, ignore_errors=True)
         address = f"{folder}/socket"
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.app.fork_server", address],
+            [sys.executable, "-m", "tests.app.fork_server", address, *(self._options if name == "workers" else ())],
             cwd=_ROOT,
             env={"PATH": process_environment()["PATH"]},
             stdin=subprocess.PIPE,

@@ -3,6 +3,8 @@
 Starting the interpreter and importing the program takes most of the time of a short run. A forked run is a process of
 its own, with its own streams, environment, folder and exit code; only the imports are shared. What depends on imports
 or on the command line of the process is tested with the installed program (`tests.app.program.TALARIA`).
+
+With options for pytest after the socket, it imports the tests instead, and forks for each worker of a run.
 """
 
 import gc
@@ -15,10 +17,12 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
+import pytest
 
 import talaria
 from talaria.app.main import main
@@ -153,6 +157,17 @@ def _load_program() -> None:
     gc.freeze()
 
 
+def _load_tests(options: list[str]) -> None:
+    """Import all tests, by collecting them; what can't be imported is reported by the workers.
+
+    Libraries may keep the streams that they find, so these stay open.
+    """
+    with redirect_stdout(Path(os.devnull).open("w")):
+        pytest.main(["--collect-only", "-qq", "-n0", "--capture=no", *options])
+    gc.collect()
+    gc.freeze()
+
+
 def _exit(code: int) -> NoReturn:
     """End a run as the interpreter does, without taking the imported modules apart: that would copy all memory."""
     for thread in threading.enumerate():
@@ -163,9 +178,12 @@ def _exit(code: int) -> NoReturn:
     os._exit(code)
 
 
-def serve(address: Path) -> int:
+def serve(address: Path, options: list[str]) -> int:
     """Serve until the input ends, then remove the folder of the socket; in a forked process, run the program."""
-    _load_program()
+    if options:
+        _load_tests(options)
+    else:
+        _load_program()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(address))
     listener.listen()
@@ -180,4 +198,4 @@ def serve(address: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(Path(sys.argv[1])))
+    sys.exit(serve(Path(sys.argv[1]), sys.argv[2:]))

@@ -14,7 +14,7 @@ from typing import IO
 
 import msgspec
 from tests.app.fork_server import Run
-from tests.shared_servers import server_address
+from tests.shared_servers import ServerName, server_address
 
 from talaria.settings.environment import process_environment
 
@@ -188,21 +188,37 @@ def run_on_terminal(
         return int(connection.recv(_LONGEST_ANSWER)), bytes(shown)
 
 
+def run_worker() -> int:
+    """Run a worker of pytest on the streams of this process, forked from one that has imported the tests."""
+    folder = Path.cwd()
+    _, connection = _request((), _module_environment(), folder, (0, 1, 2), server="workers", module="tests.worker")
+    for number in range(3):
+        os.close(number)
+    with connection:
+        return int(connection.recv(_LONGEST_ANSWER))
+
+
 def _request(
-    arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: Sequence[int], **kind: str
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path | None,
+    streams: Sequence[int],
+    *,
+    server: ServerName = "programs",
+    **kind: str,
 ) -> tuple[int, socket.socket]:
     """Ask for a run; return its pid and the connection on which its exit code arrives."""
     assert not any(name.startswith("PYTHON") for name in env), "the interpreter has read its variables already"
     run = Run(list(arguments), dict(env), str(cwd or Path.cwd()), _read_mask(), **kind)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(_server_path())
+    connection.connect(_server_path(server))
     socket.send_fds(connection, [msgspec.json.encode(run)], list(streams))
     return int(connection.recv(_LONGEST_ANSWER)), connection
 
 
 @cache
-def _server_path() -> str:
-    return server_address("programs")
+def _server_path(name: ServerName) -> str:
+    return server_address(name)
 
 
 def _module_environment() -> dict[str, str]:
