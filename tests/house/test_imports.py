@@ -123,7 +123,7 @@ def _import_nodes(tree: ast.AST, *, is_for_types: bool) -> Iterator[tuple[ast.Im
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, is_for_types
-        else:
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
             is_guard = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
             yield from _import_nodes(node, is_for_types=is_for_types or is_guard)
 
