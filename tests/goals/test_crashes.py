@@ -20,7 +20,7 @@ from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.turns import TurnLog
 from talaria.core.errors import StoreBusy
-from talaria.core.events import TurnEnd
+from talaria.core.events import Noticed, TurnEnd
 from talaria.core.messages import Usage
 from talaria.goals.follower import GoalFollower, Judge, JudgeModel
 from talaria.goals.goal_manager import GoalManager
@@ -81,6 +81,18 @@ class Faulty:
         self._faults -= 1
         if self._faults >= 0:
             raise StoreBusy("somebody else has it")
+
+
+class Replacing(Faulty):
+    """A store whose first write makes somebody else cancel ``task``, when it is done."""
+
+    task: asyncio.Task[bool]
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        result = await super().write(work)
+        self.task.cancel()
+        await asyncio.sleep(0)
+        return result
 
 
 class Blade:
@@ -156,6 +168,17 @@ async def test_cut_off_at_any_await_the_goal_continues_as_if_nothing_had_happene
         await _turn(shop, follower_of(shop, shop.store, judged))
     assert blade.fell or at > 19
     await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
+
+
+async def test_a_verdict_that_is_stored_is_shown_even_if_the_follow_up_is_replaced(shop: Workshop) -> None:
+    shop.server.answering(worked)
+    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
+    await _turn(shop, follower_of(shop, shop.store, judged))
+    store = Replacing(shop.store, 0)
+    store.task = asyncio.ensure_future(follower_of(shop, store, judged).follow_up())
+    with pytest.raises(asyncio.CancelledError):
+        await store.task
+    assert ["not reached yet" in event.text for event in shop.events if isinstance(event, Noticed)] == [True]
 
 
 async def test_two_programs_that_judge_the_same_turn_take_one_step(

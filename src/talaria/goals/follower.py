@@ -11,6 +11,7 @@ from msgspec import structs
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.turns import AfterCommit, TurnResult
+from talaria.core.aio import shield_until_done
 from talaria.core.errors import OverBudget, StoreError, TalariaError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId
@@ -222,7 +223,7 @@ class GoalFollower:
                 # A turn of this process starts the follow-up again; the end of another process's turn is polled.
                 await asyncio.sleep(_POLL_INTERVAL)
             case Notify():
-                await self._notify()
+                await shield_until_done(self._notify())  # a notice that is taken must be shown
             case JudgeTurn() as judged:
                 return await self._judge_turn(judged)
             case WaitUntil(parked):
@@ -235,6 +236,9 @@ class GoalFollower:
     async def _judge_turn(self, judged: JudgeTurn) -> bool | None:
         judge = self._judge = self._judge or self._make_judge()
         opinion = await judge.opinion(judged.state, judged.pending.reply)
+        return await shield_until_done(self._conclude(judged, opinion))
+
+    async def _conclude(self, judged: JudgeTurn, opinion: Opinion) -> bool | None:
         opinion, watched = resolve_process(opinion)
         now = self._clock.now()
         conclusion = await self._store.write(
