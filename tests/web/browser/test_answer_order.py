@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import httpx
 from playwright.async_api import Browser, Page, Route, expect
@@ -11,7 +12,8 @@ from tests.api.in_process_server import Hosted
 from tests.web.browser.pages import needs_chromium, signed_in
 
 from talaria.access.browsers import create_code
-from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.telegram_server import picture
 
 pytestmark = needs_chromium
 
@@ -121,6 +123,41 @@ async def test_what_could_not_be_sent_comes_back_before_what_was_typed_since(
         refused.set()
         await expect(page.locator(".toast")).to_contain_text("Not now.")
         await expect(box).to_have_value("one\ntwo")
+
+
+async def test_a_file_sent_before_the_stream_is_connected_is_shown_while_the_turn_runs(
+    browser: Browser, host: Hosted, model: ModelServer, tmp_path: Path
+) -> None:
+    shot, was_sent, goes_on = tmp_path / "shot.png", asyncio.Event(), asyncio.Event()
+    shot.write_bytes(picture())
+
+    async def answer(received: Received) -> Say:
+        if "send_file" not in str(received.json["messages"]) and not received.is_title_request:
+            return Say(calls=[Ask("send_file", {"path": str(shot)})])
+        if not received.is_title_request:
+            was_sent.set()
+        await goes_on.wait()
+        return Say("There it is.")
+
+    model.answering(answer)
+    async with signed_in(browser, host) as watched:
+        page = watched.page
+        connects = asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            await connects.wait()
+            await route.continue_()
+
+        await page.route("**/web/stream?*", hold)
+        await page.reload()
+        await watched.say("Hi")
+        await was_sent.wait()
+        connects.set()
+        await expect(page.locator(".files img")).to_be_visible()
+        goes_on.set()
+        await expect(page.get_by_text("There it is.")).to_be_visible()
+        await expect(page.locator(".files img")).to_have_count(1)
+        watched.assert_clean()
 
 
 async def test_title_being_typed_survives_changes_of_the_list(

@@ -4,7 +4,7 @@
  */
 import { batch, signal } from "../vendor/preact.js";
 import { countQuestions, describe, get, post, request } from "./server.js";
-import { applyEvents, entriesOf, isPrompt, noticeEntries, withNotices } from "./turn.js";
+import { applyEvents, entriesOf, isPrompt, noticeEntries, withKeys, withNotices } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
@@ -63,10 +63,11 @@ export class Conversation {
     /** Queued messages whose turn has begun, or that were withdrawn. @type {Set<number>} */
     this._taken = new Set();
     this._asksPart = countQuestions();
-    this._asksNotices = countQuestions();
-    /** How many details were asked for, and which of them is shown. */
+    /** How many details were asked for, and which of them is shown; then the same for pages of the transcript. */
     this._asked = 0;
     this._answered = 0;
+    this._pagesAsked = 0;
+    this._pageAnswered = 0;
     /** What the list knew last, and how many details had been asked for by then. @type {{ row: SessionRow, asked: number } | null} */
     this._listed = null;
   }
@@ -75,13 +76,7 @@ export class Conversation {
   get shown() {
     const turn = this.turn.value;
     const past = this.past.value.filter((one) => !turn || isPrompt(turn) || one.seq < this._turnFrom);
-    /** @type {Map<number, number>} */
-    const counts = new Map();
-    const found = past.map((one) => {
-      const count = counts.get(one.seq) ?? 0;
-      counts.set(one.seq, count + 1);
-      return { key: `${one.seq}.${count}`, seq: one.seq, entry: one.entry };
-    });
+    const found = withKeys(past);
     const isLive = turn && !isPrompt(turn);
     for (const notice of this.notices.value) {
       if (isLive && notice.after >= this._turnFrom) continue; // it stands in the live view of the turn
@@ -165,7 +160,7 @@ export class Conversation {
   async refresh() {
     this._setDetail(await this._getDetail());
     const turn = this.turn.peek();
-    if (turn && !turn.over && !isPrompt(turn) && !this.detail.peek()?.running) {
+    if (turn && this._isLive() && !this.detail.peek()?.running) {
       const wait = this._heardAt + SILENCE - Date.now();
       if (wait > 0) setTimeout(() => void this.refresh().catch(() => null), wait); // its last events may be on the way
       else this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
@@ -175,11 +170,8 @@ export class Conversation {
 
   /** Show what was delivered, also in the middle of a turn. */
   async showDelivered() {
-    const turn = this.turn.peek();
-    if (!turn || turn.over || isPrompt(turn)) return await this.refresh();
-    const isNewest = this._asksNotices();
-    const { notices } = await this._getPage(`after=${BEYOND}&limit=1`);
-    if (isNewest()) this.notices.value = notices;
+    if (!this._isLive()) await this.refresh();
+    if (this._isLive()) this.notices.value = (await this._getPage(`after=${BEYOND}&limit=1`)).notices;
   }
 
   /** Take over what the list knows. @param {SessionRow} row */
@@ -218,7 +210,10 @@ export class Conversation {
     if (!this.loaded.peek()) this._changedEarly = true;
     const hasEnded = events.some((event) => ENDS.has(event.type)) || (snapshot && !events.length);
     if (hasEnded && (!snapshot || this.loaded.peek())) void this._settle();
-    else if (!this._asked && this.loaded.peek()) void this.refresh().catch(() => null);
+    else if (this.loaded.peek()) {
+      if (!this._asked) void this.refresh().catch(() => null);
+      if (snapshot) void this.showDelivered().catch(() => null); // something may have come before the stream did
+    }
     if (snapshot && this.problem.peek()) void this.load(); // the line is back
   }
 
@@ -236,10 +231,7 @@ export class Conversation {
     }
   }
 
-  /**
-   * Branch: with a text, edit one of my messages; without one, continue after its exchange.
-   * @type {(seq: number, text?: string) => Promise<CommandReply>}
-   */
+  /** Branch: with a text, edit one of my messages; without one, continue after its exchange. @type {(seq: number, text?: string) => Promise<CommandReply>} */
   branch(seq, text = "") {
     return post(`/web/sessions/${this.id}/branch`, { seq, text });
   }
@@ -331,10 +323,8 @@ export class Conversation {
 
   /** @param {string} text */
   _forget(text) {
-    const queued = [...this.queued.peek()];
-    const index = queued.findIndex((one) => one.text === text);
-    if (index >= 0) queued.splice(index, 1);
-    this.queued.value = queued;
+    const index = this.queued.peek().findIndex((one) => one.text === text);
+    this.queued.value = this.queued.peek().filter((_, place) => place !== index);
   }
 
   /** @returns {Promise<Numbered>} */
@@ -343,8 +333,18 @@ export class Conversation {
     return { number, detail: await get(`/web/sessions/${this.id}`) };
   }
 
-  /** @param {string} query @returns {Promise<MessagePage>} */
-  _getPage(query) {
-    return get(`/web/sessions/${this.id}/messages?${query}`);
+  /** Ask for messages; each page has all notices, and one that is overtaken the newer ones. @param {string} query @returns {Promise<MessagePage>} */
+  async _getPage(query) {
+    const number = ++this._pagesAsked;
+    const page = await get(`/web/sessions/${this.id}/messages?${query}`);
+    if (number < this._pageAnswered) return { ...page, notices: this.notices.peek() };
+    this._pageAnswered = number;
+    return page;
+  }
+
+  /** Whether a turn is running and shown. */
+  _isLive() {
+    const turn = this.turn.peek();
+    return turn !== null && !turn.over && !isPrompt(turn);
   }
 }

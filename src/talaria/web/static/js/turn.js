@@ -235,6 +235,20 @@ export function entriesOf(messages) {
   return found;
 }
 
+/**
+ * Entries of the transcript with a key for each: the number of its message, and its place in that.
+ * @type {(past: readonly { seq: number, entry: Entry }[]) => { key: string, seq: number, entry: Entry }[]}
+ */
+export function withKeys(past) {
+  /** @type {Map<number, number>} */
+  const counts = new Map();
+  return past.map(({ seq, entry }) => {
+    const count = counts.get(seq) ?? 0;
+    counts.set(seq, count + 1);
+    return { key: `${seq}.${count}`, seq, entry };
+  });
+}
+
 /** @type {(message: TranscriptMessage) => UserEntry} */
 function userEntry(message) {
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
