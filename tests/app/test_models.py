@@ -152,6 +152,12 @@ async def test_the_auxiliary_model_is_the_main_one_unless_another_is_set(open_mo
     assert (other.provider.name, other.model) == ("groq", "openai/gpt-oss-20b")
 
 
+async def test_an_auxiliary_model_without_a_key_leaves_its_work_to_the_main_one(open_models: Open) -> None:
+    models = open_models(ModelSettings(auxiliary="groq:openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a"})
+    (same,) = models.auxiliary(await models.chosen())
+    assert same.provider.name == "openai"
+
+
 async def test_settings_know_better_than_the_catalogue(open_models: Open) -> None:
     facts = {"gpt-5": ModelFacts(context_limit=1000, input_price=0.25), "my-own": ModelFacts(tools=False)}
     models = open_models(models=facts)

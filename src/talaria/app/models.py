@@ -1,6 +1,7 @@
 """Model selection: settings, API keys, local servers and the built-in model of a profile."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime, timedelta
@@ -41,6 +42,8 @@ from talaria.settings.sections.providers import ModelFacts, ModelSettings
 
 if TYPE_CHECKING:  # loaded for a sign-in
     from talaria.app.logins import ProfileLogins
+
+log = logging.getLogger(__name__)
 
 DEFAULT_MODELS = {
     "openai": "gpt-6.1-terra",
@@ -214,14 +217,13 @@ class Models:
 
     def chain(self, first: ChosenModel) -> tuple[ModelChoice, ...]:
         """Return the model that answers, followed by its fallbacks."""
-        return self._build_choices([(first.provider, first.model), *self._list_fallbacks()])
+        return self._build_choices([(first.provider, first.model)])
 
     def auxiliary(self, first: ChosenModel) -> tuple[ModelChoice, ...]:
-        """Return the models for titles, summaries and judgements in a session with this model."""
-        if not self._settings.model.auxiliary:
-            return self.chain(first)
-        provider, _, model = self._settings.model.auxiliary.partition(":")
-        return self._build_choices([(provider, model), *self._list_fallbacks()])
+        """Return the models for titles, summaries and judgements; those that answer, if the chosen one is unusable."""
+        chosen = self._settings.model.auxiliary
+        usable = self._list_usable([chosen]) if chosen else []
+        return self._build_choices(usable or [(first.provider, first.model)])
 
     async def listing(self, *, local_only: bool = False) -> ModelListing:
         """Ask every usable provider for its models, in parallel."""
@@ -341,19 +343,20 @@ class Models:
         return self._configured.open(self._configured.get(name), self._http)
 
     def _build_choices(self, names: Iterable[tuple[str, str]]) -> tuple[ModelChoice, ...]:
-        unique = dict.fromkeys(names)
+        unique = dict.fromkeys([*names, *self._list_usable(self._settings.model.fallbacks)])
         return tuple(
             ModelChoice(self.provider(provider), model, self.info(model, provider)) for provider, model in unique
         )
 
-    def _list_fallbacks(self) -> list[tuple[str, str]]:
-        """Return the usable fallbacks; an unusable one must not prevent the first model from answering."""
+    def _list_usable(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the models that can be used; the others must not prevent the first model from answering."""
         usable = []
-        for text in self._settings.model.fallbacks:
-            provider, _, model = text.partition(":")
+        for name in names:
+            provider, _, model = name.partition(":")
             try:
                 self.provider(provider)
-            except TalariaError:
+            except TalariaError as error:
+                log.info("the model %s can't be used: %s", name, error)
                 continue
             usable.append((provider, model))
         return usable
