@@ -54,6 +54,7 @@ def test_given_values_are_masked_longest_first() -> None:
         "http://host:8080/path and http://[::1]:80/",
         "it listens at http://127.0.0.1:42795",
         'see "http://127.0.0.1:8642" and go',
+        "docker://python:3.12-slim",
         "at 12:30:45, ratio 12345678:9",
         "def hf_transfer(): return AKIA",
         "https://example.org/a:b@c",

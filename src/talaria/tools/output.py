@@ -111,7 +111,7 @@ def _keys() -> re.Pattern[str]:
         r"|npm_\w{36}|pypi-[\w-]{40,}"
         r"|\d{8,10}:AA[\w-]{33}"  # Telegram
         r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"  # a JSON web token
-        r"|(?P<before>://[^\s/:@]*:(?!\d{1,5}(?:[\s'\"]|\Z))|\bauthorization: *(?:bearer|basic) +)"  # no port
+        r"|(?P<before>://[^\s/:@]*:(?=[^\s@/'\"]{4,}@)|\bauthorization: *(?:bearer|basic) +)"  # no port, no tag
         r"[^\s@/'\"]{4,}(?P<after>@|(?=[\s'\"]|\Z))",
         re.IGNORECASE,
     )
