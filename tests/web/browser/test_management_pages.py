@@ -57,6 +57,7 @@ async def test_text_of_others_stays_text_on_every_page(browser: Browser, host: H
 async def test_the_menu_shows_the_page_that_is_open(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host) as watched:
         await watched.page.set_viewport_size({"width": 1000, "height": 480})  # too low for the whole menu
+        await watched.page.wait_for_function("innerHeight === 480")  # a busy browser changes it later
         await watched.visit("/settings/approval")
         current = watched.page.get_by_role("navigation", name="Pages").locator("[aria-current]")
         await expect(current).to_be_in_viewport(ratio=0.99)
