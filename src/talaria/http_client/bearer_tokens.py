@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -52,14 +53,14 @@ class TokenRequest(Protocol):
         """Return the token of an answer; raises `ValueError` if it has none."""
 
 
-class _OAuthRequest:
+class _OAuthRequest(ABC):
     """A `TokenRequest` of OAuth: a form, answered in JSON."""
 
     content_type = "application/x-www-form-urlencoded"
 
+    @abstractmethod
     def form(self, now: datetime) -> Mapping[str, str]:
         """Return the fields of the request."""
-        raise NotImplementedError
 
     def encode(self, now: datetime) -> bytes:
         """Return the body of the request."""
