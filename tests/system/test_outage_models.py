@@ -8,8 +8,7 @@ from tests.system.outage_fixture import SECRET, Scene
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.model_server.exchange import Received
-from talaria.testing.model_server.faults import Fail, Fault, overloaded
+from talaria.testing.model_server.exchange import Fail, Fault, Received, overloaded
 
 UNREACHABLE = "I can't reach the model provider. Try again later. Send `/retry` to try again."
 TROUBLE = "The model provider is having problems. Try again later. Send `/retry` to try again."

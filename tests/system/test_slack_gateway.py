@@ -15,7 +15,7 @@ from tests.system.test_handoff_networks import requested
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer, User
-from talaria.testing.slack_server.blocks import choices_of
+from talaria.testing.slack_server.methods import choices_of
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 from msgspec import Struct
 
 from talaria.core.ids import new_id
-from talaria.testing.far_side import FailureKind
-from talaria.testing.webhook_sender import Post, WebhookSender, serve_application
+from talaria.testing.far_side import FailureKind, Post, WebhookSender, serve_application
 
 BOT = "ou_bot00000000000000000000000000000"
 _MOST_CARD, _MOST_UUID = 30 * 1024, 50

@@ -16,8 +16,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
 from talaria.core.ids import new_id
-from talaria.testing.far_side import FailureKind
-from talaria.testing.webhook_sender import JwtIssuer, Post, WebhookSender, make_rsa_key, serve_application
+from talaria.testing.far_side import FailureKind, JwtIssuer, Post, WebhookSender, make_rsa_key, serve_application
 
 CHAT_ACCOUNT = "chat@system.gserviceaccount.com"
 ACCOUNT = "talaria@project.iam.gserviceaccount.com"

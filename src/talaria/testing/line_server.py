@@ -13,8 +13,7 @@ from aiohttp import web
 
 from talaria.core.ids import new_id
 from talaria.platforms.signatures import sign_base64
-from talaria.testing.far_side import FailureKind
-from talaria.testing.webhook_sender import Post, WebhookSender, serve_application
+from talaria.testing.far_side import FailureKind, Post, WebhookSender, serve_application
 
 BOT = "U00000000000000000000000000000bot"
 _TEXT_LIMIT, _MOST_MESSAGES, _MOST_ITEMS, _LABEL, _DATA = 5000, 5, 13, 20, 300

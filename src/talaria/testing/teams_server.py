@@ -12,8 +12,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from talaria.core.ids import new_id
-from talaria.testing.far_side import FailureKind
-from talaria.testing.webhook_sender import JwtIssuer, Post, WebhookSender, serve_application
+from talaria.testing.far_side import FailureKind, JwtIssuer, Post, WebhookSender, serve_application
 
 ISSUER = "https://api.botframework.com"
 BOT_NAME = "Winged"

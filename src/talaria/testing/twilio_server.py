@@ -15,8 +15,7 @@ from aiohttp import web
 
 from talaria.core.ids import new_id
 from talaria.platforms.sms.wire import sign_form
-from talaria.testing.far_side import FailureKind
-from talaria.testing.webhook_sender import Post, WebhookSender
+from talaria.testing.far_side import FailureKind, Post, WebhookSender
 
 ACCOUNT, NUMBER = "AC" + "0" * 31 + "1", "+15005550006"
 _ROOT = f"/2010-04-01/Accounts/{ACCOUNT}"

@@ -12,8 +12,7 @@ import msgspec
 from aiohttp import web
 
 from talaria.platforms.signatures import sign
-from talaria.testing.far_side import FailureKind
-from talaria.testing.webhook_sender import Post, WebhookSender
+from talaria.testing.far_side import FailureKind, Post, WebhookSender
 
 NUMBER_ID, VERSION = "106540352242922", "v25.0"
 _DAY = 24 * 3600

@@ -11,7 +11,7 @@ from talaria.platforms.slack.incoming import emoji_for, names_for
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, Channel, Message, SlackServer
-from talaria.testing.slack_server.blocks import choices_of
+from talaria.testing.slack_server.methods import choices_of
 
 QUICK = timedelta(seconds=3)
 

@@ -16,7 +16,7 @@ from talaria.platforms.slack.incoming import emoji_for, names_for
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import ALICE, APP_TOKEN, BOT, TOKEN, LocalSlack
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
-from talaria.testing.slack_server.blocks import choices_of
+from talaria.testing.slack_server.methods import choices_of
 
 
 class LocalFarSide:

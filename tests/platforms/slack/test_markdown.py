@@ -23,7 +23,7 @@ from talaria.platforms.slack.blocks import (
 )
 from talaria.platforms.slack.markdown import read_markdown
 from talaria.platforms.slack.outgoing import TEXT_LIMIT, make_plain_post, make_post
-from talaria.testing.slack_server.blocks import check_blocks
+from talaria.testing.slack_server.methods import check_blocks
 
 BOLD, ITALIC, STRIKE, CODE = Style(bold=True), Style(italic=True), Style(strike=True), Style(code=True)
 PIECES = (

@@ -15,7 +15,7 @@ from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.threads import DurableThreadStore
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.slack_server import SlackServer, User
-from talaria.testing.slack_server.office import Envelope
+from talaria.testing.slack_server.socket_mode import Envelope
 from talaria.testing.wait import until
 
 

@@ -27,11 +27,10 @@ from talaria.platforms.teams.setup import SETUP
 from talaria.platforms.teams.wire import break_lines
 from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.clock import SettableClock
-from talaria.testing.far_side import WebhookFarSide
+from talaria.testing.far_side import JwtIssuer, WebhookFarSide
 from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
 from talaria.testing.teams_server import ISSUER, TeamsServer, read_actions, teams_server
 from talaria.testing.wait import until
-from talaria.testing.webhook_sender import JwtIssuer
 
 APP_ID, SECRET, TENANT = "00000000-1111-2222-3333-444444444444", "teams-secret-of-the-tests", "contoso.example"
 ANN = "ann"

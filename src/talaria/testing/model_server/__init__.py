@@ -1,13 +1,16 @@
 """A scripted model server: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages."""
 
 from talaria.testing.model_server.delivery import Answer, Instant
-from talaria.testing.model_server.exchange import Ask, Received, Say, Tokens
-from talaria.testing.model_server.faults import (
+from talaria.testing.model_server.exchange import (
+    Ask,
     Collapse,
     CutOff,
     Fail,
     Garbage,
+    Received,
+    Say,
     Silence,
+    Tokens,
     WrongType,
     bad_key,
     context_too_long,

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from talaria.testing.model_server.exchange import Ask, Exchange, ProtocolName, Say, Tokens
-from talaria.testing.model_server.faults import Fail
+from talaria.testing.model_server.exchange import Ask, Exchange, Fail, ProtocolName, Say, Tokens
 from talaria.testing.model_server.wire import Frame, Json, bearer_key, event
 
 _STOPS = {"end": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "refused": "refusal"}

@@ -8,13 +8,15 @@ from typing import NamedTuple, assert_never
 import msgspec
 from aiohttp import web
 
-from talaria.testing.model_server.exchange import Exchange, ProtocolName, Say
-from talaria.testing.model_server.faults import (
+from talaria.testing.model_server.exchange import (
     Collapse,
     CutOff,
+    Exchange,
     Fail,
     Fault,
     Garbage,
+    ProtocolName,
+    Say,
     Silence,
     VendorFail,
     WrongType,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import BodyPartReader, web
 
-from talaria.testing.model_server.faults import Fail
+from talaria.testing.model_server.exchange import Fail
 from talaria.testing.model_server.wire import bearer_key, error_object
 
 OGG = b"OggS\x00\x02" + bytes(20) + b"\x01\x13OpusHead" + bytes(60)

@@ -5,8 +5,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from talaria.testing.model_server.exchange import Exchange, ProtocolName, Say
-from talaria.testing.model_server.faults import Fail
+from talaria.testing.model_server.exchange import Exchange, Fail, ProtocolName, Say
 
 Json = Mapping[str, object]
 

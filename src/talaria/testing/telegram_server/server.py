@@ -8,14 +8,12 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from msgspec import Struct
 
-from talaria.testing.telegram_server.chat import Chat
+from talaria.testing.telegram_server.chat import BotAccount, Chat
 from talaria.testing.telegram_server.files import LARGEST_UPLOAD, Upload
-from talaria.testing.telegram_server.messages import Message
+from talaria.testing.telegram_server.messages import Message, Update
 from talaria.testing.telegram_server.methods import METHODS, Method
 from talaria.testing.telegram_server.parts import BotCommand, ChatInfo, ChatType, User
 from talaria.testing.telegram_server.refusals import BrokenMethod, Fail, Faults, Refusal, bad_request
-from talaria.testing.telegram_server.room import BotAccount
-from talaria.testing.telegram_server.updates import Update
 from talaria.testing.telegram_server.world import Delivered, World
 from talaria.testing.wait import LIMIT
 

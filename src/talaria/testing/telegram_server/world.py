@@ -7,12 +7,10 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from talaria.testing.telegram_server.chat import Chat
-from talaria.testing.telegram_server.messages import Message
+from talaria.testing.telegram_server.chat import BotAccount, Chat, ChatState
+from talaria.testing.telegram_server.messages import DEFAULT_KINDS, Message, Update
 from talaria.testing.telegram_server.parts import BotCommand, ChatInfo, User, Wire
 from talaria.testing.telegram_server.refusals import bad_request
-from talaria.testing.telegram_server.room import BotAccount, ChatState
-from talaria.testing.telegram_server.updates import DEFAULT_KINDS, Update
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
