@@ -2,17 +2,18 @@
 
 import pytest
 
-from talaria.app.command_line.subcommands import SUBCOMMANDS
+from talaria.app.command_line.dispatch import load_subcommand
+from talaria.app.command_line.subcommands import SUBCOMMANDS, Subcommand
 from talaria.contracts.setup import NetworkSetup
 from talaria.core.lazy import load_module
 from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 
 
-@pytest.mark.parametrize("name", [subcommand.module for subcommand in SUBCOMMANDS])
-def test_every_subcommand_has_its_module(name: str) -> None:
-    module = load_module(name)
-    assert callable(module.add_arguments)
-    assert callable(module.run)
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS, ids=lambda subcommand: subcommand.name)
+def test_every_subcommand_has_its_module(subcommand: Subcommand) -> None:
+    loaded = load_subcommand(subcommand)
+    assert callable(loaded.add_arguments)
+    assert callable(loaded.run)
 
 
 @pytest.mark.parametrize("name", BUILT_IN_PLATFORMS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program, terminal_pair
 
-from talaria.cli.commands.completion.scripts import bash_script, fish_script, zsh_script
+from talaria.cli.commands.completion import bash_script, fish_script, zsh_script
 from talaria.cli.parser import Parser, add_completion
 from talaria.cli.parser_tree import CommandSpec, read_parser
 

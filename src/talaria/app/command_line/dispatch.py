@@ -2,6 +2,7 @@
 
 import sys
 from argparse import SUPPRESS
+from typing import Any
 
 from talaria.app.command_line.services import ProcessServices
 from talaria.app.command_line.subcommands import SUBCOMMANDS, Subcommand, find_subcommand, overview, version
@@ -9,26 +10,25 @@ from talaria.cli.parser import USAGE_ERROR, Parser
 from talaria.core.lazy import load_module
 from talaria.core.umask import restrict_umask
 
+DEFAULT = "chat"
+_OPTIONS_WITH_VALUE = {"-p", "--profile", "--color"}
+_SIMILAR, _VERY_SIMILAR = 0.75, 0.8  # `what` resembles `chat` (0.75), but starts a question
+_CHAT_OPTIONS = {"-q", "--query", "-r", "--resume", "-m", "--model", "-i", "--image"}  # each takes a value
+
+
+def load_subcommand(subcommand: Subcommand) -> Any:
+    """Return the module or class of a subcommand, with its functions ``add_arguments`` and ``run``."""
+    module, _, name = subcommand.module.partition(":")
+    return getattr(load_module(module), name) if name else load_module(module)
+
 
 def build_parser(subcommand: Subcommand) -> Parser:
     """Return the parser of one subcommand, with its own arguments and the common ones."""
     parser = Parser(prog=f"talaria {subcommand.name}", description=f"{subcommand.summary}.")
-    load_module(subcommand.module).add_arguments(parser)
+    load_subcommand(subcommand).add_arguments(parser)
     if subcommand.name == DEFAULT:  # so that `talaria --verson` gets a suggestion
         parser.add_argument("--version", action="version", version=version(), help=SUPPRESS)
     return parser
-
-
-DEFAULT = "chat"
-
-
-_OPTIONS_WITH_VALUE = {"-p", "--profile", "--color"}
-
-
-_SIMILAR, _VERY_SIMILAR = 0.75, 0.8  # `what` resembles `chat` (0.75), but starts a question
-
-
-_CHAT_OPTIONS = {"-q", "--query", "-r", "--resume", "-m", "--model", "-i", "--image"}  # each takes a value
 
 
 def run(argv: list[str]) -> int:
@@ -71,7 +71,7 @@ def _run_subcommand(before: list[str], argv: list[str]) -> int:
     services = ProcessServices(
         profile_name=getattr(arguments, "chosen_profile", None), color=getattr(arguments, "chosen_color", "auto")
     )
-    code: int = load_module(subcommand.module).run(arguments, services)
+    code: int = load_subcommand(subcommand).run(arguments, services)
     return code
 
 

@@ -27,7 +27,7 @@ class Subcommand:
     """A subcommand of ``talaria``: its group, name, summary and module.
 
     The summary is an imperative phrase without a full stop. The module has ``add_arguments(parser)`` and
-    ``run(arguments, services) -> int``.
+    ``run(arguments, services) -> int``; in a module of several subcommands, the class named after the colon has them.
     """
 
     # A plain class, because importing dataclasses would take longer than everything else `talaria --help` does.
@@ -75,44 +75,87 @@ SUBCOMMANDS = (
         "Conversations",
         "serve",
         "Serve the agent over HTTP, compatible with OpenAI's API",
-        "talaria.cli.commands.serve",
+        "talaria.cli.commands.web:ServeCommand",
     ),
     Subcommand(
-        "Conversations", "web", "Open the web app, and sign in phones and other browsers", "talaria.cli.commands.web"
+        "Conversations",
+        "web",
+        "Open the web app, and sign in phones and other browsers",
+        "talaria.cli.commands.web:WebCommand",
     ),
     Subcommand(
-        "Conversations", "send", "Send a message to a chat, for example from a script", "talaria.cli.commands.send"
+        "Conversations",
+        "send",
+        "Send a message to a chat, for example from a script",
+        "talaria.cli.commands.send",
     ),
-    Subcommand("Conversations", "channels", "List the chats the agent can post in", "talaria.cli.commands.channels"),
-    Subcommand("Conversations", "cron", "Schedule one-off and recurring jobs", "talaria.cli.commands.cron.command"),
+    Subcommand(
+        "Conversations",
+        "channels",
+        "List the chats the agent can post in",
+        "talaria.cli.commands.routes:ChannelsCommand",
+    ),
+    Subcommand("Conversations", "cron", "Schedule one-off and recurring jobs", "talaria.cli.commands.cron"),
     Subcommand(
         "Setup", "setup", "Set up a model, chat networks and tools step by step", "talaria.cli.commands.setup.command"
     ),
     Subcommand("Setup", "import", "Import from Hermes, OpenClaw, Claude Code or Codex", "talaria.cli.commands.imports"),
-    Subcommand("Setup", "login", "Sign in with a subscription instead of an API key", "talaria.cli.commands.login"),
-    Subcommand("Setup", "logout", "Sign out and delete the stored tokens", "talaria.cli.commands.logout"),
-    Subcommand("Setup", "auth", "Show which subscriptions you are signed in with", "talaria.cli.commands.auth"),
-    Subcommand("Setup", "model", "Show and check the configured model, or choose one", "talaria.cli.commands.model"),
-    Subcommand("Setup", "models", "List the available models", "talaria.cli.commands.models"),
+    Subcommand(
+        "Setup", "login", "Sign in with a subscription instead of an API key", "talaria.cli.commands.login:LoginCommand"
+    ),
+    Subcommand("Setup", "logout", "Sign out and delete the stored tokens", "talaria.cli.commands.login:LogoutCommand"),
+    Subcommand(
+        "Setup", "auth", "Show which subscriptions you are signed in with", "talaria.cli.commands.login:AuthCommand"
+    ),
+    Subcommand(
+        "Setup",
+        "model",
+        "Show and check the configured model, or choose one",
+        "talaria.cli.commands.model:ModelCommand",
+    ),
+    Subcommand("Setup", "models", "List the available models", "talaria.cli.commands.model:ModelsCommand"),
     Subcommand("Setup", "tools", "List the agent's tools and switch them on and off", "talaria.cli.commands.tools"),
     Subcommand("Setup", "memory", "List, search and change what the agent remembers", "talaria.cli.commands.memory"),
     Subcommand("Setup", "mcp", "Add, test and sign in to MCP servers, or serve as one", "talaria.cli.commands.mcp"),
     Subcommand("Setup", "skills", "List, install, check, enable and disable skills", "talaria.cli.commands.skills"),
     Subcommand("Setup", "hooks", "List and test event hooks", "talaria.cli.commands.hooks"),
     Subcommand("Setup", "config", "Show, change and check the settings", "talaria.cli.commands.config"),
-    Subcommand("Setup", "profile", "List, create, choose and delete profiles", "talaria.cli.commands.profile"),
-    Subcommand("Setup", "pairing", "Approve people who write to the agent in chats", "talaria.cli.commands.pairing"),
-    Subcommand("Setup", "api-keys", "Create, list and revoke keys for the HTTP API", "talaria.cli.commands.api_keys"),
+    Subcommand(
+        "Setup", "profile", "List, create, choose and delete profiles", "talaria.cli.commands.profile:ProfileCommand"
+    ),
+    Subcommand(
+        "Setup",
+        "pairing",
+        "Approve people who write to the agent in chats",
+        "talaria.cli.commands.access:PairingCommand",
+    ),
+    Subcommand(
+        "Setup",
+        "api-keys",
+        "Create, list and revoke keys for the HTTP API",
+        "talaria.cli.commands.access:ApiKeysCommand",
+    ),
     Subcommand("Setup", "approvals", "List, revoke and export approvals", "talaria.cli.commands.approvals"),
-    Subcommand("Setup", "trust", "Trust the commands and skills of a project folder", "talaria.cli.commands.trust"),
-    Subcommand("Setup", "routes", "List, add and test which persona answers where", "talaria.cli.commands.routes"),
+    Subcommand(
+        "Setup",
+        "trust",
+        "Trust the commands and skills of a project folder",
+        "talaria.cli.commands.profile:TrustCommand",
+    ),
+    Subcommand(
+        "Setup", "routes", "List, add and test which persona answers where", "talaria.cli.commands.routes:RoutesCommand"
+    ),
     Subcommand("Setup", "webhook", "List and test webhook routes", "talaria.cli.commands.webhook"),
-    Subcommand("Setup", "completion", "Print a shell completion script", "talaria.cli.commands.completion.command"),
+    Subcommand("Setup", "completion", "Print a shell completion script", "talaria.cli.commands.completion"),
     Subcommand(
         "Maintenance", "doctor", "Check the installation and suggest fixes", "talaria.cli.commands.doctor.command"
     ),
-    Subcommand("Maintenance", "backup", "Back up a profile to a single file", "talaria.cli.commands.backup"),
-    Subcommand("Maintenance", "restore", "Restore a profile from a backup", "talaria.cli.commands.restore"),
+    Subcommand(
+        "Maintenance", "backup", "Back up a profile to a single file", "talaria.cli.commands.backup:BackupCommand"
+    ),
+    Subcommand(
+        "Maintenance", "restore", "Restore a profile from a backup", "talaria.cli.commands.backup:RestoreCommand"
+    ),
     Subcommand(
         "Maintenance",
         "update",

@@ -1,18 +1,17 @@
-"""`talaria login`: sign in with a subscription, with a browser or a code."""
+"""`talaria login`, `logout` and `auth`: sign in with a subscription, sign out, and show the sign-ins."""
 
 import argparse
 import sys
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from talaria.cli.commands.auth import print_states
 from talaria.cli.parser import add_completion
 from talaria.cli.services import Services, note_gateway_reload
 from talaria.contracts.setup import LoginState, SignInWay
 from talaria.core.errors import TalariaError
 
 INTERRUPTED = 130
-
 _EPILOG = """\
 Without a name, it lists what you can sign in to. The tokens are stored in the
 profile's folder, readable only by you, and renewed when needed.
@@ -26,40 +25,119 @@ _NO_BROWSER_HERE = ("SSH_CONNECTION", "SSH_TTY")
 _DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take the name of a sign-in and how to do it."""
-    parser.epilog = _EPILOG
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one of openai, github-copilot and google")
-    ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--device", action="store_true", help="show a code to enter on any device")
-    ways.add_argument("--paste", action="store_true", help="show an address, and ask for the one you end up at")
-    client = parser.add_argument(
-        "--client", metavar="FILE", type=Path, help="JSON file of your OAuth client, for google"
-    )
-    add_completion(client, "files")
-    parser.add_argument(
-        "--wait", metavar="SECONDS", type=float, default=300.0, help="how long to wait for the browser (300)"
-    )
+class LoginCommand:
+    """`talaria login`: sign in with a subscription, with a browser or a code."""
 
-
-def run(arguments: argparse.Namespace, services: Services) -> int:
-    """Sign in, report the account, and return the exit code."""
-    logins = services.models().logins()
-    if not arguments.name:
-        print_states(logins.status(), services)
-        services.terminal.note("`talaria login NAME` signs in.")
-        return 0
-    way: SignInWay = "device" if arguments.device else "paste" if arguments.paste else "auto"
-    surface = TerminalSignIn(services)
-    try:
-        state = logins.sign_in(
-            arguments.name, surface, way=way, client_file=arguments.client, wait=timedelta(seconds=arguments.wait)
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Take the name of a sign-in and how to do it."""
+        parser.epilog = _EPILOG
+        parser.add_argument("name", nargs="?", metavar="NAME", help="one of openai, github-copilot and google")
+        ways = parser.add_mutually_exclusive_group()
+        ways.add_argument("--device", action="store_true", help="show a code to enter on any device")
+        ways.add_argument("--paste", action="store_true", help="show an address, and ask for the one you end up at")
+        client = parser.add_argument(
+            "--client", metavar="FILE", type=Path, help="JSON file of your OAuth client, for google"
         )
-    except KeyboardInterrupt:
-        services.terminal.note("\nStopped. Nothing has changed.")
-        return INTERRUPTED
-    _report(state, services)
-    return 0
+        add_completion(client, "files")
+        parser.add_argument(
+            "--wait", metavar="SECONDS", type=float, default=300.0, help="how long to wait for the browser (300)"
+        )
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Sign in, report the account, and return the exit code."""
+        logins = services.models().logins()
+        if not arguments.name:
+            print_states(logins.status(), services)
+            services.terminal.note("`talaria login NAME` signs in.")
+            return 0
+        way: SignInWay = "device" if arguments.device else "paste" if arguments.paste else "auto"
+        surface = TerminalSignIn(services)
+        try:
+            state = logins.sign_in(
+                arguments.name, surface, way=way, client_file=arguments.client, wait=timedelta(seconds=arguments.wait)
+            )
+        except KeyboardInterrupt:
+            services.terminal.note("\nStopped. Nothing has changed.")
+            return INTERRUPTED
+        _report_sign_in(state, services)
+        return 0
+
+
+class LogoutCommand:
+    """`talaria logout`: revoke and delete the tokens of a sign-in."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Take the name of a sign-in."""
+        parser.add_argument("name", nargs="?", metavar="NAME", help="one of openai, github-copilot and google")
+        parser.add_argument("--all", action="store_true", help="sign out everywhere")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Sign out and return the exit code."""
+        logins = services.models().logins()
+        states = logins.status()
+        if not arguments.name and not arguments.all:
+            print_states(states, services)
+            services.terminal.note("`talaria logout NAME` signs out, --all signs out everywhere.")
+            return 0
+        names = (
+            [state.name for state in states if state.condition != "signed out"] if arguments.all else [arguments.name]
+        )
+        for name in names:
+            was_signed_in = logins.sign_out(name)
+            services.terminal.line(
+                f"Signed out of {name}; its tokens are deleted."
+                if was_signed_in
+                else f"You weren't signed in to {name}."
+            )
+        if not names:
+            services.terminal.line("You weren't signed in anywhere.")
+        return 0
+
+
+class AuthCommand:
+    """`talaria auth status`: which subscriptions the owner is signed in with."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Describe the actions."""
+        parser.epilog = "`talaria login NAME` signs in, `talaria logout NAME` signs out."
+        actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
+        status = actions.add_parser("status", help="show every sign-in, its account and when its token is renewed")
+        status.add_argument("--json", action="store_true", help="print JSON")
+        parser.set_defaults(action="status")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Print the sign-ins; the exit code is 1 if one of them needs a new sign-in."""
+        states = services.models().logins().status()
+        if arguments.json:
+            services.terminal.json(states)
+        else:
+            print_states(states, services)
+        return 1 if any(state.problem for state in states) else 0
+
+
+def print_states(states: Sequence[LoginState], services: Services) -> None:
+    """Print a table of sign-ins, then what is wrong with them."""
+    rows = [
+        (
+            state.name,
+            state.title,
+            state.condition,
+            state.provider,
+            _describe_account(state),
+            _format_expiry(state.expires_at),
+        )
+        for state in states
+    ]
+    services.terminal.table(("NAME", "SERVICE", "STATE", "PROVIDER", "ACCOUNT", "TOKEN UNTIL"), rows)
+    for state in states:
+        if state.problem:
+            services.terminal.note(state.problem)
 
 
 class TerminalSignIn:
@@ -98,7 +176,15 @@ class TerminalSignIn:
         return sys.stdin.readline()
 
 
-def _report(state: LoginState, services: Services) -> None:
+def _describe_account(state: LoginState) -> str:
+    return f"{state.account} ({state.plan})" if state.plan else state.account
+
+
+def _format_expiry(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _report_sign_in(state: LoginState, services: Services) -> None:
     who = f" as {state.account}" if state.account else ""
     plan = f" ({state.plan})" if state.plan else ""
     services.terminal.line(f"Signed in to {state.title}{who}{plan}.")

@@ -1,45 +1,83 @@
-"""`talaria profile`: list, create, choose and delete profiles."""
+"""`talaria profile` and `talaria trust`: profiles, and the project folders that a profile trusts."""
 
 import argparse
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from talaria.cli.parser import add_completion
 from talaria.cli.services import Services
-from talaria.core.errors import Refused
-from talaria.settings.profiles import Profile
+from talaria.core.errors import NotFound, Refused
+from talaria.settings.profiles import FolderTrust, Profile, project_files
+
+_TRUST_EPILOG = """\
+A project can contain commands (.talaria/commands) and skills (.talaria/skills).
+They are ignored until you trust the folder, and again after they change.
+"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the actions."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="list")
-    listing = actions.add_parser("list", help="list all profiles")
-    show = actions.add_parser("show", help="show where a profile's files are")
-    create = actions.add_parser("create", help="create a profile")
-    use = actions.add_parser("use", help="make a profile the active one")
-    delete = actions.add_parser("delete", help="delete a profile and everything in it")
-    path = actions.add_parser("path", help="print the folder of a profile")
-    for action in (listing, show):
-        action.add_argument("--json", action="store_true", help="print JSON")
-    for action in (show, path):
-        add_completion(
-            action.add_argument("name", metavar="NAME", nargs="?", help="default: the active profile"), "profiles"
+class ProfileCommand:
+    """`talaria profile`: list, create, choose and delete profiles."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Describe the actions."""
+        actions = parser.add_subparsers(dest="action", metavar="ACTION")
+        parser.set_defaults(action="list")
+        listing = actions.add_parser("list", help="list all profiles")
+        show = actions.add_parser("show", help="show where a profile's files are")
+        create = actions.add_parser("create", help="create a profile")
+        use = actions.add_parser("use", help="make a profile the active one")
+        delete = actions.add_parser("delete", help="delete a profile and everything in it")
+        path = actions.add_parser("path", help="print the folder of a profile")
+        for action in (listing, show):
+            action.add_argument("--json", action="store_true", help="print JSON")
+        for action in (show, path):
+            add_completion(
+                action.add_argument("name", metavar="NAME", nargs="?", help="default: the active profile"), "profiles"
+            )
+        for action in (use, delete):
+            add_completion(action.add_argument("name", metavar="NAME", help="the profile"), "profiles")
+        create.add_argument("name", metavar="NAME", help="lower-case letters, digits, dashes and underscores")
+        create.add_argument("--use", action="store_true", help="make it the active profile, too")
+        delete.add_argument("--yes", action="store_true", help="don't ask for confirmation")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Do what was asked and return the exit code."""
+        _ACTIONS[arguments.action](arguments, services)
+        return 0
+
+
+class TrustCommand:
+    """`talaria trust`: trust the commands and skills of a project folder, list trusted folders, revoke one."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Describe the arguments."""
+        parser.epilog = _TRUST_EPILOG
+        parser.add_argument(
+            "action", nargs="?", default=".", metavar="FOLDER | list | revoke", help="the folder to trust, or an action"
         )
-    for action in (use, delete):
-        add_completion(action.add_argument("name", metavar="NAME", help="the profile"), "profiles")
-    create.add_argument("name", metavar="NAME", help="lower-case letters, digits, dashes and underscores")
-    create.add_argument("--use", action="store_true", help="make it the active profile, too")
-    delete.add_argument("--yes", action="store_true", help="don't ask for confirmation")
+        parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="the folder to revoke")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Do what was asked and return the exit code."""
+        folder_trust = FolderTrust(services.profile.folder)
+        if arguments.action == "list":
+            _list_folders(folder_trust, arguments, services)
+        elif arguments.action == "revoke":
+            if not folder_trust.revoke(Path(arguments.folder)):
+                raise NotFound(f"{arguments.folder} isn't trusted. `talaria trust list` shows the folders that are.")
+            services.terminal.note("Its commands and skills are ignored from now on.")
+        else:
+            _trust_folder(folder_trust, Path(arguments.action), services)
+        return 0
 
 
-def run(arguments: argparse.Namespace, services: Services) -> int:
-    """Do what was asked and return the exit code."""
-    _ACTIONS[arguments.action](arguments, services)
-    return 0
-
-
-def _list(arguments: argparse.Namespace, services: Services) -> None:
+def _list_profiles(arguments: argparse.Namespace, services: Services) -> None:
     active = services.profiles.active_name()
     found = services.profiles.list()
     if arguments.json:
@@ -49,7 +87,7 @@ def _list(arguments: argparse.Namespace, services: Services) -> None:
     services.terminal.table(("ACTIVE", "NAME", "FOLDER"), rows)
 
 
-def _show(arguments: argparse.Namespace, services: Services) -> None:
+def _show_profile(arguments: argparse.Namespace, services: Services) -> None:
     details = _describe_profile(_find_profile(arguments, services), services.profiles.active_name())
     if arguments.json:
         services.terminal.json(details)
@@ -58,16 +96,16 @@ def _show(arguments: argparse.Namespace, services: Services) -> None:
     services.terminal.table(("WHAT", "VALUE"), rows)
 
 
-def _create(arguments: argparse.Namespace, services: Services) -> None:
+def _create_profile(arguments: argparse.Namespace, services: Services) -> None:
     profile = services.profiles.create(arguments.name)
     services.terminal.line(f"Created the profile {profile.name} in {profile.folder}.")
     if arguments.use:
-        _use(arguments, services)
+        _use_profile(arguments, services)
     else:
         services.terminal.note(f"`talaria profile use {profile.name}` makes it the active profile.")
 
 
-def _use(arguments: argparse.Namespace, services: Services) -> None:
+def _use_profile(arguments: argparse.Namespace, services: Services) -> None:
     profile = services.profiles.use(arguments.name)
     services.terminal.line(f"The active profile is now {profile.name}.")
     chosen = services.environment.get("TALARIA_PROFILE")
@@ -75,7 +113,7 @@ def _use(arguments: argparse.Namespace, services: Services) -> None:
         services.terminal.note(f"TALARIA_PROFILE is set and overrides it: this shell keeps using {chosen}.")
 
 
-def _delete(arguments: argparse.Namespace, services: Services) -> None:
+def _delete_profile(arguments: argparse.Namespace, services: Services) -> None:
     profile = services.profiles.get(arguments.name)
     question = (
         f"Delete the profile {profile.name} with all its conversations, settings and secrets in {profile.folder}?"
@@ -91,18 +129,8 @@ def _delete(arguments: argparse.Namespace, services: Services) -> None:
         services.terminal.note("Nothing was deleted.")
 
 
-def _path(arguments: argparse.Namespace, services: Services) -> None:
+def _print_path(arguments: argparse.Namespace, services: Services) -> None:
     services.terminal.line(str(_find_profile(arguments, services).folder))
-
-
-_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], None]] = {
-    "list": _list,
-    "show": _show,
-    "create": _create,
-    "use": _use,
-    "delete": _delete,
-    "path": _path,
-}
 
 
 def _find_profile(arguments: argparse.Namespace, services: Services) -> Profile:
@@ -123,3 +151,33 @@ def _describe_profile(profile: Profile, active: str) -> dict[str, Any]:
 
 def _format_value(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _list_folders(folder_trust: FolderTrust, arguments: argparse.Namespace, services: Services) -> None:
+    folders = [(folder, folder_trust.is_trusted(Path(folder))) for folder in sorted(folder_trust.folders())]
+    if arguments.json:
+        services.terminal.json([{"folder": folder, "unchanged": unchanged} for folder, unchanged in folders])
+    else:
+        rows = [(folder, "trusted" if unchanged else "changed since then, ignored") for folder, unchanged in folders]
+        services.terminal.table(("FOLDER", "STATE"), rows)
+
+
+def _trust_folder(folder_trust: FolderTrust, folder: Path, services: Services) -> None:
+    if not folder.is_dir():
+        raise NotFound(f"There is no folder {folder}.")
+    files = project_files(folder)
+    if not files:
+        raise Refused(f"{folder} has no commands or skills of its own, so there is nothing to trust.")
+    for file in files:
+        services.terminal.note(f"  {file.relative_to(folder)}")
+    services.terminal.note(f"Trusted {folder_trust.trust(folder)}. You'll be asked again when these files change.")
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], None]] = {
+    "list": _list_profiles,
+    "show": _show_profile,
+    "create": _create_profile,
+    "use": _use_profile,
+    "delete": _delete_profile,
+    "path": _print_path,
+}

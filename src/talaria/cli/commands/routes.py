@@ -1,4 +1,4 @@
-"""`talaria routes`: list, add and test the routes that say which persona answers where."""
+"""`talaria routes` and `talaria channels`: the known chats, and which persona answers where."""
 
 import argparse
 
@@ -7,8 +7,12 @@ from msgspec import structs
 from talaria.access.policy import People
 from talaria.access.routes import RoutedMessage, Routes
 from talaria.cli.services import Services
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address, ChatType
 from talaria.core.errors import NotFound, Refused
+from talaria.core.formatting import format_age
+from talaria.sessions.chat_directory import KnownChannel, list_channels, read_home
 from talaria.settings.config_file import read_source
 from talaria.settings.model import Settings
 from talaria.settings.schema import format_key
@@ -36,36 +40,74 @@ _PLACES = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the actions."""
-    servers = [f"  {name:<12}{one.server}" for name, one in BUILT_IN_PLATFORMS.items() if one.server]
-    parser.epilog = _EPILOG.format(servers="\n".join(servers))
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="list", json=False)
-    listing = actions.add_parser("list", help="list the routes, the most specific first")
-    adding = actions.add_parser("add", help="add a route, or replace the one of that name")
-    adding.add_argument("name", metavar="NAME", help="a name for the route")
-    adding.add_argument("--persona", metavar="NAME", default="", help="the persona; without it, the agent itself")
-    testing = actions.add_parser("test", help="show which persona answers a message, and why")
-    testing.add_argument("--kind", choices=("private", "group"), default="private", help="kind of chat")
-    for action in (adding, testing):
-        for name, text in _PLACES:
-            action.add_argument(f"--{name}", metavar=name.upper(), default="", help=text)
-    for action in (listing, testing):
-        action.add_argument("--json", action="store_true", help="print JSON")
+class RoutesCommand:
+    """`talaria routes`: list, add and test the routes that say which persona answers where."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Describe the actions."""
+        servers = [f"  {name:<12}{one.server}" for name, one in BUILT_IN_PLATFORMS.items() if one.server]
+        parser.epilog = _EPILOG.format(servers="\n".join(servers))
+        actions = parser.add_subparsers(dest="action", metavar="ACTION")
+        parser.set_defaults(action="list", json=False)
+        listing = actions.add_parser("list", help="list the routes, the most specific first")
+        adding = actions.add_parser("add", help="add a route, or replace the one of that name")
+        adding.add_argument("name", metavar="NAME", help="a name for the route")
+        adding.add_argument("--persona", metavar="NAME", default="", help="the persona; without it, the agent itself")
+        testing = actions.add_parser("test", help="show which persona answers a message, and why")
+        testing.add_argument("--kind", choices=("private", "group"), default="private", help="kind of chat")
+        for action in (adding, testing):
+            for name, text in _PLACES:
+                action.add_argument(f"--{name}", metavar=name.upper(), default="", help=text)
+        for action in (listing, testing):
+            action.add_argument("--json", action="store_true", help="print JSON")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Do what was asked and return the exit code."""
+        match arguments.action:
+            case "add":
+                return _add_route(arguments, services)
+            case "test":
+                return _test_route(arguments, services)
+        return _list_routes(arguments, services)
 
 
-def run(arguments: argparse.Namespace, services: Services) -> int:
-    """Do what was asked and return the exit code."""
-    match arguments.action:
-        case "add":
-            return _add(arguments, services)
-        case "test":
-            return _test(arguments, services)
-    return _list(arguments, services)
+class ChannelsCommand:
+    """`talaria channels`: list the chats to which the agent can send."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Describe the actions."""
+        actions = parser.add_subparsers(dest="action", metavar="ACTION")
+        parser.set_defaults(action="list")
+        listing = actions.add_parser("list", help="list the known chats, most recently active first")
+        listing.add_argument("platform", metavar="PLATFORM", nargs="?", default="", help="only this network")
+        listing.add_argument("--json", action="store_true", help="print JSON")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """List the chats."""
+        platform = arguments.platform.strip().lower()
+        with services.open_database() as database:
+            found = database.read(lambda tx: _read_channels(tx, platform))
+        if arguments.json:
+            services.terminal.json([_channel_as_data(channel, home=home) for channel, home in found])
+        elif found:
+            now = SystemClock().now()
+            services.terminal.table(
+                ("TARGET", "NAME", "KIND", "LAST ACTIVE", "HOME"),
+                [
+                    (one.target, one.name, one.address.chat_type, format_age(one.seen, now), "home" * home)
+                    for one, home in found
+                ],
+            )
+        elif services.terminal.interactive:
+            services.terminal.note("No chats are known yet. Write to the agent in a chat first.")
+        return 0
 
 
-def _list(arguments: argparse.Namespace, services: Services) -> int:
+def _list_routes(arguments: argparse.Namespace, services: Services) -> int:
     settings = services.settings()
     routes = Routes(settings)
     if arguments.json:
@@ -84,7 +126,7 @@ def _list(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
-def _add(arguments: argparse.Namespace, services: Services) -> int:
+def _add_route(arguments: argparse.Namespace, services: Services) -> int:
     from talaria.settings.edit import edit_values, file_version  # noqa: PLC0415 (loaded for a change: needs tomlkit)
 
     settings, persona = services.settings(), arguments.persona
@@ -103,7 +145,7 @@ def _add(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
-def _test(arguments: argparse.Namespace, services: Services) -> int:
+def _test_route(arguments: argparse.Namespace, services: Services) -> int:
     settings = services.settings()
     network, user_id = arguments.network, arguments.person
     kind: ChatType = "thread" if arguments.thread and arguments.kind != "private" else arguments.kind
@@ -139,3 +181,23 @@ def _is_shared(settings: Settings, address: Address) -> bool:
     if find_room(network.rooms, address) is not None:
         return True
     return not (network.thread_sessions_per_user if address.thread_id else network.group_sessions_per_user)
+
+
+def _read_channels(tx: Transaction, platform: str) -> list[tuple[KnownChannel, bool]]:
+    channels = list_channels(tx, platform)
+    known = {name: read_home(tx, name) for name in {one.address.platform for one in channels}}
+    homes = {(home.address.platform, home.address.chat_id) for home in known.values() if home}
+    return [(one, (one.address.platform, one.address.chat_id) in homes) for one in channels]
+
+
+def _channel_as_data(channel: KnownChannel, *, home: bool) -> dict[str, object]:
+    address = channel.address
+    return {
+        "target": channel.target,
+        "platform": address.platform,
+        "chat_id": address.chat_id,
+        "name": channel.name,
+        "kind": address.chat_type,
+        "seen": channel.seen,
+        "home": home,
+    }

@@ -6,8 +6,7 @@ from pathlib import Path
 from msgspec import structs
 
 from talaria import __version__
-from talaria.cli.commands.backup import new_backup_file
-from talaria.cli.commands.backup_archive import open_backup
+from talaria.cli.commands.backup import new_backup_file, open_backup
 from talaria.cli.commands.update.check import compare_versions, find_newest_version
 from talaria.cli.commands.update.gateways import Gateways, run_talaria
 from talaria.cli.commands.update.versions import PendingUpdate, UpdateRecord, Versions

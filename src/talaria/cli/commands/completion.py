@@ -1,14 +1,19 @@
-"""Completion scripts for bash, zsh and fish.
+"""`talaria completion`: print completion scripts for bash, zsh and fish, and the values that they ask for.
 
 A script reads the words before the cursor and tracks a path (``talaria config``), the option that needs a value, and
 the number of positional arguments so far. Together they form a key that is looked up here.
 """
 
+import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from shlex import join, quote
 
 from talaria.cli.parser_tree import Argument, CommandSpec
+from talaria.cli.services import Services
+from talaria.contracts.stores.sessions import SessionFilter
+from talaria.core.errors import Refused
+from talaria.settings.schema import SettingsSchema
 
 _BASH_SCRIPT = r"""# Completion of talaria for bash, made by `talaria completion bash`.
 
@@ -192,6 +197,74 @@ else
     compdef _talaria talaria
 fi
 """
+_MAX_SESSIONS = 100
+_EPILOG = """\
+Save the script once where your shell looks for completions, for example
+`talaria completion fish > ~/.config/fish/completions/talaria.fish`:
+  bash   ~/.local/share/bash-completion/completions/talaria
+         (without the package bash-completion, add this to ~/.bashrc:
+         source <(talaria completion bash))
+  zsh    ~/.zsh/completions/_talaria
+         (with fpath+=(~/.zsh/completions) before compinit in ~/.zshrc)
+  fish   ~/.config/fish/completions/talaria.fish
+
+Save it again after you update Talaria. Profiles, settings and sessions are
+looked up each time you press Tab.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take the name of a shell."""
+    parser.epilog = _EPILOG
+    parser.add_argument("shell", nargs="?", choices=tuple(_SCRIPTS), help="shell to print a script for")
+    parser.add_argument("--values", choices=tuple(_VALUE_SOURCES), help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Print the script, or the values that a script requests."""
+    if arguments.values:
+        services.terminal.table(("VALUE", "MEANING"), list(_VALUE_SOURCES[arguments.values](services)))
+        return 0
+    if arguments.shell is None:
+        raise Refused("For which shell? Use `talaria completion bash`, `zsh` or `fish`.")
+    services.terminal.document(_SCRIPTS[arguments.shell](services.command_line()))
+    return 0
+
+
+def bash_script(program: CommandSpec) -> str:
+    """Return a script for bash to source."""
+    return fill_template(
+        _BASH_SCRIPT,
+        {
+            "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
+            "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) path+=' '$word position=0 ;;"],
+            "@OFFERS@": (_format_bash_case(offer) for offer in list_offers(program)),
+        },
+    )
+
+
+def zsh_script(program: CommandSpec) -> str:
+    """Return a script for zsh to source, or to install in ``fpath`` as ``_talaria``."""
+    return fill_template(
+        _ZSH_SCRIPT,
+        {
+            "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
+            "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) route+=' '$word position=0 ;;"],
+            "@OFFERS@": (_format_zsh_case(offer) for offer in list_offers(program)),
+        },
+    )
+
+
+def fish_script(program: CommandSpec) -> str:
+    """Return a script for fish to source, or to install as ``talaria.fish``."""
+    return fill_template(
+        _FISH_SCRIPT,
+        {
+            "@FLAGS@": [f"case {' '.join(map(_quote, list_valued_flags(program)))}"],
+            "@STEPS@": [f"case {' '.join(map(_quote, list_command_paths(program)))}"],
+            "@OFFERS@": (line for offer in list_offers(program) for line in _format_fish_case(offer)),
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +336,6 @@ def _build_offer(key: str, argument: Argument) -> CompletionOffer:
     return CompletionOffer(key, tuple((choice, "") for choice in argument.choices), argument.completes or "")
 
 
-def bash_script(program: CommandSpec) -> str:
-    """Return a script for bash to source."""
-    return fill_template(
-        _BASH_SCRIPT,
-        {
-            "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
-            "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) path+=' '$word position=0 ;;"],
-            "@OFFERS@": (_format_bash_case(offer) for offer in list_offers(program)),
-        },
-    )
-
-
 def _format_bash_case(offer: CompletionOffer) -> str:
     action = (
         f"_talaria_values {offer.values}"
@@ -282,18 +343,6 @@ def _format_bash_case(offer: CompletionOffer) -> str:
         else "_talaria_words " + join(word for word, _ in offer.candidates)
     )
     return f"{quote_pattern(offer.key)}) {action} ;;"
-
-
-def fish_script(program: CommandSpec) -> str:
-    """Return a script for fish to source, or to install as ``talaria.fish``."""
-    return fill_template(
-        _FISH_SCRIPT,
-        {
-            "@FLAGS@": [f"case {' '.join(map(_quote, list_valued_flags(program)))}"],
-            "@STEPS@": [f"case {' '.join(map(_quote, list_command_paths(program)))}"],
-            "@OFFERS@": (line for offer in list_offers(program) for line in _format_fish_case(offer)),
-        },
-    )
 
 
 def _format_fish_case(offer: CompletionOffer) -> list[str]:
@@ -307,18 +356,6 @@ def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def zsh_script(program: CommandSpec) -> str:
-    """Return a script for zsh to source, or to install in ``fpath`` as ``_talaria``."""
-    return fill_template(
-        _ZSH_SCRIPT,
-        {
-            "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
-            "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) route+=' '$word position=0 ;;"],
-            "@OFFERS@": (_format_zsh_case(offer) for offer in list_offers(program)),
-        },
-    )
-
-
 def _format_zsh_case(offer: CompletionOffer) -> str:
     if offer.values:
         return f"{quote_pattern(offer.key)}) _talaria_values {offer.values} ;;"
@@ -329,3 +366,39 @@ def _format_zsh_case(offer: CompletionOffer) -> str:
 def _format_candidate(word: str, meaning: str) -> str:
     escaped = word.replace(":", r"\:")
     return f"{escaped}:{meaning}" if meaning else escaped
+
+
+def _list_profiles(services: Services) -> Iterator[tuple[str, str]]:
+    for profile in services.profiles.list():
+        yield profile.name, str(profile.folder)
+
+
+def _list_settings(_: Services) -> Iterator[tuple[str, str]]:
+    for field in SettingsSchema().fields():
+        yield field.key, field.doc
+
+
+def _list_sessions(services: Services) -> Iterator[tuple[str, str]]:
+    with services.open_database() as database:
+        for session in database.read(lambda store: store.sessions.find(SessionFilter(limit=_MAX_SESSIONS))):
+            yield session.id, session.title
+
+
+def _list_tools(services: Services) -> Iterator[tuple[str, str]]:
+    for toolset in services.tools().toolsets():
+        yield toolset.name, f"{len(toolset.tools)} in this toolset"
+        yield from ((tool.name, tool.does) for tool in toolset.tools if tool.name != toolset.name)
+
+
+def _list_skills(services: Services) -> Iterator[tuple[str, str]]:
+    yield from {one.name: one.about for one in reversed(services.tools().skills().list())}.items()
+
+
+_SCRIPTS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
+_VALUE_SOURCES = {
+    "profiles": _list_profiles,
+    "settings": _list_settings,
+    "sessions": _list_sessions,
+    "tools": _list_tools,
+    "skills": _list_skills,
+}

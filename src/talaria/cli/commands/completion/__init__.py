@@ -1,1 +1,0 @@
-"""`talaria completion`: completion scripts for shells."""

@@ -1,1 +1,0 @@
-"""`talaria cron`: scheduled jobs."""
