@@ -13,7 +13,7 @@ from talaria.http_client.client import HttpPool
 from talaria.providers.media import OpenAIImages
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.media import PNG
-from talaria.tools.media_files import ImageGenerate, ImageGenerateArguments
+from talaria.tools.media import ImageGenerate, ImageGenerateArguments
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from talaria.contracts.media import Recording
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.providers.media import CommandSpeaker, CommandTranscriber
-from talaria.tools.media_files import Speak, SpeakArguments
+from talaria.tools.media import Speak, SpeakArguments
 
 ENVIRONMENT = {"PATH": os.defpath}
 ESPEAK = "espeak-ng -s 120 --stdin -w {file}"

@@ -10,7 +10,7 @@ from tests.tools.browser.agent_browser import AgentBrowser, find_ref, needs_chro
 from tests.tools.browser.website import Website
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.browser.proxy import GuardedProxy
+from talaria.tools.browser.holder import GuardedProxy
 
 pytestmark = needs_chromium
 

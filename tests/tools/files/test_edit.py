@@ -8,8 +8,7 @@ import pytest
 from tests.tools.tool_calls import call_from
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.files.edit import EditFile, EditFileArguments, apply_patch
-from talaria.tools.files.fuzzy_match import replace_passage
+from talaria.tools.files.edit import EditFile, EditFileArguments, apply_patch, replace_passage
 
 
 class Desk:

@@ -38,7 +38,7 @@ from talaria.tools.delegate.tool import DelegateTask
 from talaria.tools.files.edit import EditFile, WriteFile
 from talaria.tools.files.read import ListFiles, ReadFile
 from talaria.tools.files.search import SearchFiles
-from talaria.tools.media_files import ImageGenerate, Speak
+from talaria.tools.media import ImageGenerate, Speak, Vision
 from talaria.tools.memory.notebook import Memories
 from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
@@ -49,7 +49,6 @@ from talaria.tools.skills.tool import Skills
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal
 from talaria.tools.todo import Todo
-from talaria.tools.vision import Vision
 from talaria.tools.web.client import WebClient
 from talaria.tools.web.fetch import WebFetch
 from talaria.tools.web.search import WebSearch

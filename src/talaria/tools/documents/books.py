@@ -9,8 +9,7 @@ from urllib.parse import unquote
 import msgspec
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.documents.archive import DocumentArchive
-from talaria.tools.documents.parts import Parts, Section
+from talaria.tools.documents.contents import DocumentArchive, Parts, Section
 from talaria.tools.web.html_text import page_text
 
 _CONTAINER = "META-INF/container.xml"

@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.documents.archive import DocumentArchive
-from talaria.tools.documents.parts import Parts
+from talaria.tools.documents.contents import DocumentArchive, Parts
 from talaria.tools.documents.wire import PDF, Extracted, ExtractRequest
 
 _MEMORY = 1_500_000_000  # bytes of address space
@@ -63,7 +62,7 @@ def _read_archive(archive: DocumentArchive) -> Parts:
 
         return read_book(archive)
     if "content.xml" in archive.names:
-        from talaria.tools.documents.open_document import read_open_document  # noqa: PLC0415 (only for its formats)
+        from talaria.tools.documents.office import read_open_document  # noqa: PLC0415 (only for its formats)
 
         return read_open_document(archive)
     raise ToolFailed("it is a ZIP archive; unpack it with the terminal")

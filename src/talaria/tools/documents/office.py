@@ -1,4 +1,4 @@
-"""Text of Word documents, presentations and workbooks (Office Open XML)."""
+"""Text of office documents: Word, Excel and PowerPoint, and those of the OpenDocument format."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.documents.archive import DocumentArchive, Element
-from talaria.tools.documents.parts import Parts, Section, table_row
+from talaria.tools.documents.contents import DocumentArchive, Element, Parts, Section, table_row
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -23,6 +22,15 @@ _MOST_COLUMNS = 500
 _FIRST_DAY = datetime(1899, 12, 30)  # noqa: DTZ001 -- serial dates have no time zone
 _FIRST_DAY_1904 = datetime(1904, 1, 1)  # noqa: DTZ001 -- serial dates have no time zone
 _DAMAGED = "the file is damaged or incomplete"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+_PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
+_MANIFEST = "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}"
+_MOST_REPEATED = 500  # empty cells are stored as one cell with a count
+_SKIPPED = {f"{_TEXT}tracked-changes", f"{_OFFICE}annotation", f"{_TEXT}note-citation", f"{_PRESENTATION}notes"}
 
 
 def read_word(archive: DocumentArchive) -> Parts:
@@ -41,6 +49,105 @@ def read_word(archive: DocumentArchive) -> Parts:
                 if text and note.get(f"{_W}type") is None:
                     lines.append(f"[^{note.get(f'{_W}id')}]: {text}")
     return Parts("Word document", "", [Section("", partial("\n".join, lines))])
+
+
+def read_slides(archive: DocumentArchive) -> Parts:
+    """Return a presentation: the text, tables and notes of each slide, in the order of the show."""
+    main = _main_part(archive, "ppt/presentation.xml")
+    relations = archive.related(main)
+    order = [relations.get(one.get(f"{_R}id", ""), ("", ""))[1] for one in archive.xml(main).iter(f"{_P}sldId")]
+    slides = [name for name in order if name in archive.names]
+    return Parts("presentation", "slide", [Section("", partial(_slide, archive, name)) for name in slides])
+
+
+def read_workbook(archive: DocumentArchive) -> Parts:
+    """Return a workbook: the rows of each sheet, with the values that formulas had when it was saved."""
+    main = _main_part(archive, "xl/workbook.xml")
+    relations, root = archive.related(main), archive.xml(main)
+    properties = root.find(f"{_S}workbookPr")
+    first_day = (
+        _FIRST_DAY_1904 if properties is not None and properties.get("date1904") in {"1", "true"} else _FIRST_DAY
+    )
+    of_kind = dict(relations.values())
+    texts = _shared_texts(archive, of_kind.get("sharedStrings", ""))
+    dates = _date_styles(archive, of_kind.get("styles", ""))
+    sections = []
+    for sheet in root.iter(f"{_S}sheet"):
+        target = relations.get(sheet.get(f"{_R}id", ""), ("", ""))[1]
+        if target in archive.names:
+            rows = _Rows(archive, target, texts, dates, first_day)
+            sections.append(Section(sheet.get("name", ""), rows.text, sheet.get("state", "visible") != "visible"))
+    return Parts("workbook", "sheet", sections)
+
+
+class _Rows:
+    """The rows of a sheet as lines of text."""
+
+    def __init__(
+        self, archive: DocumentArchive, name: str, texts: Sequence[str], dates: set[int], first_day: datetime
+    ) -> None:
+        self._archive = archive
+        self._name = name
+        self._texts = texts
+        self._dates = dates
+        self._first_day = first_day
+
+    def text(self) -> str:
+        lines = []
+        for row in self._archive.rows(self._name, f"{_S}row"):
+            values: list[str] = []
+            for cell in row.iter(f"{_S}c"):
+                column = _column(cell.get("r", "")) or len(values) + 1
+                if column <= _MOST_COLUMNS and (text := self._value(cell)):
+                    values += [""] * (column - len(values) - 1)
+                    values.append(text)
+            if any(values):
+                lines.append(f"{row.get('r', '')}\t{table_row(values)}".strip())
+        return "\n".join(lines)
+
+    def _value(self, cell: Element) -> str:
+        kind = cell.get("t", "n")
+        if kind == "inlineStr":
+            return _cell_text(cell)
+        found = cell.find(f"{_S}v")
+        text = found.text or "" if found is not None else ""
+        if not text and (formula := cell.find(f"{_S}f")) is not None and formula.text:
+            return f"={formula.text}"
+        if kind == "s":
+            return self._texts[int(text)] if text.isdecimal() and int(text) < len(self._texts) else ""
+        if kind == "b":
+            return "TRUE" if text == "1" else "FALSE"
+        style = cell.get("s", "0")
+        if kind == "n" and text and style.isdecimal() and int(style) in self._dates:
+            return self._date(text)
+        return text
+
+    def _date(self, text: str) -> str:
+        try:
+            at = self._first_day + timedelta(days=float(text))
+        except (ValueError, OverflowError):
+            return text
+        at = (at + timedelta(microseconds=500_000)).replace(microsecond=0)
+        return f"{at:%Y-%m-%d}" if not at.hour + at.minute + at.second else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def read_open_document(archive: DocumentArchive) -> Parts:
+    """Return a text as Markdown, or the sheets or slides of the other kinds."""
+    manifest = "META-INF/manifest.xml"
+    if manifest in archive.names and archive.xml(manifest).find(f".//{_MANIFEST}encryption-data") is not None:
+        raise ToolFailed("it is encrypted with a password")
+    root = archive.xml("content.xml")
+    body = root.find(f"{_OFFICE}body")
+    content = body[0] if body is not None and len(body) else None
+    if content is None:
+        raise ToolFailed("the file is damaged or incomplete")
+    if content.tag == f"{_OFFICE}spreadsheet":
+        hidden = _hidden_styles(root, "table", f"{_TABLE}display", "false")
+        return Parts("spreadsheet", "sheet", [_table(one, hidden) for one in content.findall(f"{_TABLE}table")])
+    if content.tag == f"{_OFFICE}presentation":
+        hidden = _hidden_styles(root, "drawing-page", f"{_PRESENTATION}visibility", "hidden")
+        return Parts("presentation", "slide", [_page(one, hidden) for one in content.findall(f"{_DRAW}page")])
+    return Parts("text document", "", [Section("", lambda: "\n".join(_flow(content)))])
 
 
 def _margins(archive: DocumentArchive, relations: dict[str, tuple[str, str]], kind: str) -> list[str]:
@@ -109,15 +216,6 @@ def _runs(parent: Element, relations: dict[str, tuple[str, str]]) -> Iterator[st
             yield from _runs(one, relations)
 
 
-def read_slides(archive: DocumentArchive) -> Parts:
-    """Return a presentation: the text, tables and notes of each slide, in the order of the show."""
-    main = _main_part(archive, "ppt/presentation.xml")
-    relations = archive.related(main)
-    order = [relations.get(one.get(f"{_R}id", ""), ("", ""))[1] for one in archive.xml(main).iter(f"{_P}sldId")]
-    slides = [name for name in order if name in archive.names]
-    return Parts("presentation", "slide", [Section("", partial(_slide, archive, name)) for name in slides])
-
-
 def _slide(archive: DocumentArchive, name: str) -> str:
     root = archive.xml(name)
     lines = [*(("(hidden)",) if root.get("show") in {"0", "false"} else ()), *_shapes(root)]
@@ -151,26 +249,6 @@ def _shapes(parent: Element) -> Iterator[str]:
             yield from _shapes(one)
 
 
-def read_workbook(archive: DocumentArchive) -> Parts:
-    """Return a workbook: the rows of each sheet, with the values that formulas had when it was saved."""
-    main = _main_part(archive, "xl/workbook.xml")
-    relations, root = archive.related(main), archive.xml(main)
-    properties = root.find(f"{_S}workbookPr")
-    first_day = (
-        _FIRST_DAY_1904 if properties is not None and properties.get("date1904") in {"1", "true"} else _FIRST_DAY
-    )
-    of_kind = dict(relations.values())
-    texts = _shared_texts(archive, of_kind.get("sharedStrings", ""))
-    dates = _date_styles(archive, of_kind.get("styles", ""))
-    sections = []
-    for sheet in root.iter(f"{_S}sheet"):
-        target = relations.get(sheet.get(f"{_R}id", ""), ("", ""))[1]
-        if target in archive.names:
-            rows = _Rows(archive, target, texts, dates, first_day)
-            sections.append(Section(sheet.get("name", ""), rows.text, sheet.get("state", "visible") != "visible"))
-    return Parts("workbook", "sheet", sections)
-
-
 def _shared_texts(archive: DocumentArchive, name: str) -> list[str]:
     if name not in archive.names:
         return []
@@ -198,60 +276,91 @@ def _date_styles(archive: DocumentArchive, name: str) -> set[int]:
     return {number for number, one in found if int(one.get("numFmtId", 0)) in _DATE_FORMATS | own}
 
 
-class _Rows:
-    """The rows of a sheet as lines of text."""
-
-    def __init__(
-        self, archive: DocumentArchive, name: str, texts: Sequence[str], dates: set[int], first_day: datetime
-    ) -> None:
-        self._archive = archive
-        self._name = name
-        self._texts = texts
-        self._dates = dates
-        self._first_day = first_day
-
-    def text(self) -> str:
-        lines = []
-        for row in self._archive.rows(self._name, f"{_S}row"):
-            values: list[str] = []
-            for cell in row.iter(f"{_S}c"):
-                column = _column(cell.get("r", "")) or len(values) + 1
-                if column <= _MOST_COLUMNS and (text := self._value(cell)):
-                    values += [""] * (column - len(values) - 1)
-                    values.append(text)
-            if any(values):
-                lines.append(f"{row.get('r', '')}\t{table_row(values)}".strip())
-        return "\n".join(lines)
-
-    def _value(self, cell: Element) -> str:
-        kind = cell.get("t", "n")
-        if kind == "inlineStr":
-            return _cell_text(cell)
-        found = cell.find(f"{_S}v")
-        text = found.text or "" if found is not None else ""
-        if not text and (formula := cell.find(f"{_S}f")) is not None and formula.text:
-            return f"={formula.text}"
-        if kind == "s":
-            return self._texts[int(text)] if text.isdecimal() and int(text) < len(self._texts) else ""
-        if kind == "b":
-            return "TRUE" if text == "1" else "FALSE"
-        style = cell.get("s", "0")
-        if kind == "n" and text and style.isdecimal() and int(style) in self._dates:
-            return self._date(text)
-        return text
-
-    def _date(self, text: str) -> str:
-        try:
-            at = self._first_day + timedelta(days=float(text))
-        except (ValueError, OverflowError):
-            return text
-        at = (at + timedelta(microseconds=500_000)).replace(microsecond=0)
-        return f"{at:%Y-%m-%d}" if not at.hour + at.minute + at.second else f"{at:%Y-%m-%d %H:%M:%S}"
-
-
 def _column(reference: str) -> int:
     found = _CELL.fullmatch(reference)
     number = 0
     for letter in found[1] if found else "":
         number = number * 26 + ord(letter) - 64
     return number
+
+
+def _hidden_styles(root: Element, family: str, attribute: str, value: str) -> set[str]:
+    """Return the names of the styles of hidden sheets or slides."""
+    styles = root.iterfind(f"{_OFFICE}automatic-styles/{_STYLE}style[@{_STYLE}family='{family}']")
+    return {
+        style.get(f"{_STYLE}name", "")
+        for style in styles
+        if any(properties.get(attribute) == value for properties in style)
+    }
+
+
+def _table(table: Element, hidden: set[str]) -> Section:
+    is_hidden = table.get(f"{_TABLE}style-name", "") in hidden
+    return Section(table.get(f"{_TABLE}name", ""), lambda: "\n".join(_sheet(table)), is_hidden)
+
+
+def _page(page: Element, hidden: set[str]) -> Section:
+    is_hidden = page.get(f"{_DRAW}style-name", "") in hidden
+    return Section("", lambda: "\n".join(_presentation_slide(page)), is_hidden)
+
+
+def _flow(parent: Element, indent: int = 0) -> Iterator[str]:
+    """Yield headings, paragraphs, lists and tables as lines."""
+    for one in parent:
+        if one.tag == f"{_TEXT}h":
+            yield f"{'#' * int(one.get(f'{_TEXT}outline-level', '1'))} {_text(one)}"
+        elif one.tag == f"{_TEXT}p":
+            if text := _text(one):
+                yield text
+        elif one.tag == f"{_TEXT}list-item":
+            lines = list(_flow(one, indent + 1))
+            yield from (f"{'  ' * indent}- {line}" if not line.lstrip().startswith("- ") else line for line in lines)
+        elif one.tag == f"{_TABLE}table":
+            yield from (table_row(cells) for cells in _rows(one))
+        elif one.tag not in _SKIPPED:
+            yield from _flow(one, indent)
+
+
+def _text(parent: Element) -> str:
+    return "".join(_pieces(parent)).strip()
+
+
+def _pieces(parent: Element) -> Iterator[str]:
+    yield parent.text or ""
+    for one in parent:
+        if one.tag == f"{_TEXT}s":
+            yield " " * min(int(one.get(f"{_TEXT}c", "1")), _MOST_REPEATED)
+        elif one.tag in {f"{_TEXT}tab", f"{_TEXT}line-break"}:
+            yield "\t" if one.tag == f"{_TEXT}tab" else "\n"
+        elif one.tag == f"{_TEXT}note":
+            yield f" [{' '.join(_flow(one))}]"
+        elif one.tag not in _SKIPPED:
+            yield from _pieces(one)
+        yield one.tail or ""
+
+
+def _sheet(table: Element) -> Iterator[str]:
+    for number, cells in enumerate(_rows(table), 1):
+        if any(cells):
+            yield f"{number}\t{table_row(cells)}"
+
+
+def _rows(table: Element) -> Iterator[list[str]]:
+    for row in table.iter(f"{_TABLE}table-row"):
+        cells: list[str] = []
+        for cell in row:
+            if cell.tag in {f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"}:
+                times = min(int(cell.get(f"{_TABLE}number-columns-repeated", "1")), _MOST_REPEATED)
+                cells += [" ".join(_flow(cell))] * times
+        while cells and not cells[-1]:
+            cells.pop()
+        repeated = int(row.get(f"{_TABLE}number-rows-repeated", "1"))
+        yield from [cells] * (min(repeated, _MOST_REPEATED) if cells else 1)
+
+
+def _presentation_slide(page: Element) -> Iterator[str]:
+    yield from _flow(page)
+    notes = page.find(f"{_PRESENTATION}notes")
+    said = list(_flow(notes)) if notes is not None else []
+    if said:
+        yield from ("Notes:", *said)

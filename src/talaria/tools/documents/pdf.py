@@ -8,7 +8,7 @@ from pathlib import Path
 from pypdfium2 import PdfBitmap, PdfDocument, PdfiumError
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.documents.parts import Parts, Section
+from talaria.tools.documents.contents import Parts, Section
 
 _PASSWORD = 4  # PDFium's error for a missing password
 _WIDEST = 1_400  # pixels of a page's picture; more costs a model tokens and shows nothing new

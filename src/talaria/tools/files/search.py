@@ -7,19 +7,15 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.files.text_file import failing, is_binary
-from talaria.tools.files.walk import ALWAYS_IGNORED, compile_pattern, glob_expression, walk
+from talaria.tools.files.walk import ALWAYS_IGNORED, LinearPattern, glob_expression, walk
 from talaria.tools.output import OUTPUT_LIMIT, cut_output
-
-if TYPE_CHECKING:
-    from talaria.tools.files.linear_pattern import LinearPattern
-
 
 LONGEST_LINE = 300
 LARGEST_FILE = 5 * 1024 * 1024
@@ -85,7 +81,7 @@ def find_names(found: Matches, pattern: str) -> None:
 
 def scan_contents(found: Matches, pattern: str, *, glob: str, context: int) -> None:
     """Add the lines that match the expression, file by file; raises `PatternInvalid`."""
-    expression = compile_pattern(pattern)
+    expression = LinearPattern(pattern)
     for path in _files(found.place, glob):
         if found.stopped.is_set():
             return
@@ -105,11 +101,11 @@ def _files(place: Path, glob: str) -> Iterator[Path]:
         yield entry.path
 
 
-def _glob(glob: str) -> "LinearPattern":
-    return compile_pattern(glob_expression(glob))
+def _glob(glob: str) -> LinearPattern:
+    return LinearPattern(glob_expression(glob))
 
 
-def _is_wanted(path: Path, place: Path, glob: str, wanted: "LinearPattern | None") -> bool:
+def _is_wanted(path: Path, place: Path, glob: str, wanted: LinearPattern | None) -> bool:
     below = path.relative_to(place)
     if any(fnmatchcase(part, secret) for part in below.parts for secret in SECRET_NAMES):
         return False
@@ -117,7 +113,7 @@ def _is_wanted(path: Path, place: Path, glob: str, wanted: "LinearPattern | None
     return wanted is None or wanted.matches(subject)
 
 
-def _matching(path: Path, name: str, expression: "LinearPattern", context: int) -> Iterator[tuple[str, bool]]:
+def _matching(path: Path, name: str, expression: LinearPattern, context: int) -> Iterator[tuple[str, bool]]:
     """Yield matching lines as ``name:4:text`` and context lines as ``name-5-text``, and whether they match."""
     try:
         raw = path.read_bytes()

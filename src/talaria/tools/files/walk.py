@@ -1,26 +1,54 @@
-"""Walk the files of a project by the rules of its .gitignore files."""
+"""Walk the files of a project by the rules of its .gitignore files, with expressions matched in linear time."""
 
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from talaria.tools.files.linear_pattern import LinearPattern
-
-
 ALWAYS_IGNORED = {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"}
+_MOST_MEMORY = 8 << 20
 _TRANSLATED = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+class PatternInvalid(ValueError):
+    """The text is not a regular expression that RE2 accepts."""
+
+
+class LinearPattern:
+    """A compiled expression, matched in time linear to the text; raises `PatternInvalid` for invalid text.
+
+    Python's `re` backtracks: one pattern and a line of 40 characters can hold the interpreter lock forever. RE2 can't;
+    it has neither lookaround nor backreferences, like ripgrep.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        import re2  # noqa: PLC0415 (a library in C, for searches only)
+
+        options = re2.Options()
+        options.log_errors, options.never_capture, options.max_mem = False, True, _MOST_MEMORY
+        try:
+            self._compiled: Any = re2.compile(_valid(pattern), options)
+        except re2.error as error:
+            reason = error.args[0].decode("utf-8", "replace") if error.args else "it is invalid"
+            raise PatternInvalid(reason) from error
+
+    def occurs_in(self, text: str) -> bool:
+        """Return whether some part of the text matches."""
+        return self._compiled.search(_valid(text)) is not None
+
+    def matches(self, text: str) -> bool:
+        """Return whether the whole text matches."""
+        return self._compiled.fullmatch(_valid(text)) is not None
 
 
 class Rule(Struct, frozen=True):
     """One line of a .gitignore file in ``folder``."""
 
     folder: Path
-    expression: "LinearPattern"
+    expression: LinearPattern
     folders_only: bool
     shown: bool
 
@@ -59,13 +87,6 @@ def rules_above(folder: Path) -> tuple[Rule, ...]:
     return ()
 
 
-def compile_pattern(pattern: str) -> "LinearPattern":
-    """Return an expression matched in linear time; raises `PatternInvalid`."""
-    from talaria.tools.files.linear_pattern import LinearPattern  # noqa: PLC0415 (a library in C, for searches only)
-
-    return LinearPattern(pattern)
-
-
 def glob_expression(pattern: str) -> str:
     """Return a regular expression for a glob in which ``**`` spans folders and ``*`` does not."""
     out, index = "", 0
@@ -100,7 +121,7 @@ def _rule(folder: Path, line: str) -> Rule | None:
     text = text.rstrip("/")
     anchored = "/" in text
     try:
-        expression = compile_pattern(glob_expression(("" if anchored else "**/") + text.lstrip("/")))
+        expression = LinearPattern(glob_expression(("" if anchored else "**/") + text.lstrip("/")))
     except ValueError:
         return None
     return Rule(folder, expression, folders_only, shown)
@@ -145,3 +166,8 @@ def _size(found: "os.DirEntry[str]") -> int:
         return found.stat(follow_symlinks=False).st_size
     except OSError:
         return 0
+
+
+def _valid(text: str) -> str:
+    """Return the text without lone surrogates, which file names may contain and UTF-8 can't."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -33,9 +33,17 @@ from talaria.contracts.mcp import ServerState, ServerTool
 from talaria.contracts.tool import Call, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import Part
-from talaria.tools.mcp.content import offer_of, prompt_of, prompt_output, prompt_parts, resource_output, tool_output
 from talaria.tools.mcp.elicitation import answer_elicitation
-from talaria.tools.mcp.remote_tools import Offers, tools_of
+from talaria.tools.mcp.remote_tools import (
+    Offers,
+    offer_of,
+    prompt_of,
+    prompt_output,
+    prompt_parts,
+    resource_output,
+    tool_output,
+    tools_of,
+)
 from talaria.tools.mcp.settings import McpServer
 from talaria.tools.mcp.transport import HttpAccess, transport
 

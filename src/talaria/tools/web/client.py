@@ -109,7 +109,7 @@ async def _read_text(download: "Download") -> str:
 
 def decoded(download: "Download") -> str:
     """Decode by the server's charset, a byte order mark, the page's own declaration, or a guess like a browser's."""
-    from talaria.tools.files.charset import find_codec  # noqa: PLC0415 (loaded with the first page)
+    from talaria.tools.files.text_file import find_codec  # noqa: PLC0415 (loaded with the first page)
 
     for charset in _charsets(download):
         try:

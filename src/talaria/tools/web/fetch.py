@@ -13,7 +13,7 @@ from talaria.core.messages import Image
 from talaria.tools.web.client import ReadablePage, WebClient, read_page
 
 if TYPE_CHECKING:  # loaded with the first fetch
-    from talaria.tools.web.robots import RobotsRules
+    from talaria.tools.web.http_client import RobotsRules
 
 PAGE_LENGTH = 20_000  # characters
 _CACHED_PAGES = 8
@@ -76,8 +76,11 @@ class WebFetch:
 
         As RFC 9309 says, a site without one allows everything, and one whose server fails forbids everything for now.
         """
-        from talaria.tools.web.http_client import ServerUnreachable  # noqa: PLC0415 (loaded with the first fetch)
-        from talaria.tools.web.robots import RobotsRules, parse_robots  # noqa: PLC0415 (loaded with the first fetch)
+        from talaria.tools.web.http_client import (  # noqa: PLC0415 (loaded with the first fetch)
+            RobotsRules,
+            ServerUnreachable,
+            parse_robots,
+        )
 
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"

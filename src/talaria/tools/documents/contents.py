@@ -1,12 +1,15 @@
-"""ZIP archives of office documents and books, read within limits: they may come from strangers."""
+"""Contents of documents: parts read one by one, and ZIP archives, read within limits: strangers may send them."""
 
 import lzma
+import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree as ET
+
+from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
 
@@ -15,12 +18,11 @@ _MOST_BYTES = 256 * 1024 * 1024  # of all entries that are read, unpacked
 _CHUNK = 256 * 1024
 _DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 _PROLOGUE = 4096  # bytes in which a document type would stand
-
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError, EOFError, NotImplementedError, OSError, ValueError
 )  # fmt: skip
-
 Element = ET.Element
+_RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
 
 
 class DocumentArchive:
@@ -92,6 +94,48 @@ def parse_xml(data: bytes) -> Element:
         return ET.fromstring(_checked(data))  # noqa: S314 -- without a document type there are no entities
     except ET.ParseError as error:
         raise ToolFailed("the file is damaged or incomplete") from error
+
+
+class Section(Struct, frozen=True):
+    """A part with its name, if it has one; ``text`` reads it. Office programs don't show ``hidden`` parts."""
+
+    name: str
+    text: Callable[[], str]
+    hidden: bool = False
+
+
+class Parts(Struct, frozen=True):
+    """A document: its kind in words, the word for its parts, and the parts."""
+
+    kind: str
+    unit: str
+    sections: Sequence[Section]
+    title: str = ""
+
+    def choose(self, wanted: str) -> list[int]:
+        """Return the indexes of the parts named by numbers, ranges or names; all of them by default."""
+        if not wanted.strip():
+            return list(range(len(self.sections)))
+        named = [index for index, one in enumerate(self.sections) if one.name and one.name == wanted.strip()]
+        return named or list(dict.fromkeys(self._numbered(wanted)))
+
+    def _numbered(self, wanted: str) -> Iterator[int]:
+        for one in wanted.split(","):
+            found = _RANGE.fullmatch(one.strip())
+            if found is None:
+                names = ", ".join(section.name for section in self.sections[:20] if section.name)
+                raise ToolFailed(f"{one.strip()!r} is no {self.unit or 'part'}{f'; it has {names}' if names else ''}")
+            first = int(found[1])
+            last = len(self.sections) if found[2] == "" else int(found[2] or first)
+            if not 1 <= first <= len(self.sections):
+                raise ToolFailed(f"it has {len(self.sections)} {self.unit or 'part'}s; there is no {first}")
+            yield from range(first - 1, min(last, len(self.sections)))
+
+
+def table_row(cells: Sequence[str]) -> str:
+    """Return cells as a row of a Markdown table."""
+    escaped = (" ".join(cell.split()).replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def _checked(data: bytes) -> bytes:
