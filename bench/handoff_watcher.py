@@ -17,8 +17,7 @@ from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.handoff_target import GatewayHandoffTarget
 from talaria.handoff.worker import HandoffWorker
 from talaria.runtime.agent_cache import AgentSpec
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 from talaria.storage.postgres.open import open_postgres_store
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackPlatform, LoopbackSettings

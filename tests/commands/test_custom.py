@@ -9,8 +9,7 @@ from tests.app.session.test_user_shell import is_dead
 from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author, Command
-from talaria.commands.custom import load_custom_commands
-from talaria.commands.registry import REGISTRY, resolve_command
+from talaria.commands.registry import REGISTRY, load_custom_commands, resolve_command
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import LIMIT, until
 

@@ -8,8 +8,7 @@ from tests.commands.command_fixture import Desk, open_desk
 from tests.tools.skills.skill_servers import write_skill
 
 from talaria.commands.command import Author
-from talaria.commands.custom import load_own_commands
-from talaria.commands.registry import REGISTRY
+from talaria.commands.registry import REGISTRY, load_own_commands
 from talaria.contracts.skills import SKILL_USAGE
 from talaria.core.messages import Text
 from talaria.runtime.questions import approval_question

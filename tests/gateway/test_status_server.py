@@ -24,8 +24,7 @@ from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.status_server import StatusServer
 from talaria.gateway.supervisor import GatewaySupervisor
 from talaria.runtime.agent_cache import AgentSpec
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say

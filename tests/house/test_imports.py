@@ -17,7 +17,6 @@ MOST_SMALL_LINES = 40
 # Small modules with one importer next to them, and why they stand alone.
 SMALL_MODULES = {
     "talaria.app.command_line.spec": "loaded by completion, without the services",
-    "talaria.app.doctor": "loaded when the checks of the doctor are run",
     "talaria.platforms.xmpp.servers": "loaded if DNS has to find the server",
     "talaria.storage.sqlite.rescue": "loaded when a file is damaged",
 }
@@ -26,7 +25,7 @@ HIDDEN_CYCLES = {
     ("talaria", "talaria.app.library"),
     ("talaria.app.gateway.media", "talaria.app.application"),
     ("talaria.app.media_models", "talaria.app.application"),
-    ("talaria.app.session.media", "talaria.app.application"),
+    ("talaria.app.media_models", "talaria.app.application"),
     ("talaria.app.jobs", "talaria.app.application"),
     ("talaria.app.session.agent_spec", "talaria.app.application"),
     ("talaria.app.session.build", "talaria.app.application"),

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from talaria.settings.config_text import check_text, read_text, save_text
-from talaria.settings.edit import FileChanged, edit_values
+from talaria.settings.edit import FileChanged, check_text, edit_values, read_text, save_text
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import SchemaField, SettingsSchema

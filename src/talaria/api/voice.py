@@ -26,7 +26,7 @@ from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.cross_posts import CrossPost, send_cross_post
 from talaria.runtime.outbox import render_turn_end
 from talaria.sessions.chat_directory import HOME_CHAT, HomeChat
-from talaria.settings.live import LiveSettings
+from talaria.settings.model import LiveSettings
 
 _TEXT = "text/plain; charset=utf-8"
 _MAX_SECONDS = 300.0

@@ -23,8 +23,7 @@ from talaria.app.session.delegation_proxy import BackgroundRole, CurrentSession,
 from talaria.app.session.memory import open_consolidator
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.toolsets import list_command_folders
-from talaria.app.session.user_shell import LocalShell
-from talaria.app.session.workspaces import BackgroundProcesses, WorkspaceRegistry
+from talaria.app.session.workspaces import BackgroundProcesses, LocalShell, WorkspaceRegistry
 from talaria.app.store import open_store
 from talaria.commands.views import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts

@@ -1,5 +1,6 @@
-"""Providers as configured: presets with the changes of settings and environment, and the keys that are set."""
+"""Providers as configured: presets with changes of settings and environment, keys, and accounts with clouds."""
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
@@ -10,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from talaria.agent.key_pool import PooledProvider
-from talaria.app.cloud_accounts import explain_missing_access, fill_url, has_access, make_authorizer, missing_variables
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import Provider
 from talaria.core.errors import NotFound, Refused
@@ -18,7 +18,7 @@ from talaria.http_client.client import HttpPool
 from talaria.http_client.timeouts import Timeouts
 from talaria.providers.detection import DetectedProtocols, DetectingProvider
 from talaria.providers.factory import open_provider
-from talaria.providers.presets import PRESETS, Preset, ProtocolName
+from talaria.providers.presets import PRESETS, AccessKind, Preset, ProtocolName
 from talaria.providers.settings import RequestAuthorizer
 from talaria.settings.errors import build_unknown_fault
 from talaria.settings.logins import LoginStore
@@ -26,6 +26,14 @@ from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
 from talaria.settings.sections.providers import ProviderAccount
 
+_NEEDED_FOR_ACCESS: dict[AccessKind, str] = {
+    "aws": "AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "entra": "AZURE_OPENAI_API_KEY, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
+    "google": "GOOGLE_APPLICATION_CREDENTIALS, the path of a credentials file",
+}
+_VARIABLE = re.compile(r"\{([A-Z0-9_|]+)\}")
+_GOOGLE_DEFAULT = ".config/gcloud/application_default_credentials.json"
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _NO_OVERRIDES = ProviderAccount()
 _PROTOCOLS_FILE = "provider-protocols.json"
 _CLOUDS = frozenset({"aws", "entra", "google"})
@@ -209,6 +217,70 @@ class ConfiguredProviders:
         choices = {protocol: partial(open_with, protocol) for protocol in account.protocols}
         url = account.preset.base_url
         return DetectingProvider(choices, self._detected, url, per_model=account.preset.per_model)
+
+
+def fill_url(url: str, secrets: Secrets) -> str:
+    """Return an address with the values of the variables that it names; unset ones stay."""
+    return _VARIABLE.sub(lambda found: _first_value(found[1].split("|"), secrets) or found[0], url)
+
+
+def missing_variables(url: str) -> list[str]:
+    """Return the variables that an address still needs."""
+    return [found.split("|")[0] for found in _VARIABLE.findall(url)]
+
+
+def has_access(preset: Preset, secrets: Secrets) -> bool:
+    """Return whether something other than a key gives access to a provider."""
+    match preset.access:
+        case "aws":
+            return bool(secrets.get("AWS_ACCESS_KEY_ID") and secrets.get("AWS_SECRET_ACCESS_KEY"))
+        case "entra":
+            return all(map(secrets.get, ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")))
+        case "google":
+            return _google_file(secrets).is_file()
+    return False
+
+
+def explain_missing_access(preset: Preset, secrets: Secrets) -> str:
+    """Return what a provider needs for access, or which file of credentials is missing."""
+    if preset.access == "google" and secrets.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return f"GOOGLE_APPLICATION_CREDENTIALS names {_google_file(secrets)}, which isn't a file."
+    return f"{preset.title} needs {_NEEDED_FOR_ACCESS[preset.access]}."
+
+
+def make_authorizer(preset: Preset, secrets: Secrets, http: HttpPool) -> RequestAuthorizer | None:
+    """Return what stands in for a key, if the provider has such a thing and it is configured."""
+    if preset.access == "key" or not has_access(preset, secrets):
+        return None
+    from talaria.http_client import bearer_tokens  # noqa: PLC0415 (loaded for a provider in a cloud)
+    from talaria.providers import aws_signer  # noqa: PLC0415 (loaded for a provider in a cloud)
+
+    def value(name: str) -> str:
+        return secrets.get(name) or ""
+
+    if preset.access == "aws":
+        credentials = aws_signer.AwsCredentials(
+            value("AWS_ACCESS_KEY_ID"), value("AWS_SECRET_ACCESS_KEY"), value("AWS_SESSION_TOKEN")
+        )
+        return aws_signer.AwsSigner(credentials, _first_value(_REGION_VARIABLES, secrets))
+    if preset.access == "google":
+        return bearer_tokens.BearerToken(bearer_tokens.GoogleTokenRequest(_google_file(secrets)), http)
+    request = bearer_tokens.EntraTokenRequest(
+        value("AZURE_TENANT_ID"),
+        value("AZURE_CLIENT_ID"),
+        value("AZURE_CLIENT_SECRET"),
+        value("AZURE_AUTHORITY_HOST") or bearer_tokens.ENTRA_AUTHORITY,
+    )
+    return bearer_tokens.BearerToken(request, http)
+
+
+def _google_file(secrets: Secrets) -> Path:
+    named = secrets.get("GOOGLE_APPLICATION_CREDENTIALS")
+    return Path(named).expanduser() if named else Path.home() / _GOOGLE_DEFAULT
+
+
+def _first_value(names: list[str] | tuple[str, ...], secrets: Secrets) -> str:
+    return next((found for name in names if (found := secrets.get(name))), "").rstrip("/")
 
 
 def _configure_provider(preset: Preset, overrides: ProviderAccount, secrets: Secrets) -> ConfiguredProvider:

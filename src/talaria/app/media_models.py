@@ -1,4 +1,4 @@
-"""Models for speech, images and vision by the current settings, and the cost of images."""
+"""Models for speech, images and vision by the current settings, those of a session, and the cost of images."""
 
 import asyncio
 import math
@@ -25,6 +25,11 @@ from talaria.providers.media import (
 from talaria.settings.secrets import list_secret_names
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
+    from talaria.app.application import TalariaApplication
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the application opens sessions; the models are loaded with the first image or recording
     from talaria.app.application import TalariaApplication
 
 _COMMAND = "command"
@@ -101,12 +106,6 @@ class MediaModels:
         return {name: value for name, value in self._application.environment.items() if name not in secret}
 
 
-def _require_command(command: str, setting: str) -> str:
-    if not command.strip():
-        raise Refused(f"There is no command. Set {setting}.")
-    return command
-
-
 class MeteredImageMaker:
     """An `ImageMaker` that reserves the price of an image before it is made, and records the cost.
 
@@ -146,3 +145,35 @@ class MeteredImageMaker:
         await self._store.write(
             lambda tx: tx.usage.add(self._session_id, usage, model=self._info.name, has_price=priced)
         )
+
+
+class SessionMedia:
+    """Models for images and speech of one session; images count towards its budget."""
+
+    def __init__(self, application: "TalariaApplication", budget: Budget, session_id: SessionId) -> None:
+        self._application = application
+        self._budget = budget
+        self._session_id = session_id
+        self._models: MediaModels | None = None
+
+    def open(self, closing: AsyncExitStack) -> None:
+        """Open the models once; leaving ``closing`` closes their connections."""
+        if self._models is None:
+            self._models = MediaModels(self._application)
+            closing.push_async_callback(self._models.close)
+
+    def image_maker(self) -> "ImageMaker":
+        """Return the image model; `open` comes first."""
+        assert self._models is not None
+        return self._models.image_maker(self._budget, self._session_id)
+
+    def speaker(self) -> "Speaker | None":
+        """Return the speaker, or ``None`` if it is off; `open` comes first."""
+        assert self._models is not None
+        return self._models.speaker()
+
+
+def _require_command(command: str, setting: str) -> str:
+    if not command.strip():
+        raise Refused(f"There is no command. Set {setting}.")
+    return command

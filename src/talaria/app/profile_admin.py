@@ -15,9 +15,9 @@ from talaria.contracts.memory import MEMORY_KINDS, MemoryEntry, MemoryKind, Memo
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed
-from talaria.settings.live import LiveSettings, read_stamp
+from talaria.settings.atomic_files import read_stamp
 from talaria.settings.load import load as load_file
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import split_key, variable
 from talaria.tools.memory.notebook import Memories, entries_size, rank_by_words
@@ -75,7 +75,7 @@ class ProfileSettings(LiveSettings):
 
     def switch_tools(self, names: Sequence[str], *, on: bool) -> tuple[Sequence[str], Sequence[str]]:
         """Switch tools or toolsets on or off; return those that changed, and remarks."""
-        from talaria.settings.tool_switches import switch_tools  # noqa: PLC0415 (loaded when tools are switched)
+        from talaria.settings.config_writer import switch_tools  # noqa: PLC0415 (loaded when tools are switched)
 
         switched = switch_tools(names, list_toolsets(self.current), self._profile, self._environment, on=on)
         self.reload()

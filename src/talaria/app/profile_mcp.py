@@ -60,7 +60,7 @@ class ProfileMcp:
         server, secrets = self._read_servers()[name], read_secrets(self._profile, self._environment)
         headers = {key: fill_secrets(value, secrets) for key, value in server.headers.items()}
         secret = fill_secrets(server.client_secret, secrets)
-        from talaria.app.mcp_logins import McpSignIn  # noqa: PLC0415 (loaded for a sign-in)
+        from talaria.app.session.mcp_servers import McpSignIn  # noqa: PLC0415 (loaded for a sign-in)
 
         return McpSignIn(name, server, headers, secret, self._logins).run(surface, way, wait).account
 
@@ -68,7 +68,7 @@ class ProfileMcp:
         """Revoke and delete the tokens; return whether there were any."""
         if not self._logins.exists(login_name(name)):
             return False
-        from talaria.app.mcp_logins import sign_out_of_server  # noqa: PLC0415 (loaded for a sign-in)
+        from talaria.app.session.mcp_servers import sign_out_of_server  # noqa: PLC0415 (loaded for a sign-in)
 
         return sign_out_of_server(name, self._logins)
 

@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.app.session.toolsets import list_command_folders, skill_folders
-from talaria.commands.custom import load_custom_commands
-from talaria.commands.registry import REGISTRY
+from talaria.commands.registry import REGISTRY, load_custom_commands
 from talaria.contracts.skills import (
     NO_USAGE,
     SkillAudit,

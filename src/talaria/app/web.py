@@ -44,7 +44,7 @@ from talaria.web.routes.files import FileRoutes
 from talaria.web.routes.gateway import GatewayRoutes
 from talaria.web.routes.goals import GoalRoutes
 from talaria.web.routes.home import HomeRoutes
-from talaria.web.routes.inside import CheckView, InsideRoutes, TraceRoutes
+from talaria.web.routes.inside import CheckFinding, CheckView, InsideRoutes, TraceRoutes
 from talaria.web.routes.model_choice import ModelChoiceRoutes
 from talaria.web.routes.people import PeopleRoutes
 from talaria.web.routes.schedules import ScheduleRoutes
@@ -60,6 +60,7 @@ _MEGABYTE = 1_000_000
 _HEARTBEAT = 15.0  # the page reconnects after 40 s of silence
 _OUTPUT_NAME = re.compile(r"[\w-]+\.txt")
 _LONGEST_OUTPUT = 2_000_000
+_CHECKS_OF_TERMINALS = frozenset({"terminal"})
 
 
 class WebApp:
@@ -170,9 +171,22 @@ class WebApp:
             return ""
 
     def _examine(self) -> list[CheckView]:
-        from talaria.app.doctor import examine_profile  # noqa: PLC0415 (loaded when the checks of the doctor are run)
+        """Run the checks of the doctor, without a request to the model's provider; blocks, and masks secrets."""
+        from talaria.app.command_line.services import ProcessServices  # noqa: PLC0415 (loaded when the checks are run)
+        from talaria.cli.commands.doctor.command import OFFLINE_CHECKS, examine  # noqa: PLC0415 (the same)
 
-        return examine_profile(self._app)
+        app = self._app
+        services = ProcessServices(profile_name=app.profile.name, color="never", environment=app.environment)
+        checks = (check for check in OFFLINE_CHECKS if check.name not in _CHECKS_OF_TERMINALS)
+        results = [examine(check, services, fix=False) for check in checks]
+        return [
+            CheckView(
+                result.name,
+                result.state,
+                [CheckFinding(one.state, app.mask(one.found), app.mask(one.repair)) for one in result.findings],
+            )
+            for result in results
+        ]
 
     def _routes(self) -> tuple[Route, ...]:
         store, limit = self._app.store, round(self._app.settings.media.file_megabytes * _MEGABYTE)

@@ -39,7 +39,7 @@ from talaria.runtime.workers import (
     take_orphaned_updates,
 )
 from talaria.sessions.context import surface_context
-from talaria.settings.live import LiveSettings
+from talaria.settings.model import LiveSettings
 
 _MAX_PARTICIPANTS = 1000
 _STORE_PAUSE = 1.0

@@ -10,6 +10,7 @@ from talaria.settings.errors import ProfileUnusable
 
 OWNER_ONLY_FILE = 0o600
 OWNER_ONLY_FOLDER = 0o700
+FileStamp = tuple[int, int, int] | None
 
 
 def write_file(path: Path, text: str) -> None:
@@ -69,6 +70,15 @@ def remove_folder(path: Path) -> None:
         renamed.rmdir()
     except OSError as error:
         raise ProfileUnusable(path, "can't be removed", error) from error
+
+
+def read_stamp(path: Path) -> FileStamp:
+    """Return what differs after a file was changed: time, size and number; ``None`` if it can't be reached."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _acquire_lock(folder: Path) -> int:

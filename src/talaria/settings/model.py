@@ -14,6 +14,7 @@ from talaria.settings.sections.chats import (
     AccessSettings,
     ChatNetworkSettings,
     GatewaySettings,
+    MediaSettings,
     PersonaSettings,
     PersonSettings,
     RouteSettings,
@@ -26,13 +27,14 @@ from talaria.settings.sections.checks import (
     mask_header_values,
     mask_password,
 )
-from talaria.settings.sections.media import ImageSettings, MediaSettings, VoiceSettings
 from talaria.settings.sections.providers import (
     EmbeddedSettings,
+    ImageSettings,
     LoginSettings,
     ModelFacts,
     ModelSettings,
     ProviderAccount,
+    VoiceSettings,
 )
 from talaria.settings.sections.tools import (
     ApprovalRuleSettings,
@@ -339,3 +341,19 @@ class Settings(Section, frozen=True):
     people: dict[str, PersonSettings] = {}
     personas: dict[str, PersonaSettings] = {}
     routes: dict[str, RouteSettings] = {}
+
+
+class LiveSettings:
+    """Current settings, replaced as a whole by `replace`.
+
+    ``generation`` counts the replacements since the process started; equal generations mean identical settings.
+    """
+
+    def __init__(self, current: Settings) -> None:
+        self.current = current
+        self.generation = 0
+
+    def replace(self, settings: Settings) -> None:
+        """Replace the settings."""
+        self.current = settings
+        self.generation += 1

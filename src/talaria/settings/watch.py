@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from talaria.settings.atomic_files import FileStamp, read_stamp
 from talaria.settings.errors import Fault, SettingsInvalid
-from talaria.settings.live import FileStamp, read_stamp
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile

@@ -16,9 +16,8 @@ from talaria.commands.command import (
     run_command,
     select_usable_commands,
 )
-from talaria.commands.custom import load_own_commands
 from talaria.commands.mcp import list_prompt_commands
-from talaria.commands.registry import REGISTRY
+from talaria.commands.registry import REGISTRY, load_own_commands
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.core.events import Noticed

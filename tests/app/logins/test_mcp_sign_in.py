@@ -18,7 +18,7 @@ from tests.app.logins.oidc_server import OidcServer, Person, oidc_server
 from tests.app.logins.protected_server import ProtectedServer, protected_server
 from tests.app.program import Outcome, Program
 
-from talaria.app.mcp_logins import McpTokens
+from talaria.app.session.mcp_servers import McpTokens
 from talaria.core.errors import ProviderUnreachable, SignInNeeded
 from talaria.settings.logins import LoginStore, StoredLogin, login_name
 from talaria.testing.wait import LIMIT

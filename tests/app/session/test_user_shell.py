@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from talaria.app.session.user_shell import LocalShell
+from talaria.app.session.workspaces import LocalShell
 from talaria.core.errors import Refused
 from talaria.tools.workspace import LocalWorkspace
 

@@ -17,8 +17,7 @@ from talaria.core.ids import SessionId, TurnId
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.outbound.message_writer import DeliveryPolicy
 from talaria.runtime.outbox import queue_reply
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 from talaria.settings.sections.chats import GatewaySettings
 from talaria.testing.wait import until
 

@@ -11,8 +11,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import TurnId, new_id
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY, PendingVoiceReply, VoiceReplies
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 
 
 async def test_a_worker_that_is_stopped_while_it_acquires_a_reply_releases_it(store: Store, tmp_path: Path) -> None:

@@ -25,11 +25,13 @@ if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
         StoreMaintenance,
         ToolService,
     )
-    from talaria.commands.application import Application
+    from talaria.commands.application import AgentMemory, Application
+    from talaria.contracts.checkpoints import Checkpoints
     from talaria.contracts.setup import SetupProbes
     from talaria.contracts.skills import SkillAdmin
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
+    from talaria.core.ids import SessionId
     from talaria.settings.model import Settings
     from talaria.settings.secrets import Secrets
 
@@ -137,8 +139,6 @@ class ProcessServices:
 
     def files(self) -> "FileService":
         """Return the files of this profile outside of the store."""
-        from talaria.app.profile_files import ProfileFiles  # noqa: PLC0415 (loaded when files are used)
-
         return ProfileFiles(self.settings(), self.profile, self.environment)
 
     def load_application(self) -> "Callable[[AsyncExitStack], Application]":
@@ -202,3 +202,38 @@ class ProfileTools:
         from talaria.app.profile_mcp import ProfileMcp  # noqa: PLC0415 (loaded when MCP servers are listed)
 
         return ProfileMcp(self._profile, self._environment)
+
+
+class ProfileFiles:
+    """Implementation of `FileService`: checkpoints, memory, and the outputs and media of sessions."""
+
+    def __init__(self, settings: "Settings", profile: Profile, environment: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._profile = profile
+        self._environment = environment
+
+    @property
+    def checkpoints(self) -> "Checkpoints":
+        """Checkpoints of all workspaces."""
+        from talaria.app.session.change_recorder import open_checkpoints  # noqa: PLC0415 (loaded when they are used)
+
+        return open_checkpoints(self._settings, self._profile, self._environment)
+
+    @property
+    def memory(self) -> "AgentMemory":
+        """The agent's memory of all people."""
+        from talaria.app.profile_admin import ProfileMemory  # noqa: PLC0415 (loaded when memory is shown)
+        from talaria.app.session.memory import open_memories  # noqa: PLC0415 (the same)
+
+        return ProfileMemory(open_memories(self._settings, self._profile))
+
+    def delete_outputs(self, session_id: "SessionId") -> None:
+        """Delete the output and media files of a deleted session, and its browser."""
+        from shutil import rmtree  # noqa: PLC0415 (loaded when a session is deleted)
+
+        from talaria.tools.browser.session_folder import end_browser  # noqa: PLC0415 (the same)
+        from talaria.tools.output import FullOutputs  # noqa: PLC0415 (the same)
+
+        end_browser(self._profile.browsers_folder, session_id)
+        FullOutputs(self._profile.outputs_folder).forget(session_id)
+        rmtree(self._profile.media_folder / session_id, ignore_errors=True)

@@ -21,8 +21,7 @@ from talaria.app.platforms import account_secret, enabled_platforms, find_networ
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
 from talaria.commands.command import Command, select_usable_commands
-from talaria.commands.custom import load_own_commands
-from talaria.commands.registry import REGISTRY
+from talaria.commands.registry import REGISTRY, load_own_commands
 from talaria.contracts.hooks import GATEWAY_START, Facts
 from talaria.contracts.platform import Platform, PlatformAccount, Sender
 from talaria.core.addresses import Address, audience_of

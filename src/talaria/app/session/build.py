@@ -56,8 +56,7 @@ from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps, persona_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.sessions.preferences import Preferences, start_planning, write_preferences
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 from talaria.settings.profiles import FolderTrust, find_home
 from talaria.tools.workspace import LocalWorkspace
 
@@ -65,7 +64,7 @@ if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with t
     from talaria.agent.approval.policy import ApprovalPolicy
     from talaria.agent.approval.rules import ApprovalRule
     from talaria.app.application import TalariaApplication
-    from talaria.app.session.media import SessionMedia
+    from talaria.app.media_models import SessionMedia
 
 _MICRODOLLARS = 1_000_000
 PROVIDER_NOTE = NamedValue("provider_note", str)  # what was said once, by provider
@@ -343,7 +342,7 @@ def _build_environment(
 
 
 def _open_media(application: "TalariaApplication", budget: Budget, session_id: SessionId) -> "SessionMedia":
-    from talaria.app.session.media import SessionMedia  # noqa: PLC0415 (loaded with the first image or recording)
+    from talaria.app.media_models import SessionMedia  # noqa: PLC0415 (loaded with the first image or recording)
 
     return SessionMedia(application, budget, session_id)
 

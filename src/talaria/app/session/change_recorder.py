@@ -13,8 +13,7 @@ from talaria.core.errors import TalariaError
 from talaria.core.events import TurnBegan, TurnEvent
 from talaria.core.installation import install_command
 from talaria.core.session_context import SessionContext
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 from talaria.settings.profiles import Profile, find_home
 from talaria.tools.checkpoints.history import Retention, WorkspaceHistory
 from talaria.tools.checkpoints.profile_checkpoints import CheckpointOptions, ProfileCheckpoints

@@ -55,7 +55,7 @@ from talaria.tools.web.search import WebSearch
 
 if TYPE_CHECKING:  # loaded with the first call
     from talaria.agent.approval.policy import ApprovalPolicy
-    from talaria.app.session.media import SessionMedia
+    from talaria.app.media_models import SessionMedia
     from talaria.contracts.sandbox import Sandbox
     from talaria.settings.sections.chats import PersonaSettings
 

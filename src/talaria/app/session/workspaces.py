@@ -1,4 +1,4 @@
-"""Workspaces and background processes of sessions, which outlive the agent, and the people they act for."""
+"""Workspaces, background processes and shells of sessions, which outlive the agent, and the people they act for."""
 
 import asyncio
 import logging
@@ -14,8 +14,9 @@ from msgspec import Struct
 from talaria.contracts.background_processes import BackgroundProcess, EndedBy, ProcessRequest, list_processes
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session, Viewer
-from talaria.contracts.tool import Call
-from talaria.core.errors import StoreError
+from talaria.contracts.tool import Call, Workspace
+from talaria.contracts.user_shell import ShellResult
+from talaria.core.errors import Refused, StoreError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.core.messages import OWNER, UNKNOWN, is_in_chat, is_same_sender
 from talaria.core.session_context import SessionContext, current_context
@@ -23,17 +24,67 @@ from talaria.runtime.completions import hear, read_origin, report
 from talaria.runtime.open_session import OpenRequest
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.output import FullOutputs
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.output import FullOutputs, join_cut, readable
+from talaria.tools.terminal.processes import Child, Processes
+from talaria.tools.terminal.shell import shell_argv
 from talaria.tools.workspace import LocalWorkspace, folder_of
 
 if TYPE_CHECKING:  # imported with the first process or MCP server
     from talaria.tools.mcp.session_servers import SessionServers
     from talaria.tools.process.supervisor import Supervisor
 
+_MAX_SHELL_OUTPUT = 8_000
+_SHELL_GRACE = timedelta(milliseconds=80)
 SOURCE = "process"
 _OWNER_ONLY = 0o700
 log = logging.getLogger(__name__)
+SERVERS_IDLE = timedelta(hours=24)
+SERVERS_KEPT = 32
+
+
+class LocalShell:
+    """Implementation of `UserShell`; `close` kills what still runs."""
+
+    def __init__(self) -> None:
+        self._processes = Processes()
+        self._running: dict[Child, Workspace] = {}
+
+    async def run(self, line: str, arguments: Sequence[str], workspace: Workspace, *, seconds: float) -> ShellResult:
+        """Run a line with ``arguments`` as its positional parameters; long output is cut in the middle.
+
+        The exit code is ``None`` after ``seconds``. Raises `Refused` if the line could not be started.
+        """
+        output = _HeadAndTail(_MAX_SHELL_OUTPUT)
+        try:
+            child = await self._processes.start(
+                [*shell_argv(line), *arguments],
+                folder=workspace.folder,
+                environment=workspace.environment,
+                heard=output.add,
+            )
+        except (OSError, ValueError) as error:
+            raise Refused(f"`{line}` couldn't be started in {workspace.folder}: {error}.") from error
+        self._running[child] = workspace
+        try:
+            code = await _wait_for_exit(child, seconds)
+        except asyncio.CancelledError:
+            await child.end(_SHELL_GRACE)
+            raise
+        finally:
+            del self._running[child]
+            self._processes.finish(child)
+        return ShellResult(code, output.text())
+
+    def stop(self, workspace: Workspace) -> bool:
+        """Kill the commands running in a workspace; ``False`` if there are none."""
+        found = [child for child, running_workspace in self._running.items() if running_workspace is workspace]
+        for child in found:
+            child.kill()
+        return bool(found)
+
+    def close(self) -> None:
+        """Kill all running commands."""
+        self._processes.close()
 
 
 def resolve_viewer(request: OpenRequest, session: Session) -> Viewer:
@@ -76,34 +127,6 @@ def is_owners_turn(settings: Settings, *, shared: bool) -> bool:
     context = current_context()
     sender = context.sender if context is not None else UNKNOWN
     return _resolve_person(settings, sender) == OWNER or not (shared or is_in_chat(sender))
-
-
-def _resolve_person(settings: Settings, sender: str) -> str:
-    if sender in (OWNER, UNKNOWN):
-        return sender
-    from talaria.access.policy import People  # noqa: PLC0415 (loaded for a sender of a chat network)
-
-    platform, _, user_id = sender.partition(":")
-    if not user_id:
-        return UNKNOWN
-    people = People(settings.people)
-    if people.names(platform, {user_id}) & set(settings.access.owners):
-        return OWNER
-    return f"person:{people.person(platform, (user_id,))}"
-
-
-class _Reporter(Struct, frozen=True):
-    """Implementation of `Reporter`."""
-
-    mask: Callable[[str], str]
-
-    def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
-        """Store a report for the session of a process, with secrets masked."""
-        report(tx, process.session_id, SOURCE, name, self.mask(text), origin=read_origin(process.context))
-
-    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
-        """Record that a tool call is about to return these reports."""
-        hear(tx, process.session_id, SOURCE, names, call_id)
 
 
 class BackgroundProcesses:
@@ -196,10 +219,6 @@ def make_served_folder(settings: Settings, profile: Profile) -> Path:
     folder = Path(settings.gateway.folder).expanduser() if settings.gateway.folder else own
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-SERVERS_IDLE = timedelta(hours=24)
-SERVERS_KEPT = 32
 
 
 class OpenWorkspace:
@@ -338,3 +357,63 @@ class WorkspaceRegistry:
         timer = self._idle_timers.pop(session_id, None)
         if timer is not None:
             timer.cancel()
+
+
+async def _wait_for_exit(child: Child, seconds: float) -> int | None:
+    try:
+        async with asyncio.timeout(seconds):
+            code = await child.wait()
+    except TimeoutError:
+        await child.end(_SHELL_GRACE)
+        code = None
+    await child.hear_out()
+    return code
+
+
+class _HeadAndTail:
+    """The beginning and the end of an output of any length."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._head, self._tail = bytearray(), bytearray()
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        space = self._half - len(self._head)
+        self._head += piece[:space]
+        self._tail = (self._tail + piece[space:])[-self._half :]
+
+    def text(self) -> str:
+        missing = self._size - len(self._head) - len(self._tail)
+        if not missing:
+            return readable(bytes(self._head + self._tail))
+        return join_cut(readable(bytes(self._head)), readable(bytes(self._tail)), missing=missing)
+
+
+def _resolve_person(settings: Settings, sender: str) -> str:
+    if sender in (OWNER, UNKNOWN):
+        return sender
+    from talaria.access.policy import People  # noqa: PLC0415 (loaded for a sender of a chat network)
+
+    platform, _, user_id = sender.partition(":")
+    if not user_id:
+        return UNKNOWN
+    people = People(settings.people)
+    if people.names(platform, {user_id}) & set(settings.access.owners):
+        return OWNER
+    return f"person:{people.person(platform, (user_id,))}"
+
+
+class _Reporter(Struct, frozen=True):
+    """Implementation of `Reporter`."""
+
+    mask: Callable[[str], str]
+
+    def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
+        """Store a report for the session of a process, with secrets masked."""
+        report(tx, process.session_id, SOURCE, name, self.mask(text), origin=read_origin(process.context))
+
+    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
+        """Record that a tool call is about to return these reports."""
+        hear(tx, process.session_id, SOURCE, names, call_id)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from talaria.app.cloud_accounts import missing_variables
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
-from talaria.app.configured_providers import ConfiguredProviders
+from talaria.app.configured_providers import ConfiguredProviders, missing_variables
 from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.contracts.imports import Importer
 from talaria.contracts.setup import (

@@ -25,9 +25,8 @@ from talaria.commands.command import (
     run_command,
     select_usable_commands,
 )
-from talaria.commands.custom import load_own_commands
 from talaria.commands.mcp import list_prompt_commands
-from talaria.commands.registry import REGISTRY
+from talaria.commands.registry import REGISTRY, load_own_commands
 from talaria.commands.skills import SKILLS
 from talaria.contracts.tool import Workspace
 from talaria.contracts.values import SINGLE, NamedValue

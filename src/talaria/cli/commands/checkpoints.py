@@ -89,7 +89,7 @@ def _list_workspaces(arguments: argparse.Namespace, services: Services) -> None:
 
 def _diff(arguments: argparse.Namespace, services: Services, history: "CheckpointHistory") -> None:
     from talaria.cli.chat.event_printer import format_diff_lines  # noqa: PLC0415 (loaded when a diff is shown)
-    from talaria.commands.checkpoints import format_changes  # noqa: PLC0415 (loaded when a diff is shown)
+    from talaria.commands.branches import format_changes  # noqa: PLC0415 (loaded when a diff is shown)
 
     changes = history.diff(history.find(arguments.checkpoint))
     if arguments.json:

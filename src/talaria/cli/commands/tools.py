@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from talaria.cli.parser import add_completion
 from talaria.cli.services import Services
 from talaria.contracts.tool import ToolsetState
-from talaria.settings.tool_switches import switch_tools
+from talaria.settings.config_writer import switch_tools
 
 ENABLE, DISABLE = "enable", "disable"
 

@@ -47,7 +47,7 @@ from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_log import model_steps
 from talaria.runtime.workers import STORE_UNREACHABLE
-from talaria.settings.live import LiveSettings
+from talaria.settings.model import LiveSettings
 from talaria.settings.sections.chats import ChatNetworkSettings, find_room
 
 _UNSAFE = re.compile(rf"{HARMFUL}|[`\n]")

@@ -23,7 +23,7 @@ from talaria.runtime.open_session import ResumeSession
 from talaria.runtime.runner import RunnerState
 from talaria.runtime.turns import PENDING_SESSIONS, list_pending_sessions
 from talaria.runtime.workers import can_claim_chat, claim_chat, is_assigned
-from talaria.settings.live import LiveSettings
+from talaria.settings.model import LiveSettings
 
 _LONGEST_PAUSE = 60.0
 _MAX_OPENING = 12  # opening one blocks the others for about a millisecond

@@ -27,8 +27,7 @@ from talaria.gateway.outbound.message_writer import (
     Throttle,
 )
 from talaria.runtime.outbox import outbox_topic
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 
 T = TypeVar("T")
 DEFAULT_POLICY = DeliveryPolicy()

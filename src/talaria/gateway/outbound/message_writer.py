@@ -18,7 +18,7 @@ from talaria.core.errors import PlatformError, Rejected, SlowDown, Unreachable
 from talaria.core.ids import WorkerId, is_gone
 from talaria.gateway.outbound.text_parts import shorten, split_content
 from talaria.runtime.outbox import read_content
-from talaria.settings.live import LiveSettings
+from talaria.settings.model import LiveSettings
 
 _MAX_CHATS = 2_000
 _UNLIMITED = 1_000_000

@@ -28,8 +28,7 @@ from talaria.gateway.outbound.message_writer import (
 from talaria.gateway.outbound.preview_text import PreviewText
 from talaria.gateway.outbound.text_parts import GrowingText
 from talaria.runtime.turns import find_redirect
-from talaria.settings.live import LiveSettings
-from talaria.settings.model import Settings
+from talaria.settings.model import LiveSettings, Settings
 
 _RETRY = 0.1  # seconds until an urgent update is tried again
 _MAX_DELAY = 0.9  # seconds; shorter than a lease, unless the settings make that very short

@@ -24,7 +24,7 @@ from talaria.core.messages import SILENT, File
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.workers import release_lease, take_lease
 from talaria.sessions.chat_directory import read_voice_choice
-from talaria.settings.live import LiveSettings
+from talaria.settings.model import LiveSettings
 
 _MAX_AGE = timedelta(minutes=15)
 _POLL_INTERVAL = timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Settings of chats: gateway, access, people, rooms, personas and routes, and when sessions are reset.
+"""Settings of chats: gateway, access, people, rooms, personas, routes and files, and when sessions are reset.
 
 A person is written as ``platform:id``, for example ``telegram:12345``, or by a name from ``people``.
 """
@@ -369,3 +369,18 @@ def find_room(rooms: Mapping[str, RoomSettings], address: Address) -> RoomSettin
     if address.chat_type == "private":
         return None
     return rooms.get(address.thread_id) or rooms.get(address.chat_id) or rooms.get(ALL_ROOMS)
+
+
+class MediaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files in chat messages, downloaded before the turn of their message starts."""
+
+    fetch_seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="How long fetching one file may take.", extra=_LIVE)
+    ] = 60.0
+    file_megabytes: Annotated[
+        float, Meta(gt=0, le=2000, description="Maximum size of a fetched file.", extra=_LIVE)
+    ] = 50.0
+    describe_stickers: Annotated[
+        bool,
+        Meta(description="Whether a vision model describes stickers, once for each sticker.", extra=_LIVE),
+    ] = True

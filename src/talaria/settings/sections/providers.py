@@ -1,12 +1,12 @@
-"""Settings of models: the default model, providers, and model properties."""
+"""Settings of models and their providers: accounts, sign-ins, the embedded model, images and voice."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.settings.sections.checks import are_model_names, is_web_address, mask_header_values
+from talaria.settings.sections.checks import are_model_names, is_voice_service, is_web_address, mask_header_values
 
-_LIVE = {"live": True}
+_LIVE: dict[str, Any] = {"live": True}
 _COUNT = {"live": True, "check": lambda number: number is None or number > 0, "expected": "a whole number above 0"}
 _PRICE = {"live": True, "check": lambda number: number is None or number >= 0, "expected": "a number of at least 0"}
 
@@ -98,7 +98,10 @@ class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = ""
     key: Annotated[
         str,
-        Meta(description="Name of the secret with the API key; empty means the known one, else no key.", extra=_LIVE),
+        Meta(
+            description="Name of the secret with the API key; empty means the known one, else no key.",
+            extra=_LIVE,
+        ),
     ] = ""
     keys: Annotated[
         tuple[str, ...],
@@ -115,7 +118,8 @@ class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         float, Meta(gt=0, le=3600, description="How long to wait for the start of a reply.", extra=_LIVE)
     ] = 120.0
     silence_timeout_seconds: Annotated[
-        float, Meta(gt=0, le=3600, description="How long a reply may pause after it has started.", extra=_LIVE)
+        float,
+        Meta(gt=0, le=3600, description="How long a reply may pause after it has started.", extra=_LIVE),
     ] = 60.0
 
 
@@ -179,3 +183,70 @@ class EmbeddedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             extra={"live": True},
         ),
     ] = True
+
+
+class ImageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Images that the agent makes."""
+
+    generate: Annotated[
+        str,
+        Meta(
+            description="Provider and model that make images; empty turns the tool off.",
+            extra={
+                "check": lambda text: not text or are_model_names((text,)),
+                "expected": "empty or PROVIDER:MODEL, for example openai:gpt-image-1",
+            },
+        ),
+    ] = ""
+    price: Annotated[
+        float,
+        Meta(ge=0, description="Dollars per image, which counts towards `budget`; 0 means unknown.", extra=_LIVE),
+    ] = 0.0
+    seconds: Annotated[float, Meta(ge=1, le=3600, description="How long making an image may take.")] = 180.0
+
+
+def _describe_service(example: str) -> dict[str, Any]:
+    expected = f"empty, `command`, or PROVIDER:MODEL, for example {example}"
+    return {"live": True, "check": is_voice_service, "expected": expected}
+
+
+class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Voice notes in chats: transcription, and spoken replies."""
+
+    transcribe: Annotated[
+        str,
+        Meta(
+            description="Provider and model that transcribe voice notes, or `command`; empty turns this off.",
+            extra=_describe_service("openai:gpt-4o-mini-transcribe"),
+        ),
+    ] = ""
+    command: Annotated[
+        str,
+        Meta(
+            description="Shell command that prints the text spoken in `{file}`, for `voice.transcribe`.",
+            extra=_LIVE,
+        ),
+    ] = ""
+    speak: Annotated[
+        Literal["off", "voice-notes-only", "always"],
+        Meta(description="Replies that are also sent as speech.", extra=_LIVE),
+    ] = "off"
+    speaker: Annotated[
+        str,
+        Meta(
+            description="Provider and model that speak text, or `command`; empty turns this off.",
+            extra=_describe_service("openai:gpt-4o-mini-tts"),
+        ),
+    ] = ""
+    voice: Annotated[str, Meta(min_length=1, description="The provider's voice to use.", extra=_LIVE)] = "alloy"
+    speak_command: Annotated[
+        str,
+        Meta(
+            description="Shell command that reads text from standard input and writes speech to `{file}` "
+            "(Opus in Ogg, WAV or MP3).",
+            extra=_LIVE,
+        ),
+    ] = ""
+    seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="How long transcribing or speaking may take.", extra=_LIVE)
+    ] = 60.0

@@ -11,8 +11,7 @@ from msgspec import Meta, Struct
 from talaria.core.errors import NotFound
 from talaria.http.errors import Problem, make_conflict
 from talaria.http.routing import Reply, Route, make_json_reply
-from talaria.settings.config_text import check_text, read_text, save_text
-from talaria.settings.edit import FileChanged, edit_values
+from talaria.settings.edit import FileChanged, check_text, edit_values, read_text, save_text
 from talaria.settings.errors import Fault, SettingsInvalid
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.profiles import Profile

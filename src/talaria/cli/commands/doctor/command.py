@@ -31,7 +31,7 @@ from talaria.cli.commands.doctor.profile_checks import (
     check_keys,
     check_settings,
 )
-from talaria.cli.commands.doctor.report import DoctorCheck, Finding, fault
+from talaria.cli.commands.doctor.report import DoctorCheck, Finding, State, fault
 from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
 from talaria.core.errors import TalariaError
@@ -68,6 +68,11 @@ class CheckResult(Struct, frozen=True):
     name: str
     findings: list[Finding]
     repaired: list[str]
+
+    @property
+    def state(self) -> State:
+        """The worst state of its findings."""
+        return "fault" if self.count("fault") else "warning" if self.count("warning") else "ok"
 
     def count(self, state: str) -> int:
         """Return the number of findings in this state."""
@@ -177,5 +182,4 @@ def _as_data(result: CheckResult) -> dict[str, Any]:
         {"state": one.state, "found": one.found, "repair": one.repair or None, "fixable": one.fix is not None}
         for one in result.findings
     ]
-    state = next((state for state in ("fault", "warning") if result.count(state)), "ok")
-    return {"check": result.name, "state": state, "findings": findings, "repaired": result.repaired}
+    return {"check": result.name, "state": result.state, "findings": findings, "repaired": result.repaired}
