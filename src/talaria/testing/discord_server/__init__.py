@@ -1,8 +1,7 @@
 """A strict Discord server on loopback, HTTP and gateway, with simulated people."""
 
 from talaria.testing.discord_server.places import Person, Post
-from talaria.testing.discord_server.room import Room
 from talaria.testing.discord_server.server import TOKEN, Call, DiscordServer
-from talaria.testing.discord_server.world import Asked
+from talaria.testing.discord_server.world import Asked, Room
 
 __all__ = ["TOKEN", "Asked", "Call", "DiscordServer", "Person", "Post", "Room"]

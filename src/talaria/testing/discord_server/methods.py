@@ -35,7 +35,7 @@ from talaria.testing.discord_server.places import (
     find_mentions,
     message_to_wire,
 )
-from talaria.testing.discord_server.world import Asked, World
+from talaria.testing.discord_server.world import Asked, World, reaction_event
 
 
 class Upload(Struct, frozen=True):
@@ -279,20 +279,6 @@ async def delete_response(world: World, request: Request) -> Answer:
     asked.standing = False
     world.changed()
     return 204, None
-
-
-def reaction_event(world: World, post: Post, emoji: str, user_id: str) -> dict[str, Any]:
-    """Return the event that reports a reaction to the bot."""
-    told = {
-        "user_id": user_id,
-        "channel_id": post.place.id,
-        "message_id": post.id,
-        "message_author_id": post.author.id,
-        "emoji": {"id": None, "name": emoji},
-        "burst": False,
-        "type": 0,
-    }
-    return {**told, "guild_id": post.place.guild_id} if post.place.guild_id else told
 
 
 def _target(world: World, request: Request) -> tuple[StoredChannel, str]:

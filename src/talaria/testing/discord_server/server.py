@@ -14,8 +14,7 @@ from talaria.testing.discord_server.forms import FILE_LIMIT, DiscordRefusal, bad
 from talaria.testing.discord_server.gateway import Gateway
 from talaria.testing.discord_server.methods import METHODS, UNAUTHENTICATED, Method, Request, Upload
 from talaria.testing.discord_server.places import ANNOUNCEMENTS, DIRECT, FORUM, TEXT, Ids, Person, StoredChannel
-from talaria.testing.discord_server.room import Room
-from talaria.testing.discord_server.world import World
+from talaria.testing.discord_server.world import Room, World
 
 TOKEN = "MTAwMDAwMDAwMDAwMDAwMDAx.loopback.token-for-tests-only"  # noqa: S105 - of a bot that exists in tests only
 _UPLOAD = re.compile(r"files\[(\d+)\]")
