@@ -9,7 +9,7 @@ import msgspec
 
 from bench.store_text import Example, session_id_of
 from talaria.storage.sqlite.connection import MIGRATIONS
-from talaria.storage.tables.search_terms import add_separators
+from talaria.storage.tables.search import add_separators
 from talaria.storage.tables.sessions import SEQ_BITS, MessageBody
 from talaria.storage.tables.snippets import TOKENIZER
 

@@ -19,7 +19,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SearchQuery
 from talaria.storage.sqlite.connection import MIGRATIONS
 from talaria.storage.sqlite.open import open_sqlite
-from talaria.storage.tables.search_terms import add_separators
+from talaria.storage.tables.search import add_separators
 
 KEPT = Path(__file__).parent.parent / ".bench"
 _SESSIONS = 2_000

@@ -18,7 +18,6 @@ MOST_SMALL_LINES = 40
 SMALL_MODULES = {
     "talaria.app.command_line.spec": "loaded by completion, without the services",
     "talaria.platforms.xmpp.servers": "loaded if DNS has to find the server",
-    "talaria.storage.sqlite.rescue": "loaded when a file is damaged",
 }
 # Modules that need a type of one that imports them: the application is passed to the parts that it builds.
 HIDDEN_CYCLES = {

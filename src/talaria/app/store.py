@@ -113,7 +113,7 @@ def replace_newer_store(settings: Settings, profile: Profile, fill: Callable[[Da
         swap_schemas(url, PostgresOptions(schema, settings.store.busy_timeout_seconds), draft, newer)
         return f"the schema {newer}"
     from talaria.storage.sqlite.open import SqliteOptions, open_sqlite  # noqa: PLC0415 (loaded for SQLite)
-    from talaria.storage.sqlite.repair_files import swap_store  # noqa: PLC0415 (loaded for SQLite)
+    from talaria.storage.sqlite.recovery import swap_store  # noqa: PLC0415 (loaded for SQLite)
     from talaria.storage.sqlite.store_file import StoreLock  # noqa: PLC0415 (loaded for SQLite)
 
     store = profile.database_file

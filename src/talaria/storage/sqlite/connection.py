@@ -16,8 +16,17 @@ from talaria.core.ids import WorkerId
 from talaria.core.messages import Part
 from talaria.storage.database import Tables
 from talaria.storage.sqlite.store_file import OriginalFile
-from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
-from talaria.storage.tables.search_terms import ParsedQuery, add_separators, format_match, has_phrases, parse_query
+from talaria.storage.tables.search import (
+    JOINS,
+    RANKED_LIMIT,
+    ParsedQuery,
+    add_separators,
+    build_filters,
+    format_match,
+    has_phrases,
+    make_hits,
+    parse_query,
+)
 from talaria.storage.tables.sessions import searchable_text
 from talaria.storage.tables.sql import Row, Sql, Value, to_stamp
 
@@ -111,7 +120,7 @@ class SqliteSearch:
             return []
         scored = self._find_indexed(query, parsed) + self._find_unindexed(query, parsed)
         scored.sort(key=lambda pair: (-pair[1], -pair[0]))
-        return make_hits(self._sql, self._snippets, parsed, scored[: query.limit])
+        return make_hits(self._sql, self._snippets.mark, parsed, scored[: query.limit])
 
     def unindexed(self) -> int:
         """Return the number of stored messages that are not indexed yet."""

@@ -1,15 +1,16 @@
-"""The file of a store: its identity, and a lock file that shows whether it is in use."""
+"""The file of a store: its identity, the lock that shows its use, and a copy if it is deleted."""
 
 import errno
 import fcntl
 import os
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
 
 from talaria.core.errors import Refused, StoreFull, StoreGone, StoreUnavailable
+from talaria.core.ids import new_id
 
 _LOCK_TIMEOUT = 0.5  # seconds; longer than `is_used` in another process holds the lock
 _PAUSE = 0.005
@@ -25,6 +26,8 @@ _DELETED = (
     "{path} was deleted while it was in use, so nothing is written. {rescued}Stop this program, put a copy in its"
     " place, and start it again."
 )
+_RESCUED = "Its contents were saved to {copy}. "
+_LOST = "Its contents couldn't be saved ({error}) and are lost when this program stops: back them up first. "
 
 
 def is_used(store: Path) -> bool:
@@ -115,9 +118,7 @@ class OriginalFile:
         """Copy a deleted file through a connection that still has it open; at most once."""
         if not self._is_deleted or self._rescued:
             return
-        from talaria.storage.sqlite.rescue import rescue  # noqa: PLC0415 (loaded when the file was deleted)
-
-        self._rescued = rescue(self._path, raw)
+        self._rescued = _copy_deleted(self._path, raw)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -138,3 +139,23 @@ class OriginalFile:
 def _identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
+
+
+def _copy_deleted(path: Path, raw: apsw.Connection) -> str:
+    """Copy the connection's database to a new file next to ``path`` and return a sentence for the user.
+
+    Errors are reported in the sentence, not raised.
+    """
+    import logging  # noqa: PLC0415 (loaded when the file was deleted)
+
+    copy = path.with_name(f"{path.name}.rescued-{new_id()}")
+    try:
+        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with closing(apsw.Connection(str(copy))) as target, target.backup("main", raw, "main") as backup:
+            backup.step()
+        sentence = _RESCUED.format(copy=copy)
+    except (OSError, apsw.Error) as error:
+        copy.unlink(missing_ok=True)
+        sentence = _LOST.format(error=error)
+    logging.getLogger(__name__).critical("%s was deleted while it was in use. %s", path, sentence.rstrip())
+    return sentence

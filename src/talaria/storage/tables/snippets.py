@@ -7,13 +7,7 @@ from typing import Any, cast
 import apsw
 from msgspec import Struct
 
-from talaria.storage.tables.search_terms import (
-    ParsedQuery,
-    SearchTerm,
-    add_separators,
-    format_match,
-    remove_separators,
-)
+from talaria.storage.tables.search import ParsedQuery, SearchTerm, add_separators, format_match, remove_separators
 
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co So Mn Mc'"
 _SNIPPET_WORDS = 24
