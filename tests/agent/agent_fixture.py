@@ -25,7 +25,7 @@ from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
 from talaria.runtime.turns import add_to_inbox

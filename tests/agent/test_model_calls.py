@@ -33,7 +33,7 @@ from talaria.core.errors import (
 )
 from talaria.core.events import Noticed
 from talaria.core.messages import Reasoning, Text, ToolCall
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.testing.model_server import (
     Answer,
     Ask,

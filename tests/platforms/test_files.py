@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from talaria.platforms.files import safe_file_name, save_file
+from talaria.platforms.content import safe_file_name, save_file
 
 
 @given(st.text(), st.sampled_from(["", "text/plain", "image/png", "no/such"]))

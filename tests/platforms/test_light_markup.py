@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from talaria.platforms.content import PLAIN, STARS, convert_markdown
 from talaria.platforms.googlechat.wire import MARKUP
-from talaria.platforms.light_markup import PLAIN, STARS, convert_markdown
 
 CODE = "`**code**` and\n```sh\n# no **title**\n```\nend"
 

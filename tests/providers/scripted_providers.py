@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from talaria.contracts.provider import ModelEvent, ModelReply, ModelRequest, Provider
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.anthropic.adapter import Anthropic
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_responses.adapter import OpenAIResponses

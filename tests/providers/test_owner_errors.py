@@ -24,8 +24,7 @@ from talaria.core.errors import (
     Refused,
 )
 from talaria.http_client.client import HttpPool
-from talaria.providers.factory import open_provider
-from talaria.providers.presets import PRESETS, Preset, find_preset
+from talaria.providers.presets import PRESETS, Preset, find_preset, open_provider
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
 from talaria.testing.model_server import (

@@ -15,8 +15,7 @@ from talaria.contracts.provider import ListedModel
 from talaria.core.errors import MalformedReply, NotFound
 from talaria.providers.base.http_provider import read_models
 from talaria.providers.detection import LocalServer, probe_local
-from talaria.providers.factory import open_provider
-from talaria.providers.presets import PRESETS, Preset, ProtocolName, find_preset, preset_for_url
+from talaria.providers.presets import PRESETS, Preset, ProtocolName, find_preset, open_provider, preset_for_url
 from talaria.settings.secrets import KNOWN_SECRETS
 from talaria.testing.model_server import ModelServer, WrongType
 

@@ -20,7 +20,7 @@ from talaria.core.errors import (
     ProviderOverloaded,
     ProviderUnreachable,
 )
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.testing.model_server import (
     Answer,
     Collapse,

@@ -14,7 +14,7 @@ from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard
 from talaria.contracts.provider import ListedModel, ModelReasoning, ModelText, Provider, StopReason
 from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolResult, Usage
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.testing.model_server import Ask, Instant, ModelServer, Say, Silence, Tokens
 from talaria.testing.wait import LIMIT
 

@@ -19,7 +19,7 @@ from talaria.core.errors import (
     ReplyTooLong,
 )
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.media import (
     AudioServer,
     AudioSpeaker,

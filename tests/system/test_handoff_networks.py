@@ -14,7 +14,7 @@ from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.discord_server import DiscordServer
-from talaria.testing.discord_server.room import Room
+from talaria.testing.discord_server.world import Room
 from talaria.testing.model_server import ModelServer
 from talaria.testing.telegram_server import Chat, TelegramServer, User
 

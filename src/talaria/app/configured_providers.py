@@ -15,10 +15,9 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import Provider
 from talaria.core.errors import NotFound, Refused
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.detection import DetectedProtocols, DetectingProvider
-from talaria.providers.factory import open_provider
-from talaria.providers.presets import PRESETS, AccessKind, Preset, ProtocolName
+from talaria.providers.presets import PRESETS, AccessKind, Preset, ProtocolName, open_provider
 from talaria.providers.settings import RequestAuthorizer
 from talaria.settings.errors import build_unknown_fault
 from talaria.settings.logins import LoginStore

@@ -28,7 +28,7 @@ from talaria.contracts.provider import (
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.core.messages import Message, Text
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.detection import PROBE_LIMIT, LocalServer, ollama_context, probe_local
 from talaria.providers.embedded import weights as embedded

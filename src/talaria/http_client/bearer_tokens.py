@@ -17,7 +17,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import BadKey, ProviderUnreachable
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 
 ENTRA_AUTHORITY = "https://login.microsoftonline.com"
 ENTRA_MODEL_SCOPE = "https://cognitiveservices.azure.com/.default"

@@ -9,9 +9,16 @@ from functools import cache
 from typing import Protocol
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
-from talaria.http_client.connection import HttpAddress, HttpConnection, HttpReply, HttpRoute, NotHttp, read_url
+from talaria.http_client.connection import (
+    HttpAddress,
+    HttpConnection,
+    HttpReply,
+    HttpRoute,
+    NotHttp,
+    Timeouts,
+    read_url,
+)
 from talaria.http_client.dial import ProxyRefused, ProxyUnsupported, Resolve, dial, find_route
-from talaria.http_client.timeouts import Timeouts
 
 MAX_EVENT = 4 * 1024 * 1024  # bytes of one event of a stream
 MAX_BODY = 8 * 1024 * 1024  # bytes of a reply that is not streamed

@@ -1,10 +1,11 @@
-"""HTTP/1.1: addresses, the bytes of a request, and a connection that parses responses as they arrive."""
+"""HTTP/1.1: addresses, time-outs, the bytes of a request, and a connection that parses responses as they arrive."""
 
 import asyncio
 import base64
 import select
 import ssl
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import lru_cache
 from typing import cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -18,6 +19,14 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PORTS = {"http": 80, "https": 443}
 _IN_A_PATH = "/%:@!$&'()*+,;=~?"
 _OWN_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "talaria"}
+
+
+class Timeouts(Struct, frozen=True):
+    """Time-outs: for a connection, for the first byte of the reply, and within a reply."""
+
+    connect: timedelta = timedelta(seconds=10)
+    first_byte: timedelta = timedelta(seconds=120)
+    silence: timedelta = timedelta(seconds=60)
 
 
 class HttpAddress(Struct, frozen=True):
@@ -83,13 +92,6 @@ def make_head(first_line: str, headers: Mapping[str, str]) -> bytes:
     if any(not line.isprintable() and not {"\r", "\n", "\0"}.isdisjoint(line) for line in lines):
         raise ValueError("a header contains a line break")
     return "\r\n".join([*lines, "", ""]).encode(errors="surrogateescape")
-
-
-def _login(parts: SplitResult) -> str:
-    if parts.username is None:
-        return ""
-    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Basic {base64.b64encode(words.encode()).decode()}"
 
 
 class NotHttp(Exception):
@@ -290,3 +292,10 @@ class HttpConnection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _login(parts: SplitResult) -> str:
+    if parts.username is None:
+        return ""
+    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(words.encode()).decode()}"

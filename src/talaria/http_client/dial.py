@@ -1,4 +1,4 @@
-"""Connect to a server: proxies, tunnels, TLS, and the first address of its host that answers (happy eyeballs).
+"""Connect to a server: proxies, tunnels, TLS, public addresses, and the first one that answers (happy eyeballs).
 
 The loop's own implementation of the last loses a socket when it is cancelled in the moment of success.
 """
@@ -8,15 +8,31 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from itertools import chain, zip_longest
 from typing import Any
 
 from talaria.http_client.connection import LOOPBACK, HttpAddress, HttpConnection, HttpRoute, make_head, read_url
 
+Ip = IPv4Address | IPv6Address
+_NAT64 = IPv6Network("64:ff9b::/96")
+_METADATA = (
+    IPv4Network("168.63.129.16"),  # public addresses that are reachable only inside Azure
+    IPv4Network("192.0.0.0/24"),  # and at Oracle
+)
 NEXT_ADDRESS_SECONDS = 0.25  # what RFC 8305 recommends
-
 SocketAddress = tuple[int, tuple[Any, ...]]  # a family, and an address in it
 Resolve = Callable[[str, int], Awaitable[list[SocketAddress]]]  # the addresses of a host and port, in the order to try
+
+
+def is_public(ip: Ip) -> bool:
+    """Return whether an address is public, even inside another notation."""
+    if isinstance(ip, IPv6Address):
+        if (inner := _inner(ip)) is not None:
+            return is_public(inner)
+        if ip.is_site_local:
+            return False
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or any(ip in network for network in _METADATA))
 
 
 class ProxyRefused(ConnectionRefusedError):
@@ -32,20 +48,6 @@ def find_route(to: HttpAddress) -> HttpRoute:
     if to.host in LOOPBACK:
         return HttpRoute(to)
     return HttpRoute(to, _find_proxy(to))
-
-
-def _find_proxy(to: HttpAddress) -> HttpAddress | None:
-    """Return the proxy for a server; raises `ProxyUnsupported` for another kind, for example SOCKS."""
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 (slow; only for requests that leave this machine)
-
-    url = None if proxy_bypass(to.authority) else getproxies().get(to.scheme)
-    if not url:
-        return None
-    try:
-        return read_url(url if "://" in url else f"http://{url}")[0]
-    except ValueError as error:
-        kind = url.partition("://")[0]
-        raise ProxyUnsupported(f"the environment names a {kind}:// proxy, and only HTTP proxies work") from error
 
 
 async def dial(route: HttpRoute, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> HttpConnection:
@@ -67,13 +69,6 @@ async def dial(route: HttpRoute, tls: Callable[[], ssl.SSLContext], resolve: Res
         connection.abort()
         raise
     return connection
-
-
-async def _tunnel(connection: HttpConnection, to: HttpAddress, proxy: HttpAddress) -> None:
-    login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
-    reply = await connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
-    if reply.status != 200:
-        raise ProxyRefused(f"the proxy {proxy.authority} answered {reply.status}")
 
 
 async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.socket:
@@ -131,18 +126,6 @@ class _Race:
                 task.cancel()
 
 
-async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setblocking(False)  # noqa: FBT003 (takes no keyword)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        await asyncio.get_running_loop().sock_connect(made, address)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
 async def resolve_host(host: str, port: int) -> list[SocketAddress]:
     """Return all addresses of a host, alternating families; a literal address needs no lookup."""
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -155,3 +138,43 @@ async def resolve_host(host: str, port: int) -> list[SocketAddress]:
     first = [place for place in places if place[0] == preferred]
     second = [place for place in places if place[0] != preferred]
     return [place for place in chain.from_iterable(zip_longest(first, second)) if place is not None]
+
+
+def _inner(ip: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address that traffic to this one reaches."""
+    if ip in _NAT64:
+        return IPv4Address(int(ip) & 0xFFFF_FFFF)
+    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+
+
+def _find_proxy(to: HttpAddress) -> HttpAddress | None:
+    """Return the proxy for a server; raises `ProxyUnsupported` for another kind, for example SOCKS."""
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 (slow; only for requests that leave this machine)
+
+    url = None if proxy_bypass(to.authority) else getproxies().get(to.scheme)
+    if not url:
+        return None
+    try:
+        return read_url(url if "://" in url else f"http://{url}")[0]
+    except ValueError as error:
+        kind = url.partition("://")[0]
+        raise ProxyUnsupported(f"the environment names a {kind}:// proxy, and only HTTP proxies work") from error
+
+
+async def _tunnel(connection: HttpConnection, to: HttpAddress, proxy: HttpAddress) -> None:
+    login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
+    reply = await connection.ask(make_head(f"CONNECT {to.authority} HTTP/1.1", {"Host": to.authority, **login}))
+    if reply.status != 200:
+        raise ProxyRefused(f"the proxy {proxy.authority} answered {reply.status}")
+
+
+async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)  # noqa: FBT003 (takes no keyword)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        await asyncio.get_running_loop().sock_connect(made, address)
+    except BaseException:
+        made.close()
+        raise
+    return made

@@ -21,7 +21,7 @@ from talaria.core.errors import (
 from talaria.core.messages import File, Image
 from talaria.http_client.bearer_tokens import BearerToken, TokenRequest
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 
 _MAX_ANSWER = 1024 * 1024
 _MOST_REDIRECTS = 3

@@ -11,7 +11,7 @@ from msgspec import Struct
 from talaria.contracts.setup import NetworkTrial, ProbeResult, SetupQuestion
 from talaria.core.errors import MalformedReply, ProviderUnreachable, Refused, ReplyTooLong
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 
 CHECK_SECONDS = 8.0
 T = TypeVar("T")

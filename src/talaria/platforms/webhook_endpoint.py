@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import PlatformError, Refused
-from talaria.platforms.files import safe_file_name
+from talaria.platforms.content import safe_file_name
 from talaria.platforms.push_receiver import BodyBroken, BodyTooLarge, PushReceiver, PushRequest, PushResponse
 from talaria.platforms.signatures import BadSignature
 

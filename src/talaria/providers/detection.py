@@ -13,9 +13,8 @@ from msgspec import Struct
 from talaria.contracts.provider import ListedModel, ModelEvent, ModelRequest, Provider
 from talaria.core.errors import ProviderError, WrongProtocol
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
-from talaria.providers.factory import open_provider
-from talaria.providers.presets import PRESETS, Preset, ProtocolName
+from talaria.http_client.connection import Timeouts
+from talaria.providers.presets import PRESETS, Preset, ProtocolName, open_provider
 
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 PROBE_LIMIT = timedelta(milliseconds=1500)

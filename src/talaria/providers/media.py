@@ -20,7 +20,7 @@ from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachab
 from talaria.core.messages import image_type
 from talaria.http_client.bodies import FormFile, encode_form
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.base.errors import failure
 
 _JSON = "application/json"

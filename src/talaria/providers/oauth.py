@@ -16,7 +16,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachable, Refused, SignInNeeded
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.login_clients import OAuthClient
 
 DEVICE_CODE_LIFE = timedelta(minutes=15)

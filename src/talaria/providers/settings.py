@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from talaria.core.errors import ModelSource
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 
 
 class RequestAuthorizer(Protocol):

@@ -4,8 +4,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from talaria.platforms.email.incoming import parse_mail
-from talaria.platforms.email.mail_text import html_to_text, read_text, strip_quotes
+from talaria.platforms.email.incoming import html_to_text, parse_mail, read_text, strip_quotes
 
 
 def mail_of(text: str = "", html: str = "", subject: str = "Re: Trip") -> EmailMessage:

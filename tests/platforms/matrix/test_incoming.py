@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from talaria.contracts.platform import Button, Content
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
+from talaria.platforms.matrix.account_state import Login, LoginFile
 from talaria.platforms.matrix.client import to_login_error, to_platform_error
 from talaria.platforms.matrix.events import RoomEvent, read_event
 from talaria.platforms.matrix.incoming import BotIdentity, RoomInfo, read_incoming, related_event, since_invitation
@@ -25,7 +26,6 @@ from talaria.platforms.matrix.outgoing import (
     relates_to,
     transaction_id,
 )
-from talaria.platforms.matrix.sync_state import Login, LoginFile
 
 ME = BotIdentity("matrix", "@bot:here.example", ("Talaria",))
 GROUP = RoomInfo("!g:here.example", 3, "Family", {"@alice:here.example": "Alice"})

@@ -2,8 +2,8 @@
 
 import pytest
 
+from talaria.platforms.matrix.account_state import RoomState
 from talaria.platforms.matrix.events import RoomEvent
-from talaria.platforms.matrix.rooms import RoomState
 
 ME = "@bot:x.example"
 ANN, BEN = "@ann:x.example", "@ben:x.example"

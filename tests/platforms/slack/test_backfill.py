@@ -8,7 +8,7 @@ from tests.platforms.slack.far_side import settings_for
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store
 from talaria.platforms.slack.adapter import Slack
-from talaria.platforms.slack.backfill import DurablePositionStore
+from talaria.platforms.slack.receiver import DurablePositionStore
 from talaria.platforms.slack.threads import DurableThreadStore
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.slack_server import SlackServer, User

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from talaria.platforms.files import safe_file_name
+from talaria.platforms.content import safe_file_name
 from talaria.platforms.slack.events import Callback, Event, Interaction, read_payload
 from talaria.platforms.slack.incoming import (
     BotIdentity,

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from talaria.core.errors import Rejected
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import sanitize_text
 from talaria.platforms.telegram.formatting import (
     MOST_ENTITIES,
     TEXT_LIMIT,

@@ -11,8 +11,8 @@ from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Store
 from talaria.core.errors import Unreachable
 from talaria.platforms.telegram.adapter import Telegram
+from talaria.platforms.telegram.receiver import DurableAlbumStore
 from talaria.platforms.telegram.settings import Webhook
-from talaria.platforms.telegram.webhook import DurableAlbumStore
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import Document, Photo, TelegramServer
 from talaria.testing.wait import LIMIT, until

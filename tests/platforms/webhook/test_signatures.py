@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.platforms.webhook.webhook_peers import SECRET, standard
 
-from talaria.platforms.signatures import BadSignature
-from talaria.platforms.webhook.signatures import Scheme, make_signature_headers, verify_signature
+from talaria.platforms.signatures import BadSignature, Scheme, make_signature_headers, verify_signature
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 WHEN = int(NOW.timestamp())

@@ -15,7 +15,7 @@ from talaria.contracts.provider import ModelReply, ModelText, Provider
 from talaria.core.errors import ProviderUnreachable, ReplyTooLong
 from talaria.core.messages import Text, ToolCall
 from talaria.http_client.client import MAX_EVENT, EventParser
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.base.http_provider import ENDED, MAX_ARGUMENTS, MAX_TEXT
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"

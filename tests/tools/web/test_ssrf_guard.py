@@ -9,8 +9,7 @@ from tests.providers.raw_servers import answering, proxy, serving
 from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
-from talaria.http_client.addresses import is_public
-from talaria.http_client.dial import SocketAddress
+from talaria.http_client.dial import SocketAddress, is_public
 from talaria.tools.web.client import WebClient
 
 

@@ -36,8 +36,7 @@ from talaria.core.errors import (
 from talaria.http_client.client import HttpPool
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded.weights import is_installed
-from talaria.providers.factory import open_provider
-from talaria.providers.presets import PRESETS
+from talaria.providers.presets import PRESETS, open_provider
 from talaria.settings.load import load_settings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile

@@ -24,6 +24,7 @@ from talaria.contracts.platform import (
 )
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
+from talaria.platforms.content import save_file
 from talaria.platforms.discord.channels import ChannelDirectory, open_thread
 from talaria.platforms.discord.client import ApiClient
 from talaria.platforms.discord.incoming import (
@@ -40,7 +41,6 @@ from talaria.platforms.discord.receiver import DurableProgressStore, Event, Memo
 from talaria.platforms.discord.sender import MessagePoster, channel_id_of
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.wire import DIRECT, Channel, Interaction, Message, Reaction, parse
-from talaria.platforms.files import save_file
 
 _BEST_EFFORT = timedelta(seconds=5)
 _MOST_PENDING = 200

@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import sanitize_text
 
 MAX_TABLE_WIDTH = 60
 _PARSER = MarkdownIt("commonmark").enable("table")

@@ -19,6 +19,7 @@ from talaria.contracts.platform import Content, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
+from talaria.platforms.content import safe_file_name
 from talaria.platforms.discord.client import CANNOT_REPLY, INVALID_FORM, UNKNOWN_EMOJI, ApiClient, Refusal
 from talaria.platforms.discord.outgoing import (
     MOST_FILES,
@@ -30,7 +31,6 @@ from talaria.platforms.discord.outgoing import (
 )
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.wire import Message, parse
-from talaria.platforms.files import safe_file_name
 
 _SAMPLE_RATE = 48_000  # of Opus, whatever was recorded
 _MOST_BARS = 64

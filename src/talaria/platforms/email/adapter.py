@@ -25,7 +25,7 @@ from talaria.contracts.store import Store
 from talaria.contracts.values import DurableValue, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Rejected
-from talaria.platforms.email.access_tokens import AccessTokens
+from talaria.platforms.content import sanitize_text, save_file
 from talaria.platforms.email.imap import ImapConnection, MailEntry
 from talaria.platforms.email.incoming import (
     IgnoredMail,
@@ -35,12 +35,17 @@ from talaria.platforms.email.incoming import (
     parse_mail,
     read_mail,
 )
-from talaria.platforms.email.mailbox import MailboxLogin, MailPosition, SentFolder, StoredPosition
+from talaria.platforms.email.mailbox import (
+    AccessTokens,
+    MailboxLogin,
+    MailPosition,
+    MailSubmission,
+    SentFolder,
+    StoredPosition,
+)
 from talaria.platforms.email.outgoing import TEXT_LIMIT, check_content, make_mail, make_message_id, read_file
 from talaria.platforms.email.sender_check import find_reporting_server
 from talaria.platforms.email.settings import EmailSettings, is_address, read_settings
-from talaria.platforms.email.smtp import MailSubmission
-from talaria.platforms.files import sanitize_text, save_file
 
 EMAIL_POSITION = NamedValue("email_position", str)  # by account
 EMAIL_THREADS = NamedValue("email_threads", MailThread)  # by account, address and thread

@@ -17,9 +17,9 @@ from talaria.contracts.platform import Content
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
+from talaria.platforms.content import sanitize_text
 from talaria.platforms.email.incoming import MailThread
 from talaria.platforms.email.settings import EmailSettings, is_address
-from talaria.platforms.files import sanitize_text
 
 TEXT_LIMIT = 100_000  # characters
 _POLICY = policy.SMTP.clone(max_line_length=200)

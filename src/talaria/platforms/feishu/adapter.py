@@ -28,6 +28,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
 from talaria.http_client.bodies import FormFile, encode_form
+from talaria.platforms.content import sanitize_text, save_file
 from talaria.platforms.feishu.settings import FeishuSettings, read_settings
 from talaria.platforms.feishu.setup import SECRETS
 from talaria.platforms.feishu.wire import (
@@ -46,7 +47,6 @@ from talaria.platforms.feishu.wire import (
     to_error,
     to_incoming,
 )
-from talaria.platforms.files import sanitize_text, save_file
 from talaria.platforms.http_api import HttpApi, require_file
 from talaria.platforms.push_receiver import PushRequest, PushResponse
 from talaria.platforms.webhook_endpoint import WebhookEndpoint

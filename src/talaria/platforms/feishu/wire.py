@@ -16,8 +16,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Button, Incoming, Sender
 from talaria.core.addresses import Address, ChatType
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
+from talaria.platforms.content import sanitize_text
 from talaria.platforms.feishu.settings import FeishuSettings
-from talaria.platforms.files import sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
 from talaria.platforms.push_receiver import PushRequest
 from talaria.platforms.signatures import BadSignature, check_signatures, check_timestamp

@@ -24,7 +24,7 @@ from talaria.contracts.platform import (
 )
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected, Unreachable
-from talaria.platforms.files import sanitize_text, save_file
+from talaria.platforms.content import sanitize_text, save_file
 from talaria.platforms.googlechat.settings import CHAT_ACCOUNT, GoogleChatSettings, read_settings
 from talaria.platforms.googlechat.wire import (
     TEXT_LIMIT,

@@ -11,9 +11,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Button, Content, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import Notation, convert_markdown, sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
-from talaria.platforms.light_markup import Notation, convert_markdown
 
 TEXT_LIMIT = 28_000  # bytes; a whole message with its cards has 32,000
 MARKUP = Notation(bold="*", italic="_", struck="~", link=r"<\2|\1>")

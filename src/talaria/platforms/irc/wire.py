@@ -10,8 +10,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
-from talaria.platforms.files import sanitize_text
-from talaria.platforms.light_markup import PLAIN, convert_markdown, read_command
+from talaria.platforms.content import PLAIN, convert_markdown, read_command, sanitize_text
 
 TEXT_LIMIT = 400  # bytes of a message, which is one line unless nick and channel are very long
 MOST_LINES = 15  # of a message: at one line per second they are sent before a call times out

@@ -22,7 +22,7 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Unreachable
 from talaria.core.messages import File, Image
-from talaria.platforms.files import save_file
+from talaria.platforms.content import save_file
 from talaria.platforms.http_api import ApiAnswer, HttpApi, require_file
 from talaria.platforms.line.settings import LineSettings, read_settings
 from talaria.platforms.line.wire import (

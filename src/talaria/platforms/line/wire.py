@@ -11,8 +11,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Button, Content, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
+from talaria.platforms.content import PLAIN, convert_markdown
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
-from talaria.platforms.light_markup import PLAIN, convert_markdown
 from talaria.platforms.line.settings import LineSettings
 
 TEXT_LIMIT = 5000  # UTF-16 code units

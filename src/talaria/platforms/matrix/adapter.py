@@ -26,7 +26,15 @@ from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Refused, Rejected
 from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name, save_file
+from talaria.platforms.content import safe_file_name, save_file
+from talaria.platforms.matrix.account_state import (
+    AcceptsInvitation,
+    Invitation,
+    Invitations,
+    LoginFile,
+    MemoryValueStore,
+    ValueStore,
+)
 from talaria.platforms.matrix.connection import MatrixConnection
 from talaria.platforms.matrix.incoming import BotIdentity, address_of, button_labels, button_reactions, own_reactions
 from talaria.platforms.matrix.outgoing import (
@@ -42,9 +50,7 @@ from talaria.platforms.matrix.outgoing import (
     transaction_id,
 )
 from talaria.platforms.matrix.receiver import Receiver
-from talaria.platforms.matrix.rooms import AcceptsInvitation, Invitation, Invitations
 from talaria.platforms.matrix.settings import MatrixSettings
-from talaria.platforms.matrix.sync_state import LoginFile, MemoryValueStore, ValueStore
 
 SYNC_POSITION = NamedValue("matrix_position", str)  # by account
 LEFT_INVITATIONS = NamedValue("matrix_invitations", str)  # by account

@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.installation import install_command
+from talaria.platforms.matrix.account_state import Invitation, Login, RoomState
 from talaria.platforms.matrix.client import MatrixApi, decode, path_of, to_login_error
 from talaria.platforms.matrix.events import (
     EncryptedFile,
@@ -24,9 +25,7 @@ from talaria.platforms.matrix.events import (
     read_stripped_event,
 )
 from talaria.platforms.matrix.incoming import RoomInfo
-from talaria.platforms.matrix.rooms import Invitation, RoomState
 from talaria.platforms.matrix.settings import MatrixSettings
-from talaria.platforms.matrix.sync_state import Login
 
 if TYPE_CHECKING:
     from talaria.platforms.matrix.encryption import RoomEncryption

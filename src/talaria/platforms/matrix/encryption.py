@@ -16,10 +16,10 @@ import nio
 from nio.crypto import ENCRYPTION_ENABLED, decrypt_attachment, encrypt_attachment
 
 from talaria.core.errors import PlatformError, Rejected, Unreachable
+from talaria.platforms.matrix.account_state import Login
 from talaria.platforms.matrix.client import to_platform_error
 from talaria.platforms.matrix.events import EncryptedFile, RoomEvent, read_event
 from talaria.platforms.matrix.settings import MatrixSettings
-from talaria.platforms.matrix.sync_state import Login
 
 
 class RoomEncryption:

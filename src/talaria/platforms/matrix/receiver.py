@@ -9,12 +9,11 @@ from msgspec import structs
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import PlatformError, Rejected, Unreachable
+from talaria.platforms.matrix.account_state import Invitations, ValueStore
 from talaria.platforms.matrix.connection import MatrixConnection, RoomChanges, SyncBatch
 from talaria.platforms.matrix.events import RoomEvent
 from talaria.platforms.matrix.incoming import BotIdentity, read_incoming, related_event, since_invitation
-from talaria.platforms.matrix.rooms import Invitations
 from talaria.platforms.matrix.settings import MatrixSettings
-from talaria.platforms.matrix.sync_state import ValueStore
 
 log = logging.getLogger(__name__)
 

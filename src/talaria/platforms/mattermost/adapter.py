@@ -26,7 +26,7 @@ from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name, sanitize_text, save_file
+from talaria.platforms.content import safe_file_name, sanitize_text, save_file
 from talaria.platforms.mattermost.client import MattermostClient, MattermostSocket
 from talaria.platforms.mattermost.integrations import MattermostIntegrations
 from talaria.platforms.mattermost.settings import MattermostSettings, read_settings

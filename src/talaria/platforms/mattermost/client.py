@@ -12,7 +12,7 @@ import msgspec
 
 from talaria.core.errors import BadCredentials, ProviderError, Unreachable
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.platforms.mattermost.settings import MattermostSettings
 from talaria.platforms.mattermost.wire import SocketEvent, to_error
 

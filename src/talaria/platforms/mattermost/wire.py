@@ -11,8 +11,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
-from talaria.platforms.files import sanitize_text
-from talaria.platforms.light_markup import read_command
+from talaria.platforms.content import read_command, sanitize_text
 
 TEXT_LIMIT = 16383  # characters; longer posts are refused
 _PAUSE = timedelta(seconds=5)  # of a server that doesn't say how long

@@ -21,8 +21,8 @@ from talaria.core.addresses import Address
 from talaria.core.errors import ProviderError, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.timeouts import Timeouts
-from talaria.platforms.files import save_file
+from talaria.http_client.connection import Timeouts
+from talaria.platforms.content import save_file
 from talaria.platforms.ntfy.settings import NtfySettings, read_settings
 from talaria.platforms.ntfy.wire import (
     TEXT_LIMIT,

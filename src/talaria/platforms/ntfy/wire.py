@@ -11,7 +11,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import sanitize_text
 from talaria.platforms.ntfy.settings import NtfySettings
 
 TEXT_LIMIT = 4096  # bytes; the server turns a longer message into a file

@@ -23,7 +23,7 @@ from talaria.core.addresses import Address
 from talaria.core.aio import run_with
 from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name, save_file
+from talaria.platforms.content import safe_file_name, save_file
 from talaria.platforms.received_queue import ReceivedQueue
 from talaria.platforms.signal.connection import SignalConnection
 from talaria.platforms.signal.settings import SignalSettings, read_settings

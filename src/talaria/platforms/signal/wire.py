@@ -11,8 +11,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Content, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Rejected, SlowDown, Unreachable
-from talaria.platforms.files import sanitize_text
-from talaria.platforms.light_markup import PLAIN, convert_markdown
+from talaria.platforms.content import PLAIN, convert_markdown, sanitize_text
 
 TEXT_LIMIT = 2000  # bytes; a longer text would be sent as a file
 _MENTION = "\ufffc"  # stands for a mention in the text

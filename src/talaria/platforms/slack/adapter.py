@@ -24,12 +24,20 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected
 from talaria.core.ids import new_id
-from talaria.platforms.files import save_file
-from talaria.platforms.slack.backfill import Backfill, DurablePositionStore, MemoryPositionStore, PositionStore
+from talaria.platforms.content import save_file
 from talaria.platforms.slack.client import ApiClient, NameDirectory
 from talaria.platforms.slack.incoming import BotIdentity, make_address
 from talaria.platforms.slack.outgoing import TEXT_LIMIT, starter_text
-from talaria.platforms.slack.receiver import Receiver, ReceiverServices, SeenIds, open_socket
+from talaria.platforms.slack.receiver import (
+    Backfill,
+    DurablePositionStore,
+    MemoryPositionStore,
+    PositionStore,
+    Receiver,
+    ReceiverServices,
+    SeenIds,
+    open_socket,
+)
 from talaria.platforms.slack.sender import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import Assistant, DurableThreadStore, JoinedThreads, MemoryThreadStore, ThreadStore

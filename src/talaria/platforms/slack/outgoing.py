@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Button, Content
 from talaria.core.errors import Rejected
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import sanitize_text
 from talaria.platforms.slack.blocks import (
     MOST_BLOCKS,
     Preformatted,

@@ -1,12 +1,13 @@
-"""Receive updates of an app, one envelope at a time, each acknowledged when the next is requested."""
+"""Receive an app's updates, each acknowledged when the next is requested, and fetch those missed while away."""
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
 from msgspec import Struct, structs
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
@@ -15,8 +16,9 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
 from talaria.contracts.platform import Incoming
-from talaria.core.errors import BadCredentials, Rejected, Unreachable
-from talaria.platforms.slack.backfill import Backfill
+from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
+from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
 from talaria.platforms.slack.client import ApiClient, NameDirectory, silent_logger
 from talaria.platforms.slack.events import Callback, Event, Interaction, SlashCommand, read_payload
 from talaria.platforms.slack.incoming import (
@@ -33,13 +35,112 @@ from talaria.platforms.slack.sender import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import Assistant, JoinedThreads
 
+READ_POSITION = NamedValue("slack_position", str)  # by account and channel
+_MOST_CHANNELS = 20
+_MOST_MESSAGES = 100
+_MAX_AGE = timedelta(days=1)
+_RECORD_INTERVAL = 30.0
+_TIME_LIMIT = 20.0
+log = logging.getLogger(__name__)
 # Slack waits for three seconds, then shows the person an error; it never sends these again.
 _URGENT_KINDS = frozenset({"slash_commands", "interactive"})
 _ACKNOWLEDGE_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
 _MOST_IDS = 5000
 
-log = logging.getLogger(__name__)
+
+class PositionStore(Protocol):
+    """A store for the time of the latest message taken in each channel."""
+
+    async def put(self, channel: str, stamp: str) -> None:
+        """Save one durably."""
+
+    async def all(self) -> dict[str, str]:
+        """Return them by channel."""
+
+
+class MemoryPositionStore:
+    """A `PositionStore` in memory."""
+
+    def __init__(self) -> None:
+        self._stamps: dict[str, str] = {}
+
+    async def put(self, channel: str, stamp: str) -> None:
+        """Save one in memory."""
+        self._stamps[channel] = stamp
+
+    async def all(self) -> dict[str, str]:
+        """Return them by channel."""
+        return dict(self._stamps)
+
+
+class DurablePositionStore:
+    """A `PositionStore` in the database."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._prefix = f"{name}:"
+
+    async def put(self, channel: str, stamp: str) -> None:
+        """Save one durably."""
+        await self._store.write(lambda tx: READ_POSITION.write(tx, f"{self._prefix}{channel}", stamp))
+
+    async def all(self) -> dict[str, str]:
+        """Return them by channel."""
+        found = await self._store.read(lambda tx: READ_POSITION.items(tx, self._prefix))
+        return {key.removeprefix(self._prefix): stamp for key, stamp in found.items()}
+
+
+class _Page(Struct, frozen=True):
+    """A page of messages of a channel."""
+
+    channel: str
+    messages: list[dict[str, Any]]
+
+
+class Backfill:
+    """Records read positions from time to time, and finds the messages after them."""
+
+    def __init__(self, client: ApiClient, positions: PositionStore, threads: JoinedThreads) -> None:
+        self._client = client
+        self._positions = positions
+        self._threads = threads
+        self._recorded_at: dict[str, float] = {}
+
+    async def record_position(self, channel: str, stamp: str) -> None:
+        """Record that a message was taken; a slightly old position is enough, since duplicates are recognised."""
+        now = asyncio.get_running_loop().time()
+        if now - self._recorded_at.get(channel, -_RECORD_INTERVAL) >= _RECORD_INTERVAL:
+            await self._positions.put(channel, stamp)
+            self._recorded_at[channel] = now
+
+    async def find(self) -> list[Event]:
+        """Return messages after the recorded positions, oldest first: in the latest channels, at most one day.
+
+        If Slack doesn't answer in time, the result is incomplete.
+        """
+        earliest = f"{time.time() - _MAX_AGE.total_seconds():.6f}"
+        stamps = {channel: max(stamp, earliest) for channel, stamp in (await self._positions.all()).items()}
+        latest = sorted(stamps, key=lambda channel: stamps[channel], reverse=True)[:_MOST_CHANNELS]
+        found: dict[tuple[str, str], Event] = {}
+        try:
+            async with asyncio.timeout(_TIME_LIMIT):
+                for channel in latest:
+                    _collect(await self._history(channel, stamps[channel]), stamps[channel], found)
+                for channel, thread in await self._threads.latest(_MOST_CHANNELS):
+                    since = stamps.get(channel, earliest)
+                    _collect(await self._replies(channel, thread, since), since, found)
+        except (TimeoutError, PlatformError) as error:
+            log.warning("some missed messages couldn't be read: %s", str(error) or "it took too long")
+        return [event for _, event in sorted(found.items(), key=lambda one: one[0][1])]
+
+    async def _history(self, channel: str, since: str) -> _Page:
+        request = self._client.web.conversations_history(channel=channel, oldest=since, limit=_MOST_MESSAGES)
+        return _Page(channel, ((await self._client.attempt(request)) or {}).get("messages") or [])
+
+    async def _replies(self, channel: str, thread: str, since: str) -> _Page:
+        request = self._client.web.conversations_replies(channel=channel, ts=thread, oldest=since, limit=_MOST_MESSAGES)
+        return _Page(channel, ((await self._client.attempt(request)) or {}).get("messages") or [])
 
 
 class Envelope(Struct, frozen=True):
@@ -254,3 +355,16 @@ class Receiver:
         if event.type != "reaction_added" or event.item_user != self._identity.user_id:
             return ""
         return await self._poster.thread_of(event.item.channel, event.item.ts)
+
+
+def _collect(page: _Page, since: str, found: dict[tuple[str, str], Event]) -> None:
+    for event in _events(page):
+        if event.ts > since:
+            found[page.channel, event.ts] = event
+
+
+def _events(page: _Page) -> Iterable[Event]:
+    for message in page.messages:
+        callback = read_payload({"event": {**message, "type": "message", "channel": page.channel}}, Callback)
+        if callback is not None:
+            yield callback.event

@@ -16,7 +16,7 @@ from talaria.contracts.platform import Content, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected, SlowDown, Unreachable
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name
+from talaria.platforms.content import safe_file_name
 from talaria.platforms.slack.client import ApiClient, CallRefused, to_platform_error
 from talaria.platforms.slack.incoming import names_for
 from talaria.platforms.slack.outgoing import Post, make_posts

@@ -27,7 +27,7 @@ from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
-from talaria.platforms.files import save_file
+from talaria.platforms.content import save_file
 from talaria.platforms.http_api import HttpApi, require_file
 from talaria.platforms.push_receiver import PushRequest, PushResponse
 from talaria.platforms.signatures import check_signatures

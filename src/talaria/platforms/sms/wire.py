@@ -13,8 +13,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
+from talaria.platforms.content import PLAIN, convert_markdown
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
-from talaria.platforms.light_markup import PLAIN, convert_markdown
 from talaria.platforms.signatures import sign_base64
 from talaria.platforms.sms.settings import SmsSettings
 

@@ -25,7 +25,7 @@ from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Unreachable
 from talaria.core.messages import File, Image
-from talaria.platforms.files import sanitize_text, save_file
+from talaria.platforms.content import sanitize_text, save_file
 from talaria.platforms.http_api import HttpApi, require_file
 from talaria.platforms.jwt_check import SigningKeys, verify_token
 from talaria.platforms.push_receiver import PushRequest

@@ -12,7 +12,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Button, Content, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, Unreachable
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
 from talaria.platforms.teams.settings import TeamsSettings
 

@@ -30,7 +30,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
 from talaria.core.messages import File, Image
 from talaria.http_client.bodies import FormFile
-from talaria.platforms.files import sanitize_text, save_file
+from talaria.platforms.content import sanitize_text, save_file
 from talaria.platforms.telegram.client import BotApi, Refusal, to_platform_error
 from talaria.platforms.telegram.formatting import TEXT_LIMIT, Entity, Formatted, format_text, utf16_length
 from talaria.platforms.telegram.incoming import BotIdentity, ParsedUpdate, read_updates
@@ -45,15 +45,17 @@ from talaria.platforms.telegram.outgoing import (
     outgoing_file_name,
     reaction_candidates,
 )
-from talaria.platforms.telegram.receiver import PolledUpdates, RecentMessages, UpdatePoller
-from talaria.platforms.telegram.settings import TelegramSettings, Webhook
-from talaria.platforms.telegram.webhook import (
+from talaria.platforms.telegram.receiver import (
     AlbumCollector,
     AlbumStore,
     DurableAlbumStore,
     MemoryAlbumStore,
+    PolledUpdates,
+    RecentMessages,
+    UpdatePoller,
     WebhookServer,
 )
+from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 from talaria.platforms.telegram.wire import FilePath, ForumTopic, TelegramEntity, TelegramMessage, TelegramUser
 
 

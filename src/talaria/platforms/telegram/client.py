@@ -20,7 +20,7 @@ from talaria.core.errors import (
 )
 from talaria.http_client.bodies import FormFile, encode_form
 from talaria.http_client.client import HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.platforms.telegram.settings import TelegramSettings
 
 _DEFAULT_PAUSE = 5

@@ -12,7 +12,7 @@ from markdown_it.token import Token
 from msgspec import Struct, field
 
 from talaria.core.errors import Rejected
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import sanitize_text
 
 Kind = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
 TEXT_LIMIT = 4096

@@ -10,7 +10,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name, sanitize_text
+from talaria.platforms.content import safe_file_name, sanitize_text
 
 CAPTION_LIMIT = 1024
 

@@ -30,12 +30,11 @@ from talaria.core.errors import (
     Unreachable,
 )
 from talaria.http_client.client import HttpPool
-from talaria.http_client.connection import read_url
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts, read_url
+from talaria.platforms.signatures import make_signature_headers
 from talaria.platforms.webhook.receiver import WebhookReceiver
 from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.settings import WebhookSettings, read_settings
-from talaria.platforms.webhook.signatures import make_signature_headers
 from talaria.platforms.webhook_endpoint import take_pushed
 
 PATH = "/webhooks/{route}"

@@ -11,8 +11,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.ids import new_id
+from talaria.platforms.signatures import Scheme
 from talaria.platforms.webhook.routes import Route
-from talaria.platforms.webhook.signatures import Scheme
 from talaria.platforms.webhook.templates import Event
 
 _IDS: dict[Scheme, str] = {

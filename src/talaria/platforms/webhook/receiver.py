@@ -12,11 +12,10 @@ from talaria.contracts.clock import Clock
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Refused
 from talaria.platforms.push_receiver import PushReceiver, PushRequest, PushResponse
-from talaria.platforms.signatures import BadSignature
+from talaria.platforms.signatures import BadSignature, has_signature, verify_signature
 from talaria.platforms.webhook.incoming import UnreadableBody, read_event, translate
 from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.settings import WebhookSettings, is_loopback
-from talaria.platforms.webhook.signatures import has_signature, verify_signature
 from talaria.platforms.webhook.templates import Event
 from talaria.platforms.webhook_endpoint import BodyReaders, PostRejected
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from talaria.core.errors import Refused
-from talaria.platforms.webhook.signatures import Scheme
+from talaria.platforms.signatures import Scheme
 from talaria.platforms.webhook.templates import Event, Template, parse_template
 
 SUFFIX = ".toml"

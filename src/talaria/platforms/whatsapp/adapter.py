@@ -33,7 +33,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
 from talaria.http_client.bodies import FormFile, encode_form
-from talaria.platforms.files import save_file
+from talaria.platforms.content import save_file
 from talaria.platforms.http_api import HttpApi, require_file
 from talaria.platforms.push_receiver import PushRequest
 from talaria.platforms.signatures import check_signatures, sign

@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Button, Content
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
-from talaria.platforms.files import sanitize_text
+from talaria.platforms.content import STARS, convert_markdown, sanitize_text
 from talaria.platforms.http_api import ApiAnswer, describe_error, pause_of
-from talaria.platforms.light_markup import STARS, convert_markdown
 from talaria.platforms.whatsapp.incoming import GraphError
 from talaria.platforms.whatsapp.settings import WhatsAppSettings
 

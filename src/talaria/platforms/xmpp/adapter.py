@@ -28,7 +28,7 @@ from talaria.core.aio import run_with
 from talaria.core.errors import PlatformError, Refused, Rejected
 from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name, save_file
+from talaria.platforms.content import safe_file_name, save_file
 from talaria.platforms.xmpp.archive import ArchivePosition
 from talaria.platforms.xmpp.session import CatchUp, Subscription, XmppSession
 from talaria.platforms.xmpp.settings import XmppSettings, read_settings

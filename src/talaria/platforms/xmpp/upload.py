@@ -9,10 +9,9 @@ from xml.etree.ElementTree import Element
 from msgspec import Struct
 
 from talaria.core.errors import PlatformError, ProviderError, Rejected, ReplyTooLong, Unreachable
-from talaria.http_client.addresses import is_public
 from talaria.http_client.client import HttpPool
-from talaria.http_client.dial import SocketAddress, resolve_host
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
+from talaria.http_client.dial import SocketAddress, is_public, resolve_host
 from talaria.platforms.xmpp.connection import XmppConnection
 from talaria.platforms.xmpp.settings import XmppSettings
 from talaria.platforms.xmpp.xml_stream import make

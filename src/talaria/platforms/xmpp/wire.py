@@ -13,8 +13,7 @@ from msgspec import Struct
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
-from talaria.platforms.files import sanitize_text
-from talaria.platforms.light_markup import STARS, convert_markdown, read_command
+from talaria.platforms.content import STARS, convert_markdown, read_command, sanitize_text
 from talaria.platforms.xmpp.xml_stream import CLIENT, make
 
 TEXT_LIMIT = 8000  # characters; servers limit stanzas to 64 KB or more

@@ -15,7 +15,7 @@ from talaria.contracts.provider import ListedModel, ModelEvent, ModelReasoning, 
 from talaria.core.errors import MalformedReply, ModelSource, ProviderError, ReplyTooLong
 from talaria.core.messages import File, Image, Message, Text, Usage
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.providers.base.errors import failure
 from talaria.providers.base.outgoing import ConversationEncoder
 from talaria.providers.settings import RequestAuthorizer

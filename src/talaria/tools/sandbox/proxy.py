@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from talaria.http_client.addresses import is_public
+from talaria.http_client.dial import is_public
 from talaria.tools.sandbox.inside import PROXY_FOLDER, PROXY_PORT
 
 _BRIDGE = Path(__file__).with_name("proxy_bridge.py")

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from talaria.core.errors import ProviderError, ProviderUnreachable
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.timeouts import Timeouts
+from talaria.http_client.connection import Timeouts
 from talaria.tools.web.search import EngineAccount, EngineFailed, SearchResult
 
 T = TypeVar("T")

@@ -13,9 +13,8 @@ from msgspec import Struct
 from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
 from talaria.http_client.bodies import decode_content
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.connection import read_url
+from talaria.http_client.connection import Timeouts, read_url
 from talaria.http_client.dial import Resolve, find_route
-from talaria.http_client.timeouts import Timeouts
 from talaria.tools.web.ssrf_guard import Guard
 
 CheckUrl = Callable[[str], Awaitable[None]]

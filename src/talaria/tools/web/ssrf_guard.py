@@ -6,9 +6,8 @@ from collections.abc import Set as AbstractSet
 from ipaddress import IPv4Address, ip_address
 
 from talaria.core.errors import ToolFailed
-from talaria.http_client.addresses import Ip, is_public
 from talaria.http_client.connection import HttpAddress
-from talaria.http_client.dial import Resolve, SocketAddress, resolve_host
+from talaria.http_client.dial import Ip, Resolve, SocketAddress, is_public, resolve_host
 
 _PRIVATE_DOMAINS = ("local", "localhost", "internal", "intranet", "lan", "corp", "home", "arpa")
 _LOOKUP_SECONDS = 3.0  # where only the proxy knows names, a lookup may get no answer at all

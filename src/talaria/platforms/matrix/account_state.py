@@ -1,10 +1,13 @@
-"""Rooms of an account: their state as far as we use it, and invitations to others."""
+"""State of an account: its login and read position, its rooms as far as we use them, and pending invitations."""
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -12,11 +15,70 @@ from msgspec import Struct
 from talaria.core.errors import Rejected
 from talaria.platforms.matrix.events import RoomEvent
 from talaria.platforms.matrix.incoming import RoomInfo
-from talaria.platforms.matrix.sync_state import ValueStore
 
 _MOST_NAMES = 5
 _MOST_PENDING = 100
 log = logging.getLogger(__name__)
+
+
+class ValueStore(Protocol):
+    """A small stored value, for example the read position."""
+
+    async def load(self) -> str:
+        """Return the last value; empty the first time."""
+
+    async def save(self, token: str) -> None:
+        """Replace the value durably."""
+
+
+class MemoryValueStore:
+    """A value in memory."""
+
+    def __init__(self) -> None:
+        self._value = ""
+
+    async def load(self) -> str:
+        """Return the last value; empty the first time."""
+        return self._value
+
+    async def save(self, token: str) -> None:
+        """Replace the value."""
+        self._value = token
+
+
+class Login(Struct, frozen=True):
+    """A login, valid until it is revoked; ``device_id`` is the homeserver's name of this installation."""
+
+    homeserver: str
+    user_id: str
+    device_id: str
+    token: str
+
+
+class LoginFile:
+    """The login of an account, in a file that only its owner may read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "login.json"
+
+    def load(self, homeserver: str, user: str) -> Login | None:
+        """Return the login of this account, ``@user:server`` or ``user``; ``None`` if there is none."""
+        try:
+            login = msgspec.json.decode(self._path.read_bytes(), type=Login)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        user_names = {login.user_id, login.user_id[1:].partition(":")[0]}
+        return login if login.homeserver == homeserver and user in user_names else None
+
+    def save(self, login: Login) -> None:
+        """Save a login."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_suffix(".draft")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(login))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(self._path)
 
 
 class RoomState:
@@ -60,16 +122,6 @@ class RoomState:
             others = len(names) - _MOST_NAMES
             names = [*names[:_MOST_NAMES], f"{others} other{'s' if others > 1 else ''}"]
         return _listed(names) or "Empty room"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
-def _text(event: RoomEvent, name: str) -> str:
-    """Return a text of an event's content, whose sender may have written anything there."""
-    value = event.content.get(name)
-    return value if isinstance(value, str) else ""
 
 
 class Invitation(Struct, frozen=True):
@@ -126,3 +178,13 @@ class Invitations:
             await join(invitation.room_id)
         except Rejected as error:
             log.warning("couldn't accept an invitation from %s: %s", invitation.inviter, error)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def _text(event: RoomEvent, name: str) -> str:
+    """Return a text of an event's content, whose sender may have written anything there."""
+    value = event.content.get(name)
+    return value if isinstance(value, str) else ""
