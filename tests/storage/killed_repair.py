@@ -16,10 +16,9 @@ from types import FrameType
 
 from talaria.core.errors import TalariaError
 from talaria.storage.sqlite import rebuild, recovery, salvage
-from talaria.storage.sqlite import recovery as repair_files
 from talaria.storage.sqlite.open import open_sqlite
 
-_FILES = {module.__file__ for module in (recovery, repair_files, rebuild, salvage)} | {shutil.__file__}
+_FILES = {module.__file__ for module in (recovery, rebuild, salvage)} | {shutil.__file__}
 
 
 def main(store: Path, points: int) -> None:
