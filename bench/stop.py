@@ -9,7 +9,7 @@ from bench.measure import Measurement
 from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId
 from talaria.tools.output import FullOutputs
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 from talaria.tools.workspace import LocalWorkspace
 

@@ -133,7 +133,7 @@ TIMED = {
     ("gateway/chats/registry.py", "ChatRegistry.take_up"),
     ("gateway/chats/registry.py", "CompletionDispatcher.look"),
     ("gateway/dispatcher.py", "ForwardingWorker.look"),
-    ("gateway/heartbeat.py", "WorkerHeartbeat._beat"),
+    ("gateway/supervisor.py", "WorkerHeartbeat._beat"),
     ("gateway/outbound/delivery.py", "Delivery._watch_outbox"),
     ("handoff/service.py", "wait_for_handoff"),
     ("handoff/worker.py", "HandoffWorker.start_pending"),

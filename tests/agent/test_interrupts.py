@@ -30,7 +30,7 @@ from talaria.testing.model_server import Ask, Fail, Say, Silence, context_too_lo
 from talaria.testing.wait import LIMIT
 from talaria.tools.clarify import Clarify
 from talaria.tools.output import FullOutputs
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal
 from talaria.tools.workspace import LocalWorkspace
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from talaria.agent.output_schema import find_mismatch, find_schema_problem, parse_answer
+from talaria.runtime.delegation.task_runner import find_mismatch, find_schema_problem, parse_answer
 
 PERSON = {
     "type": "object",

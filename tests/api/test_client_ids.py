@@ -6,7 +6,7 @@ import pytest
 from tests.api.completions.test_completions import PIXEL
 from tests.api.in_process_server import Hosted
 
-from talaria.api.images import ImageStore
+from talaria.api.files import ImageStore
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_id
 

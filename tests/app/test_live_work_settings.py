@@ -21,8 +21,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnOutOfBudget
 from talaria.runtime.open_session import OpenSession
-from talaria.schedule.job import JobSpec, read_job
-from talaria.schedule.job_store import HEARTBEAT
+from talaria.schedule.job_store import HEARTBEAT, JobSpec, read_job
 from talaria.schedule.recurrence import Once, write_schedule
 from talaria.testing.model_server import Ask, Received, Say
 

@@ -10,8 +10,8 @@ from tests.providers.test_voice import at
 from talaria.app.media_models import MeteredImageMaker
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.turns import Cap
 from talaria.core.errors import OverBudget, ProviderOverloaded, Refused
 from talaria.core.ids import SessionId
 from talaria.http_client.client import HttpPool

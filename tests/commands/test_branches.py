@@ -13,7 +13,7 @@ from talaria.core.addresses import Address
 from talaria.core.events import ApprovalAsked
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Message, Text
-from talaria.goals.stored_goal import read_goal
+from talaria.goals.goal import read_goal
 from talaria.sessions.model_context import PREFIX_BREAK, SUMMARY, StoredSummary
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 

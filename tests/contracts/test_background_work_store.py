@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.background_work import DelegatedTaskRow, ProcessRow
+from talaria.contracts.stores.turns import DelegatedTaskRow, ProcessRow
 from talaria.core.ids import SessionId, WorkerId
 
 ONE, TWO = SessionId("one"), SessionId("two")

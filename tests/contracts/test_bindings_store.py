@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.bindings import Binding
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import Binding, NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.testing.clock import NOON, SettableClock

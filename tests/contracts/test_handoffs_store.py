@@ -6,16 +6,16 @@ from typing import Literal
 import pytest
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.bindings import (
+from talaria.contracts.stores.sessions import (
     CLAIM_LIFE,
     EXPIRED,
     HANDOFF_LIFE,
     REQUEST_LIFE,
     HandoffState,
     HandoffThread,
+    NewSession,
     PendingHandoff,
 )
-from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.testing.clock import SettableClock

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.turns import Cap
 from talaria.core.errors import OverBudget
 from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import SettableClock

@@ -9,11 +9,10 @@ from tests.contracts.session_leases import lane
 
 from talaria.contracts.jobs import Job
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.background_work import DelegatedTaskRow, ProcessRow
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.queues import Arrival, Outgoing
 from talaria.contracts.stores.responses import ApiRun, StoredResponse
 from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter, Viewer
+from talaria.contracts.stores.turns import Cap, DelegatedTaskRow, ProcessRow
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound
 from talaria.core.ids import JobId, SessionId, WorkerId, new_session_id, new_turn_id

@@ -3,8 +3,8 @@
 from datetime import UTC, date, datetime, timedelta
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.ledger import DailyUsage
 from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.turns import DailyUsage
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
 from talaria.testing.clock import SettableClock

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from talaria.core.file_cache import FileCache
+from talaria.core.files import FileCache
 
 _LONG_AGO = 1_700_000_000
 

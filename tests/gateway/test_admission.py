@@ -10,9 +10,8 @@ from tests.gateway.incoming_messages import ANN, BEN, said
 from talaria.access.pairing import approve_code
 from talaria.contracts.platform import Incoming, Sender
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.bindings import Binding
 from talaria.contracts.stores.queues import Arrival
-from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.contracts.stores.sessions import Binding, NewSession, SessionFilter
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, new_id, new_worker_id
 from talaria.core.messages import Message, Text

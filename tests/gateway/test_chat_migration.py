@@ -8,7 +8,7 @@ from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionChanges
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
-from talaria.gateway.chat_migration import migrate_chat
+from talaria.gateway.admission import migrate_chat
 from talaria.sessions.chat_directory import HomeChat, list_channels, read_home, record_channel, write_home
 from talaria.sessions.keys import build_session_key, resolve_ownership
 from talaria.testing.clock import NOON

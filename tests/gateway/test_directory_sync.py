@@ -9,8 +9,7 @@ from talaria.contracts.platform import Incoming, KnownChat, PlatformCapabilities
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.aio import SupervisedTaskGroup
-from talaria.gateway.directory_sync import DirectorySync
-from talaria.gateway.receiver import Receiver
+from talaria.gateway.receiver import DirectorySync, Receiver
 from talaria.sessions.chat_directory import find_target, list_channels
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork

@@ -12,7 +12,7 @@ from talaria.contracts.store import Store
 from talaria.contracts.stores.turns import Lease
 from talaria.core.errors import Refused
 from talaria.core.ids import WorkerId
-from talaria.gateway.heartbeat import WorkerHeartbeat
+from talaria.gateway.supervisor import WorkerHeartbeat
 from talaria.runtime.workers import WorkerStatus, is_gateway_alive, read_workers
 from talaria.sessions.chat_directory import GATEWAY
 from talaria.testing.clock import SettableClock

@@ -16,9 +16,8 @@ from talaria.contracts.clock import Clock
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.messages import Message, Text
 from talaria.goals.follower import CommandRunner, GoalFollower, Judge
-from talaria.goals.goal import GoalState
+from talaria.goals.goal import GoalRecorder, GoalState
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.stored_goal import GoalRecorder
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.testing.model_server import Answer, Received, Say
 from talaria.testing.wait import LIMIT

@@ -11,7 +11,7 @@ from tests.agent.agent_fixture import Workshop, workshop
 from tests.goals.goal_fixture import DONE, NOT_YET, Court, Pursuit, pursue
 
 from talaria.core.events import TextAdded, TurnAnswered
-from talaria.goals.stored_goal import goal_caps
+from talaria.goals.goal import goal_caps
 from talaria.goals.transitions import Evidence
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import SettableClock

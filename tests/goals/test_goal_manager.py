@@ -6,16 +6,15 @@ import pytest
 from tests.storage.engines import Place
 
 from talaria.contracts.store import Store
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.queues import InboxItem
 from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.turns import Cap
 from talaria.core.errors import NotFound, Refused
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.core.messages import Usage
-from talaria.goals.goal import Allowance
+from talaria.goals.goal import Allowance, goal_caps
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.goal_store import format_goal_badge
-from talaria.goals.stored_goal import goal_caps
 from talaria.testing.clock import SettableClock
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from talaria.core.errors import Refused
 from talaria.goals.goal import Allowance, GoalContract
-from talaria.goals.goal_parser import parse_budget, parse_goal
+from talaria.goals.goal_manager import parse_budget, parse_goal
 
 USUAL = Allowance(turns=20)
 

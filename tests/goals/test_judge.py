@@ -10,7 +10,7 @@ from tests.agent.agent_fixture import Workshop, workshop
 from tests.goals.goal_fixture import DONE, NOT_YET, judge_of
 
 from talaria.contracts.background_processes import BackgroundProcess, add_process
-from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.turns import Cap
 from talaria.core.ids import new_worker_id
 from talaria.core.messages import Usage
 from talaria.core.session_context import SessionContext

@@ -8,10 +8,9 @@ from msgspec import structs
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, new_turn_id
-from talaria.goals.goal import Waiting
+from talaria.goals.goal import Waiting, read_goal
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.goal_store import resumable_goals, write_goal
-from talaria.goals.stored_goal import read_goal
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 

@@ -9,8 +9,7 @@ from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Store
-from talaria.contracts.stores.bindings import HandoffState
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import HandoffState, NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.handoff.service import (

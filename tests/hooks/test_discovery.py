@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from tests.hooks.hook_folders import problem, write_hook
 
-from talaria.hooks.discovery import Hook, UnusableHook, find_hooks
-from talaria.hooks.manifest import HookManifest
+from talaria.hooks.discovery import Hook, HookManifest, UnusableHook, find_hooks
 
 FULL = """\
 # what I want to be told

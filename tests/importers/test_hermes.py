@@ -15,7 +15,7 @@ from tests.app.program import Program
 from tests.cli.stored_sessions import read, said, write
 from tests.importers.homes import PIXEL, digest_of, messages_of, sessions_of
 
-from talaria.contracts.stores.ledger import DailyUsage
+from talaria.contracts.stores.turns import DailyUsage
 from talaria.core.messages import Image, Reasoning, Text, ToolCall, ToolResult, Usage
 from talaria.sessions.model_context import read_summary
 from talaria.testing.hermes_home import HermesHome

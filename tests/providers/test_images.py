@@ -6,7 +6,7 @@ import pytest
 from openai import AsyncOpenAI
 from tests.providers.test_voice import at
 
-from talaria.contracts.media import SourceImage
+from talaria.contracts.provider import SourceImage
 from talaria.core.errors import BadKey, MalformedReply, ProviderError, ProviderOverloaded
 from talaria.http_client.client import HttpPool
 from talaria.providers.media import OpenAIImages

@@ -8,7 +8,7 @@ from tests.storage.engines import Place
 
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.turns import Cap
 from talaria.core.errors import OverBudget, PriceUnknown
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import SettableClock

@@ -13,13 +13,12 @@ from tests.storage.engines import Place
 from talaria.app.application import TalariaApplication, open_application
 from talaria.contracts.jobs import JobRequest, JobRequester, JobRun, JobView
 from talaria.contracts.platform import Content
-from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.user_shell import ShellResult
+from talaria.contracts.sandbox import ShellResult
+from talaria.contracts.stores.turns import Cap
 from talaria.core.addresses import Address
 from talaria.core.session_context import SessionContext
 from talaria.runtime.outbox import read_content
-from talaria.schedule.job import read_job
-from talaria.schedule.job_store import JobRules, add_job, build_job_view
+from talaria.schedule.job_store import JobRules, add_job, build_job_view, read_job
 from talaria.schedule.run_executor import RunDependencies
 from talaria.schedule.scheduler import Scheduler
 from talaria.settings.load import load_settings

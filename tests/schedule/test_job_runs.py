@@ -9,9 +9,9 @@ from tests.schedule.schedule_fixture import HOME, OWNER, RULES, Office, open_off
 from tests.storage.engines import Place
 
 from talaria.contracts.jobs import JobRequest, JobRequester
-from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.sandbox import ShellResult
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.user_shell import ShellResult
+from talaria.contracts.stores.turns import Cap
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.session_context import current_context

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from talaria.core.errors import Refused
-from talaria.schedule.cron_expression import read_fields
 from talaria.schedule.recurrence import (
     Calendar,
     Every,
@@ -22,6 +21,7 @@ from talaria.schedule.recurrence import (
     last_until,
     next_after,
     parse_schedule,
+    read_fields,
     system_zone,
     write_schedule,
 )

@@ -11,7 +11,7 @@ from tests.schedule.schedule_fixture import HOME, OWNER, Office, open_office
 from tests.storage.engines import Place
 
 from talaria.contracts.jobs import JobRequest
-from talaria.contracts.user_shell import ShellResult
+from talaria.contracts.sandbox import ShellResult
 from talaria.core.errors import Refused
 from talaria.core.session_context import SessionContext
 from talaria.schedule.due_runs import CatchUpPolicy, list_unfinished_runs, start_due_runs, start_named_job

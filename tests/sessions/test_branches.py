@@ -8,8 +8,8 @@ from tests.contracts.sample_messages import said, texts
 
 from talaria.agent.context_window import Summary, make_pictures_message
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
+from talaria.contracts.stores.turns import Cap
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message

@@ -16,9 +16,8 @@ from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.bindings import HandoffState, HandoffThread, PendingHandoff
-from talaria.contracts.stores.ledger import DailyUsage
-from talaria.contracts.stores.sessions import SearchQuery, SessionFilter
+from talaria.contracts.stores.sessions import HandoffState, HandoffThread, PendingHandoff, SearchQuery, SessionFilter
+from talaria.contracts.stores.turns import DailyUsage
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from talaria.core.ids import SessionId

@@ -8,7 +8,7 @@ from typing import get_args
 import apsw
 import pytest
 
-from talaria.contracts.stores.ledger import UsageGroup
+from talaria.contracts.stores.turns import UsageGroup
 from talaria.core.ids import SessionId, WorkerId
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable

@@ -24,8 +24,8 @@ from talaria.core.ids import SessionId, WorkerId, new_id
 from talaria.gateway.outbound.message_writer import POSTED_MESSAGES
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY
 from talaria.gateway.session_reset import FLUSHED
+from talaria.goals.goal import read_goal
 from talaria.goals.goal_store import ACTIVE_GOAL
-from talaria.goals.stored_goal import read_goal
 from talaria.platforms.slack.receiver import READ_POSITION
 from talaria.platforms.slack.threads import JOINED_THREAD
 from talaria.runtime.active_session import OWN_THREAD

@@ -14,8 +14,7 @@ from tests.system.gateway_workers import LEASE, workplace
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.bindings import Binding, HandoffState
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import Binding, HandoffState, NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolCall, ToolResult

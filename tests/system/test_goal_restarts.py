@@ -15,9 +15,8 @@ from tests.system.handoff_fixture import Scene, scene
 
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
-from talaria.goals.goal import GoalState
+from talaria.goals.goal import GoalState, read_goal
 from talaria.goals.goal_store import write_goal
-from talaria.goals.stored_goal import read_goal
 from talaria.testing.model_server import Answer, Fail, ModelServer, Received, Say
 from talaria.testing.wait import until
 

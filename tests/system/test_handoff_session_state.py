@@ -18,7 +18,7 @@ from tests.system.test_gateway_process import running
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.addresses import Address
-from talaria.goals.stored_goal import read_goal
+from talaria.goals.goal import read_goal
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.tools.tool_calls import call_from
 
-from talaria.contracts.media import Recording
+from talaria.contracts.provider import Recording
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.providers.media import CommandSpeaker, CommandTranscriber

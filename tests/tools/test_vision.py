@@ -16,7 +16,7 @@ from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
 from talaria.testing.model_server import ModelServer, Say, overloaded
 from talaria.tools.media import Vision, VisionArguments
-from talaria.tools.web.client import WebClient
+from talaria.tools.web.fetch import WebClient
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")
 ADDRESS = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"

@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from talaria.contracts.provider import ModelInfo
-from talaria.contracts.stores.ledger import Hold
 from talaria.contracts.stores.sessions import Viewer
+from talaria.contracts.stores.turns import Hold
 from talaria.contracts.tool import ChangeRecorder, Effect, ProposedAction, Questioner, Workspace
 from talaria.core.events import TurnEvent
 from talaria.core.messages import Message

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
 
-from talaria.api.images import ImageStore
+from talaria.api.files import ImageStore
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import File, Image, Message, Part, Text, ToolCall, ToolResult
 from talaria.http.errors import Problem, make_unsupported

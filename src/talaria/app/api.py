@@ -9,12 +9,10 @@ from functools import partial
 
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength, create_first_key
 from talaria.api.completions.routes import CompletionRoutes
-from talaria.api.files import SentFileRoutes
+from talaria.api.files import ImageStore, SentFileRoutes
 from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
-from talaria.api.images import ImageStore
 from talaria.api.mcp.tools import AgentRoutes, McpRoutes, make_agent_tools, serve_over_stdio
-from talaria.api.meta.models import ModelNames, ModelRoutes
-from talaria.api.meta.routes import MetaRoutes
+from talaria.api.meta import MetaRoutes, ModelNames, ModelRoutes
 from talaria.api.responses.response_store import store_ended_response
 from talaria.api.responses.routes import ResponseRoutes
 from talaria.api.runs.followers import RunFollowers
@@ -37,7 +35,7 @@ from talaria.http.routing import OriginPolicy, RequestLimiter, Route, Router, is
 from talaria.http.server import ConnectionLimits, ServedApplication, serve_application
 from talaria.runtime.workers import announced_server
 from talaria.settings.profiles import FolderTrust
-from talaria.tools.web.client import WebClient
+from talaria.tools.web.fetch import WebClient
 from talaria.web.front_door import describe_web
 
 _MEGABYTE = 1_000_000

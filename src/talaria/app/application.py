@@ -30,8 +30,8 @@ from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.jobs import JobService
 from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.store import Store
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.turns import Cap
 from talaria.core.aio import StopSignal
 from talaria.core.formatting import find_zone
 from talaria.core.ids import SessionId

@@ -12,18 +12,16 @@ from talaria.app.platforms import reachable_platforms
 from talaria.app.session.sandbox import SandboxContext, open_sandbox
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import CRON, JobService
-from talaria.contracts.sandbox import SandboxCommand
+from talaria.contracts.sandbox import SandboxCommand, ShellResult
 from talaria.contracts.store import Store
-from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.user_shell import ShellResult
+from talaria.contracts.stores.turns import Cap
 from talaria.core.aio import first_error
 from talaria.core.errors import Refused, ToolFailed
 from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext
 from talaria.schedule.heartbeat import HeartbeatPlan, HeartbeatWorker
-from talaria.schedule.job import PendingRun
 from talaria.schedule.job_service import StoredJobService
-from talaria.schedule.job_store import JobRules
+from talaria.schedule.job_store import JobRules, PendingRun
 from talaria.schedule.parse_when import read_duration
 from talaria.schedule.recurrence import system_zone
 from talaria.schedule.run_executor import RunDependencies

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from talaria.agent.auxiliary import VisionModel
 from talaria.agent.environment import Budget
 from talaria.app.configured_providers import ConfiguredProviders
-from talaria.contracts.media import ImageMaker, MadeImage, SourceImage, Speaker, Transcriber
-from talaria.contracts.provider import ModelInfo
+from talaria.contracts.provider import ImageMaker, MadeImage, ModelInfo, SourceImage, Speaker, Transcriber
 from talaria.contracts.store import Store
 from talaria.core.errors import PriceUnknown, ProviderError, Refused, TalariaError
 from talaria.core.ids import SessionId

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 from talaria.contracts.platform import KnownPlatforms, Platform, PlatformAccount
-from talaria.contracts.webhooks import WebhookInfo
+from talaria.contracts.setup import WebhookInfo
 from talaria.core.addresses import WEB
 from talaria.core.errors import NotFound, Refused
 from talaria.core.lazy import load_module

@@ -36,8 +36,7 @@ from talaria.web.front_door import WebFrontDoor
 from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, PushSender, WebNotification, follow_pairing
 from talaria.web.platform import WebHandoffTarget, WebPlatform
-from talaria.web.routes.agent_browser import AgentBrowserRoutes
-from talaria.web.routes.background import BackgroundRoutes
+from talaria.web.routes.background import AgentBrowserRoutes, BackgroundRoutes
 from talaria.web.routes.browsers import PushRoutes, SignInRoutes
 from talaria.web.routes.chat import ChatRoutes
 from talaria.web.routes.files import FileRoutes

@@ -25,11 +25,11 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
         SetupQuestion,
         SignInSurface,
         SignInWay,
+        WebhookInfo,
     )
     from talaria.contracts.skills import SkillAdmin
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
-    from talaria.contracts.webhooks import WebhookInfo
     from talaria.core.ids import SessionId
     from talaria.settings.model import Settings
     from talaria.settings.profiles import Profile, Profiles

@@ -14,11 +14,11 @@ from talaria.contracts.jobs import JobService
 from talaria.contracts.memory import MemoryChange, MemoryKind
 from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.provider import ChosenModel, ModelListing
+from talaria.contracts.sandbox import UserShell
 from talaria.contracts.skills import SkillAdmin
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session, Viewer
+from talaria.contracts.stores.turns import Cap
 from talaria.contracts.tool import ToolsetState
-from talaria.contracts.user_shell import UserShell
 from talaria.core.aio import StopSignal
 from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance

@@ -17,8 +17,8 @@ from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import OWNER, UNKNOWN, File, Image, Part, Text, Usage
+from talaria.goals.goal import StoredGoal, read_goal
 from talaria.goals.goal_store import KIND, withdraw_steps, write_goal
-from talaria.goals.stored_goal import StoredGoal, read_goal
 from talaria.sessions.branches import copy_spending, create_branch, is_empty_branch, list_exchanges
 from talaria.sessions.titles import free_title
 from talaria.sessions.transcript_export import format_code_block

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from talaria.commands.command import Command, CommandContext, TerminalSurface
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.bindings import REQUEST_LIFE, HandoffState, HandoffStatus
+from talaria.contracts.stores.sessions import REQUEST_LIFE, HandoffState, HandoffStatus
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId

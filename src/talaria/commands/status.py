@@ -18,7 +18,7 @@ from talaria.core.errors import NotFound
 from talaria.core.formatting import format_money, platform_label, pluralize
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
-from talaria.goals.stored_goal import read_goal
+from talaria.goals.goal import read_goal
 from talaria.goals.transitions import format_goal_status
 from talaria.observability.trace import read_turn, sum_usage
 from talaria.runtime.delegation.task_store import delegated_usage

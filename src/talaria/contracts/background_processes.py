@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.background_work import ProcessRow
+from talaria.contracts.stores.turns import ProcessRow
 from talaria.contracts.tool import Call
 from talaria.core.errors import Ambiguous, NotFound, StoreConflict
 from talaria.core.ids import SessionId, WorkerId

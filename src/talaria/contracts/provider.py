@@ -1,6 +1,7 @@
-"""The provider contract: properties of models, one model call, one streamed reply."""
+"""The provider contract: properties of models, one model call, one streamed reply; and models for images and speech."""
 
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from typing import Literal, Protocol, TypeVar, cast
 
 from msgspec import Raw, Struct, field
@@ -8,6 +9,9 @@ from msgspec import Raw, Struct, field
 from talaria.core.messages import Message, Usage
 
 _MILLION = 1_000_000
+T = TypeVar("T")
+Effort = Literal["", "none", "minimal", "low", "medium", "high"]
+StopReason = Literal["end", "tool_calls", "length", "refused"]
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
@@ -96,11 +100,6 @@ class ModelListing(Struct, frozen=True):
 
     models: tuple[UsableModel, ...]
     problems: tuple[str, ...] = ()
-
-
-T = TypeVar("T")
-Effort = Literal["", "none", "minimal", "low", "medium", "high"]
-StopReason = Literal["end", "tool_calls", "length", "refused"]
 
 
 class ToolSpec(Struct, frozen=True):
@@ -200,3 +199,47 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
+
+
+class MadeImage(Struct, frozen=True):
+    """An image as the content of a file; ``cost`` is in millionths of a dollar, ``None`` if it is unknown."""
+
+    content: bytes
+    media_type: str
+    cost: int | None = None
+
+
+class SourceImage(Struct, frozen=True):
+    """An image to edit."""
+
+    name: str
+    content: bytes
+    media_type: str
+
+
+class ImageMaker(Protocol):
+    """Image model of a provider."""
+
+    async def make(self, prompt: str, *, size: str = "", sources: tuple[SourceImage, ...] = ()) -> MadeImage:
+        """Return a new image, or an edited one if there are sources; raises a `ProviderError` or `OverBudget`."""
+
+
+class Recording(Struct, frozen=True):
+    """Audio, as the content of a file."""
+
+    data: bytes
+    media_type: str
+
+
+class Transcriber(Protocol):
+    """Speech-to-text service."""
+
+    async def transcribe(self, file: Path, media_type: str) -> str:
+        """Return the text of a recording, empty if nothing is said; raises a `ProviderError`."""
+
+
+class Speaker(Protocol):
+    """Text-to-speech service."""
+
+    async def speak(self, text: str) -> Recording:
+        """Return a recording of this text; raises a `ProviderError`."""

@@ -1,4 +1,4 @@
-"""The sandbox contract: where the agent's programs run, and what they can reach there."""
+"""The sandbox contract: where the agent's programs run, and what they can reach there; and the shell of a person."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from talaria.contracts.tool import Workspace
 from talaria.core.errors import ToolFailed
 
 SandboxKind = Literal["bubblewrap", "podman", "docker", "ssh"]
@@ -140,6 +141,26 @@ def find_unsupported(policy: SandboxPolicy, abilities: SandboxAbilities, kind: S
         return ""
     names = " and ".join(missing)
     return f"A {kind} sandbox can't enforce {names} here. Remove that setting, or choose another sandbox.kind."
+
+
+class ShellResult(Struct, frozen=True):
+    """The result of a command: exit code, negative for a signal, ``None`` after a time-out; and its output."""
+
+    code: int | None
+    output: str
+
+
+class UserShell(Protocol):
+    """The shell of this machine."""
+
+    async def run(self, line: str, arguments: Sequence[str], workspace: Workspace, *, seconds: float) -> ShellResult:
+        """Run a command, with ``arguments`` as its positional parameters; long output is cut in the middle.
+
+        Its child processes end with it, and cancelling ends it at once. Raises `Refused` if it can't start.
+        """
+
+    def stop(self, workspace: Workspace) -> bool:
+        """Kill the running command; ``False`` if there is none."""
 
 
 def _needs_no_network(policy: SandboxPolicy) -> bool:

@@ -1,5 +1,6 @@
-"""Setup: existing configuration, tests of keys and tokens before writing, and sign-ins with a subscription."""
+"""Setup: existing configuration, tests of keys and webhooks before they are used, and sign-ins with a subscription."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -218,3 +219,41 @@ class SignInSurface(Protocol):
 
     def ask(self, prompt: str) -> str:
         """Return a line that the person types; empty at the end of the input."""
+
+
+class RouteState(Struct, frozen=True, kw_only=True):
+    """A route: its URL, signature scheme and reply target. ``problem`` keeps it from working."""
+
+    name: str
+    file: str
+    url: str
+    title: str = ""
+    scheme: str = ""
+    secret: str = ""
+    deliver_to: str = ""
+    problem: str = ""
+
+
+class WebhookTrial(Struct, frozen=True, kw_only=True):
+    """The trial of an event: ``text`` is what the agent would read, ``why`` the reason for ignoring it.
+
+    ``missing`` are fields that a template names and the event lacks.
+    """
+
+    text: str = ""
+    why: str = ""
+    id: str = ""
+    conversation: str = ""
+    missing: tuple[str, ...] = ()
+
+
+class WebhookInfo(Protocol):
+    """The routes of a profile."""
+
+    folder: str
+
+    def routes(self) -> list[RouteState]:
+        """Return all routes, including broken ones."""
+
+    def try_out(self, name: str, body: bytes, headers: "Mapping[str, str]") -> WebhookTrial:
+        """Return what an event would become on a route; raises `NotFound`, or `Refused` for a broken one."""

@@ -1,4 +1,4 @@
-"""The tool contract: typed arguments and a declared effect."""
+"""The tool contract: typed arguments and a declared effect, and messages that a tool sends to chats."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -8,10 +8,13 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from talaria.core.addresses import ChatType
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image
 from talaria.core.session_context import SessionContext, child_environment
+
+ORIGIN = "origin"  # the target that stands for the chat of the session
 
 
 class Effect(Enum):
@@ -183,3 +186,32 @@ class ToolsetState(Struct, frozen=True):
     name: str
     enabled: bool
     tools: tuple[ToolState, ...]
+
+
+class ReachableChat(Struct, frozen=True):
+    """A chat that messages can be sent to; ``home`` marks the owner's home chat on its network."""
+
+    target: str
+    name: str
+    kind: ChatType
+    home: bool = False
+
+
+class SentMessage(Struct, frozen=True):
+    """A queued message: ``target`` is its chat, ``served`` means that a gateway is running to deliver it."""
+
+    target: str
+    served: bool
+
+
+class MessageSender(Protocol):
+    """Sends messages to chats through the outbox: durably, and each exactly once."""
+
+    async def send(self, target: str, text: str, call: Call, files: tuple[File | Image, ...] = ()) -> SentMessage:
+        """Queue a message for a target as people write it, or for ``origin``, the chat of the call's session.
+
+        The same message of the same call is queued once. Raises `NotFound` or `Ambiguous` for an unknown target.
+        """
+
+    async def reachable(self) -> list[ReachableChat]:
+        """Return the known chats, most recently active first."""

@@ -1,6 +1,8 @@
 """Admission of updates: one transaction authorizes the sender, finds the session and stores the message once."""
 
+import logging
 from datetime import timedelta, tzinfo
+from typing import get_args
 
 from msgspec import Struct, structs
 
@@ -12,12 +14,11 @@ from talaria.contracts.platform import Content, Incoming, Sender
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.access import PairedPerson
 from talaria.contracts.stores.queues import InboxItem
-from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter
-from talaria.core.addresses import Address, ReplyRoute, audience_of
+from talaria.contracts.stores.sessions import Binding, NewSession, Session, SessionChanges, SessionFilter
+from talaria.core.addresses import Address, ChatType, ReplyRoute, audience_of
 from talaria.core.formatting import find_zone
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import PROGRAM_AUTHORS, Text, chat_sender
-from talaria.gateway.chat_migration import migrate_chat
 from talaria.gateway.rooms import add_room_messages, is_for_agent, record_room_message
 from talaria.gateway.session_reset import ResetPolicy, build_reset_policy, find_due_reset, format_reset_notice
 from talaria.runtime.active_session import is_own_thread
@@ -28,8 +29,16 @@ from talaria.runtime.outbox import queue_notice
 from talaria.runtime.turn_log import STEERING
 from talaria.runtime.turns import InboxMessage, make_inbox_arrival
 from talaria.runtime.workers import ForwardedUpdate, assign_worker, forward_update
-from talaria.sessions.chat_directory import record_channel
-from talaria.sessions.keys import build_session_key, identify_session, is_shared, link_user_ids, list_user_ids
+from talaria.sessions.chat_directory import forget_channel, read_home, record_channel, write_home
+from talaria.sessions.keys import (
+    build_key_stem,
+    build_session_key,
+    identify_session,
+    is_shared,
+    link_user_ids,
+    list_user_ids,
+    resolve_ownership,
+)
 from talaria.sessions.preferences import PREFERENCES, Preferences
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings, RoomSettings, find_room
@@ -37,6 +46,8 @@ from talaria.settings.sections.chats import ChatNetworkSettings, RoomSettings, f
 COMMAND = "command"
 _LOCK_SECONDS = timedelta(seconds=5)
 _NO_SESSION = SessionId("")
+
+log = logging.getLogger(__name__)
 
 
 class AdmissionRules(Struct, frozen=True, kw_only=True):
@@ -193,6 +204,65 @@ def authorize(tx: Transaction, update: Incoming, rules: AdmissionRules) -> Parti
     return Ignored()
 
 
+def find_chat_owner(address: Address, network: ChatNetworkSettings) -> str:
+    """Return the owner of a chat's shared session; empty if each participant has their own session."""
+    is_room = find_room(network.rooms, address) is not None if network.rooms else False
+    shared = is_shared(
+        structs.replace(address, user_id=address.user_id or "anybody"),
+        group_sessions_per_user=network.group_sessions_per_user and not is_room,
+        thread_sessions_per_user=network.thread_sessions_per_user and not is_room,
+    )
+    return audience_of(address) if shared else ""
+
+
+def migrate_chat(tx: Transaction, moved: Incoming) -> int:
+    """Rebind the sessions of a chat to its new id, and return how many were moved.
+
+    A session that was started under the new id stays bound there. Repeating the call changes nothing.
+    """
+    count = 0
+    for kind in get_args(ChatType):
+        before = build_key_stem(moved.address.platform, kind, moved.formerly)
+        now = build_key_stem(moved.address.platform, kind, moved.address.chat_id)
+        for binding in tx.bindings.under(before):
+            rest = binding.key.removeprefix(before)
+            if rest and not rest.startswith(":"):
+                continue  # another chat, whose id starts with this id
+            tx.bindings.unbind(binding.key)
+            if tx.bindings.get(now + rest) is None:
+                _rebind(tx, now + rest, binding, moved)
+                count += 1
+    _move_directory_entry(tx, moved)
+    log.warning(
+        "%s: the id of chat %s (%s) changed to %s; update settings that use the old id",
+        moved.address.platform,
+        moved.formerly,
+        moved.chat_name,
+        moved.address.chat_id,
+    )
+    return count
+
+
+def _rebind(tx: Transaction, key: str, binding: Binding, moved: Incoming) -> None:
+    address = structs.replace(binding.address, chat_id=moved.address.chat_id)
+    tx.bindings.bind(key, binding.session_id, address)
+    session = tx.sessions.get(binding.session_id)
+    if session is not None and session.owner == resolve_ownership(binding.address, "", shared=True).owner:
+        shared = resolve_ownership(address, "", shared=True)
+        tx.sessions.update(session.id, SessionChanges(owner=shared.owner, audience=shared.audience))
+
+
+def _move_directory_entry(tx: Transaction, moved: Incoming) -> None:
+    """Move the chat's entry in the directory and its role as the home chat to the new id."""
+    before = structs.replace(moved.address, chat_id=moved.formerly)
+    if forget_channel(tx, before):
+        record_channel(tx, moved.address, moved.chat_name, moved.at)
+    home = read_home(tx, before.platform)
+    if home is not None and home.address.chat_id == moved.formerly:
+        now = structs.replace(home.address, chat_id=moved.address.chat_id)
+        write_home(tx, structs.replace(home, address=now))
+
+
 def _find_user_ids(tx: Transaction, sender: Sender, platform: str) -> tuple[str, ...]:
     """Return all ids of a sender, linked with their aliases; the id that has a conversation represents them."""
     ids = list_user_ids(tx, platform, sender.id)
@@ -204,17 +274,6 @@ def _find_user_ids(tx: Transaction, sender: Sender, platform: str) -> tuple[str,
     for one in every:
         link_user_ids(tx, platform, known, one)
     return list_user_ids(tx, platform, sender.id)
-
-
-def find_chat_owner(address: Address, network: ChatNetworkSettings) -> str:
-    """Return the owner of a chat's shared session; empty if each participant has their own session."""
-    is_room = find_room(network.rooms, address) is not None if network.rooms else False
-    shared = is_shared(
-        structs.replace(address, user_id=address.user_id or "anybody"),
-        group_sessions_per_user=network.group_sessions_per_user and not is_room,
-        thread_sessions_per_user=network.thread_sessions_per_user and not is_room,
-    )
-    return audience_of(address) if shared else ""
 
 
 def _offer_pairing(tx: Transaction, update: Incoming, platform: str) -> Refusal | Ignored:

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.agent.auxiliary import VisionModel, describe_image
-from talaria.contracts.media import Transcriber
 from talaria.contracts.platform import Attachment, Platform
+from talaria.contracts.provider import Transcriber
 from talaria.contracts.store import Store
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import PlatformError, ProviderError, Rejected, StoreError, TalariaError

@@ -1,18 +1,19 @@
-"""Receiver of one network: stays connected and passes every update to the dispatcher, in order per chat."""
+"""Receiver of one network: stays connected and passes every update to the dispatcher; and the sync of listed chats."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
-from talaria.contracts.platform import BatchedUpdates, Content, Incoming, Platform
-from talaria.contracts.store import Store
+from talaria.contracts.platform import BatchedUpdates, Content, Incoming, KnownChat, ListingPlatform, Platform
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.turns import Lease
 from talaria.core.addresses import Address
 from talaria.core.aio import run_with, sleep_while_running
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
 from talaria.core.ids import new_id
+from talaria.gateway.outbound.message_writer import call_with_timeout
 from talaria.runtime.workers import (
     STORE_UNREACHABLE,
     NetworkState,
@@ -21,6 +22,7 @@ from talaria.runtime.workers import (
     renew_lease,
     take_lease,
 )
+from talaria.sessions.chat_directory import record_channel
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _STABLE_SECONDS = 60.0
@@ -28,6 +30,9 @@ _REPLY_SECONDS = 30.0
 _STORE_PAUSE = 1.0
 _BATCH_SIZE = 63
 _OUTAGE_CHECK_SECONDS, _OUTAGE_NOTICE_SECONDS = 0.5, 5.0
+_LISTING_INTERVAL = 15.0
+_MAX_LISTING_AGE = timedelta(hours=1)
+_LISTING_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -220,5 +225,42 @@ class Receiver:
         self._state, self._error = state, error
 
 
+class DirectorySync:
+    """Sync of the chats of a worker's networks, after each connect and every hour."""
+
+    def __init__(self, store: Store, networks: Sequence[Receiver]) -> None:
+        self._store = store
+        self._networks = [one for one in networks if one.platform.abilities.lists_chats]
+        self._listed_at: dict[str, datetime] = {}
+
+    async def serve(self) -> None:
+        """List chats when they are due, until cancelled."""
+        while self._networks:
+            for network in self._networks:
+                await self.refresh(network, datetime.now(UTC))
+            await asyncio.sleep(_LISTING_INTERVAL)
+
+    async def refresh(self, network: Receiver, now: datetime) -> int:
+        """List the chats of a connected network if that is due; return their number."""
+        status = network.status
+        listed_at = self._listed_at.get(status.name)
+        is_new = listed_at is None or (status.since is not None and status.since > listed_at)
+        if status.state != "connected" or not (is_new or (listed_at and now - listed_at > _MAX_LISTING_AGE)):
+            return 0
+        self._listed_at[status.name] = now
+        try:
+            chats = await call_with_timeout(cast("ListingPlatform", network.platform).chats(), _LISTING_SECONDS)
+            await self._store.write(lambda tx: _store_chats(tx, chats, now))
+        except TalariaError as error:
+            log.info("%s: couldn't list its chats: %s", status.name, error)
+            return 0
+        return len(chats)
+
+
 async def _wait_for(admitting: asyncio.Future[str]) -> str:
     return await admitting
+
+
+def _store_chats(tx: Transaction, chats: Sequence[KnownChat], now: datetime) -> None:
+    for chat in chats:
+        record_channel(tx, chat.address, chat.name, now)

@@ -11,8 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.bindings import Binding
-from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.sessions import Binding, Session
 from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.formatting import pluralize

@@ -15,8 +15,7 @@ from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import TalariaError
-from talaria.gateway.heartbeat import count_pending
-from talaria.gateway.supervisor import GatewaySupervisor
+from talaria.gateway.supervisor import GatewaySupervisor, count_pending
 from talaria.observability.prometheus import CONTENT_TYPE, LoopLag, label, render_family, render_metric
 from talaria.observability.shutdown_report import memory_in_use
 from talaria.runtime.workers import encode_worker

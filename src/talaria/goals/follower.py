@@ -16,7 +16,16 @@ from talaria.core.errors import OverBudget, StoreError, TalariaError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
-from talaria.goals.goal import GoalState, JudgeFailure, Opinion, Waiting, read_verdict, resolve_process, wait_until_over
+from talaria.goals.goal import (
+    GoalState,
+    JudgeFailure,
+    Opinion,
+    Waiting,
+    read_goal,
+    read_verdict,
+    resolve_process,
+    wait_until_over,
+)
 from talaria.goals.goal_store import (
     GoalNotice,
     conclude_turn,
@@ -26,7 +35,6 @@ from talaria.goals.goal_store import (
     record_turn_end,
     take_notice,
 )
-from talaria.goals.stored_goal import read_goal
 from talaria.goals.transitions import (
     JUDGE_PROMPT,
     Evidence,

@@ -1,17 +1,21 @@
-"""Goals: their state, the verdicts on their turns, and the conditions that they wait for."""
+"""Goals: their state as stored, the verdicts on their turns, and the conditions that they wait for."""
 
 import asyncio
 import math
 import os
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from msgspec import Struct, structs
 
 from talaria.contracts.clock import Clock
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.turns import Cap
+from talaria.contracts.turns import TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.core.formatting import pluralize
-from talaria.core.ids import TurnId
+from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import OWNER, UNKNOWN, Usage
 from talaria.core.os_processes import is_running, is_same_process, machine_id, read_start_time
 
@@ -19,6 +23,16 @@ Status = Literal["active", "paused", "done"]
 Verdict = Literal["done", "continue", "wait", "stop", "skipped", "failed", "inactive"]
 JudgeFailure = Literal["", "unreadable", "unavailable"]
 _MICRODOLLARS = 1_000_000
+LONGEST_WAIT = 86_400
+_DEFAULT_WAIT = 60
+_MAX_ANSWER = 20_000
+_MAX_TRIES = 200
+_REASON_LENGTH = 500
+_DONE_WORDS = {"true", "yes", "y", "1", "done", "complete", "completed", "achieved", "reached", "finished"}
+_CONTINUE_WORDS = {"continue", "false", "no", "n", "0", "not done", "not yet", "incomplete", "not_done"}
+_OTHER_VERDICTS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
+_CLOCK_INTERVAL = 30.0
+_POLL_INTERVAL = 0.5
 
 
 class GoalContract(Struct, frozen=True, omit_defaults=True):
@@ -192,16 +206,6 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-LONGEST_WAIT = 86_400
-_DEFAULT_WAIT = 60
-_MAX_ANSWER = 20_000
-_MAX_TRIES = 200
-_REASON_LENGTH = 500
-_DONE_WORDS = {"true", "yes", "y", "1", "done", "complete", "completed", "achieved", "reached", "finished"}
-_CONTINUE_WORDS = {"continue", "false", "no", "n", "0", "not done", "not yet", "incomplete", "not_done"}
-_OTHER_VERDICTS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
-
-
 class Opinion(Struct, frozen=True, kw_only=True):
     """Opinion of the judge about a turn.
 
@@ -226,6 +230,76 @@ def read_verdict(answer: str) -> Opinion | None:
     for value in _iterate_objects(answer[:_MAX_ANSWER]):
         found = _parse_opinion(value) or found
     return found
+
+
+def identify_process(pid: int) -> WatchedProcess | None:
+    """Return the identity of a process to wait for, or ``None`` if it does not run."""
+    if pid <= 1 or not is_running(pid):
+        return None
+    return WatchedProcess(pid, read_start_time(pid), machine_id())
+
+
+def resolve_process(opinion: Opinion) -> tuple[Opinion, WatchedProcess | None]:
+    """Return an opinion with the process that it waits for; if it has ended, there is no wait."""
+    if opinion.verdict != "wait" or not opinion.wait_pid:
+        return opinion, None
+    watched = identify_process(opinion.wait_pid)
+    return opinion if watched else structs.replace(opinion, wait_seconds=0), watched
+
+
+async def wait_until_over(parked: Waiting, clock: Clock) -> None:
+    """Wait until the time has come or the process has ended.
+
+    A process of another machine is treated as ended.
+    """
+    left = (parked.until - clock.now()).total_seconds()
+    while left > 0:
+        # In slices, because the clock may be changed or the machine suspended.
+        try:
+            async with asyncio.timeout(min(left, _CLOCK_INTERVAL)):
+                await _wait_for_exit(parked.process)
+                return
+        except TimeoutError:
+            left = (parked.until - clock.now()).total_seconds()
+
+
+GOAL: SessionValue[GoalState | None] = SessionValue("goal", GoalState | None)  # ``goal:<session id>``
+
+
+class StoredGoal(Struct, frozen=True):
+    """A goal as it was read, with the version that detects a concurrent change."""
+
+    state: GoalState | None
+    version: int
+
+
+def read_goal(tx: Transaction, session_id: SessionId) -> StoredGoal:
+    """Return the goal of a session, if it has one."""
+    stored = GOAL.read(tx, session_id)
+    return StoredGoal(stored.value, stored.version)
+
+
+def goal_caps(tx: Transaction, session_id: SessionId) -> Sequence[Cap]:
+    """Return the spending limit of the active goal, as a cap for the ledger."""
+    state = read_goal(tx, session_id).state
+    if state is None or state.status != "active" or not state.allowance.microdollars:
+        return ()
+    return (Cap(state.account, state.allowance.microdollars),)
+
+
+class GoalRecorder:
+    """Turn listener that records how turns end, for a surface that does not stay open; implements `TurnListener`.
+
+    A surface that stays open drives the goal from there.
+    """
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+        """Apply the end of a turn to the goal, in its transaction."""
+        if read_goal(tx, ending.session_id).state is None:
+            return
+        from talaria.goals.goal_store import record_turn_end  # noqa: PLC0415 (loaded for a session with a goal)
+
+        record_turn_end(tx, ending, datetime.now(UTC))
 
 
 def _iterate_objects(text: str) -> Iterator[Mapping[str, Any]]:
@@ -283,41 +357,6 @@ def _parse_number(value: object, most: float) -> float:
     except (ValueError, OverflowError):
         return 0.0
     return min(number, most) if math.isfinite(number) and number > 0 else 0.0
-
-
-_CLOCK_INTERVAL = 30.0
-_POLL_INTERVAL = 0.5
-
-
-def identify_process(pid: int) -> WatchedProcess | None:
-    """Return the identity of a process to wait for, or ``None`` if it does not run."""
-    if pid <= 1 or not is_running(pid):
-        return None
-    return WatchedProcess(pid, read_start_time(pid), machine_id())
-
-
-def resolve_process(opinion: Opinion) -> tuple[Opinion, WatchedProcess | None]:
-    """Return an opinion with the process that it waits for; if it has ended, there is no wait."""
-    if opinion.verdict != "wait" or not opinion.wait_pid:
-        return opinion, None
-    watched = identify_process(opinion.wait_pid)
-    return opinion if watched else structs.replace(opinion, wait_seconds=0), watched
-
-
-async def wait_until_over(parked: Waiting, clock: Clock) -> None:
-    """Wait until the time has come or the process has ended.
-
-    A process of another machine is treated as ended.
-    """
-    left = (parked.until - clock.now()).total_seconds()
-    while left > 0:
-        # In slices, because the clock may be changed or the machine suspended.
-        try:
-            async with asyncio.timeout(min(left, _CLOCK_INTERVAL)):
-                await _wait_for_exit(parked.process)
-                return
-        except TimeoutError:
-            left = (parked.until - clock.now()).total_seconds()
 
 
 async def _wait_for_exit(watched: WatchedProcess | None) -> None:

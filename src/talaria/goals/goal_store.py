@@ -13,8 +13,7 @@ from talaria.contracts.values import SessionValue
 from talaria.core.errors import NotFound, StoreConflict
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, Usage
-from talaria.goals.goal import GoalState, JudgedTurn, Opinion, Waiting, WatchedProcess
-from talaria.goals.stored_goal import GOAL, StoredGoal, read_goal
+from talaria.goals.goal import GOAL, GoalState, JudgedTurn, Opinion, StoredGoal, Waiting, WatchedProcess, read_goal
 from talaria.goals.transitions import (
     Idle,
     JudgeTurn,

@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from talaria.contracts.store import Database, Store, Transaction
-from talaria.contracts.stores.bindings import HandoffState
+from talaria.contracts.stores.sessions import HandoffState
 from talaria.core.addresses import WEB, Address, ReplyRoute
 from talaria.core.errors import Ambiguous, NotFound, Refused, TalariaError
 from talaria.core.formatting import platform_label

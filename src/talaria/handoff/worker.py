@@ -9,7 +9,7 @@ from msgspec import structs
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.bindings import HandoffThread, PendingHandoff
+from talaria.contracts.stores.sessions import HandoffThread, PendingHandoff
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import Rejected, StoreError, TalariaError
 from talaria.core.ids import SessionId, TurnId

@@ -33,10 +33,9 @@ from talaria.core.events import (
     TurnStopped,
 )
 from talaria.core.session_context import SessionContext, bound, current_context
-from talaria.hooks.discovery import Hook, find_hooks
+from talaria.hooks.discovery import MANIFEST, BrokenHook, Hook, find_hooks, read_manifest
 from talaria.hooks.handlers import CommandFailed, Handler, HookEvent, format_error, make_handler
 from talaria.hooks.hook_queue import HookQueue
-from talaria.hooks.manifest import MANIFEST, BrokenHook, read_manifest
 
 MAX_FACT_LENGTH = 4000
 _CLOSE_SECONDS = 5.0

@@ -23,10 +23,19 @@ from talaria.contracts.hooks import (
 )
 from talaria.core.errors import NotFound, Refused
 from talaria.core.session_context import SessionContext
-from talaria.hooks.discovery import BOOT, FOLDER, HANDLER, Hook, UnusableHook, find_hooks
+from talaria.hooks.discovery import (
+    BOOT,
+    EVENTS,
+    FOLDER,
+    HANDLER,
+    MANIFEST,
+    Hook,
+    HookManifest,
+    UnusableHook,
+    find_hooks,
+)
 from talaria.hooks.handlers import HookEvent, make_handler
 from talaria.hooks.hook_queue import HookQueue, HookReport
-from talaria.hooks.manifest import EVENTS, MANIFEST, HookManifest
 from talaria.settings.atomic_files import lock_folder, make_folder, write_file
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}")

@@ -19,10 +19,9 @@ from msgspec import Struct
 
 from talaria.contracts.hooks import Fact, context_from_facts
 from talaria.core.errors import TalariaError
+from talaria.core.files import person_umask
 from talaria.core.session_context import child_environment
-from talaria.core.umask import person_umask
-from talaria.hooks.discovery import Hook
-from talaria.hooks.manifest import BrokenHook
+from talaria.hooks.discovery import BrokenHook, Hook
 
 EVENT_VARIABLE = "TALARIA_HOOK_EVENT"
 _MAX_OUTPUT = 4000

@@ -11,9 +11,8 @@ from msgspec import Struct
 from talaria.contracts.hooks import context_from_facts
 from talaria.core.formatting import pluralize
 from talaria.core.session_context import bound
-from talaria.hooks.discovery import Hook
+from talaria.hooks.discovery import BrokenHook, Hook
 from talaria.hooks.handlers import CommandFailed, Handler, HookEvent, HookTimeout, find_error_line, format_error
-from talaria.hooks.manifest import BrokenHook
 
 MAX_WAITING = 256
 _MAX_HANGING = 3

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.media import MadeImage, Recording, SourceImage
+from talaria.contracts.provider import MadeImage, Recording, SourceImage
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachable
 from talaria.core.messages import image_type

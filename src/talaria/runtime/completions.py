@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.background_work import Completion
 from talaria.contracts.stores.queues import InboxItem
+from talaria.contracts.stores.turns import Completion
 from talaria.contracts.turns import TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address, ReplyRoute

@@ -7,12 +7,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct, structs
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.message_sender import ORIGIN, ReachableChat, SentMessage
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.queues import OutboxItem
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
-from talaria.contracts.tool import Call
+from talaria.contracts.tool import ORIGIN, Call, ReachableChat, SentMessage
 from talaria.core.addresses import Address, audience_of
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from talaria.contracts.delegation import Delegator
 from talaria.contracts.provider import ModelInfo
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.turns import Cap
 from talaria.contracts.tool import Tool, Workspace
 from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.ledger import Cap, Hold
 from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.turns import Cap, Hold
 from talaria.core.errors import PriceUnknown
 from talaria.core.events import ToolProgressed, TurnBegan, TurnEnd, TurnEvent
 from talaria.sessions.branches import session_account

@@ -15,17 +15,18 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound, Refused, UnreadableValue
 from talaria.core.ids import SessionId
 from talaria.runtime.cross_posts import CrossPost, send_cross_post
-from talaria.schedule.job import (
+from talaria.schedule.job_store import (
     PENDING_RUN,
     UNFINISHED,
     JobSpec,
     PendingRun,
     ReportTarget,
     ScheduledJob,
+    find_job,
+    note_change,
     read_job,
     write_plan,
 )
-from talaria.schedule.job_store import find_job, note_change
 from talaria.schedule.recurrence import Every, Once, Schedule, format_moment, last_until, next_after, write_schedule
 from talaria.sessions.chat_directory import find_target, read_home
 from talaria.sessions.preferences import Preferences, read_preferences, write_preferences

@@ -16,8 +16,7 @@ from talaria.contracts.stores.queues import OutboxItem
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import TalariaError
 from talaria.schedule.due_runs import has_unfinished_run, start_job_now
-from talaria.schedule.job import JobSpec, ScheduledJob, write_plan
-from talaria.schedule.job_store import HEARTBEAT, JobRules, resolve_targets
+from talaria.schedule.job_store import HEARTBEAT, JobRules, JobSpec, ScheduledJob, resolve_targets, write_plan
 from talaria.schedule.recurrence import Every, find_zone, write_schedule
 
 FILE = "HEARTBEAT.md"

@@ -9,15 +9,16 @@ from talaria.contracts.jobs import Job, JobPreview, JobRequest, JobRequester, Jo
 from talaria.contracts.store import Store, Transaction
 from talaria.runtime.workers import is_gateway_alive
 from talaria.schedule.due_runs import places, start_named_job
-from talaria.schedule.job import ScheduledJob, read_job
 from talaria.schedule.job_store import (
     JobRules,
+    ScheduledJob,
     add_job,
     build_job_view,
     build_run_view,
     change_job,
     find_job,
     find_jobs,
+    read_job,
     remove_job,
 )
 from talaria.schedule.parse_when import read_schedule, split_schedule

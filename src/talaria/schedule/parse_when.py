@@ -6,8 +6,16 @@ from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from talaria.core.errors import Refused
-from talaria.schedule.cron_expression import read_fields
-from talaria.schedule.recurrence import Calendar, Every, Once, Schedule, find_zone, next_after, resolve_wall_time
+from talaria.schedule.recurrence import (
+    Calendar,
+    Every,
+    Once,
+    Schedule,
+    find_zone,
+    next_after,
+    read_fields,
+    resolve_wall_time,
+)
 
 EXAMPLES = (
     "`every 2h`, `every monday 9:00`, `every day 7:30`, `tomorrow 9:00`, `in 30m`, `2026-12-24 18:00`, `0 9 * * 1-5`"

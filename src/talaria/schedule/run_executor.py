@@ -12,12 +12,11 @@ from msgspec import Struct, structs
 from talaria.agent.context_window import unwrap_messages
 from talaria.contracts.clock import Clock
 from talaria.contracts.jobs import CRON
+from talaria.contracts.sandbox import ShellResult
 from talaria.contracts.skills import count_use
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.stores.turns import Lease
+from talaria.contracts.stores.turns import Cap, Lease
 from talaria.contracts.turns import TurnResult
-from talaria.contracts.user_shell import ShellResult
 from talaria.core.addresses import Address
 from talaria.core.aio import run_with, shield_until_done
 from talaria.core.errors import LeaseLost, Refused, StoreError, TalariaError
@@ -29,8 +28,7 @@ from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
 from talaria.runtime.turns import TurnOptions, make_arrival
 from talaria.runtime.workers import renew_lease, take
 from talaria.schedule.due_runs import JobReport, Networks, places, send_report
-from talaria.schedule.job import PENDING_RUN, PendingRun
-from talaria.schedule.job_store import note_change
+from talaria.schedule.job_store import PENDING_RUN, PendingRun, note_change
 
 SCRIPT_INTERRUPTED = "The script was interrupted when the program ended. Its outcome is unknown."
 

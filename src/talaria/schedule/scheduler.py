@@ -15,8 +15,7 @@ from talaria.schedule.due_runs import (
     list_unfinished_runs,
     start_due_runs,
 )
-from talaria.schedule.job import PendingRun
-from talaria.schedule.job_store import SCHEDULES, changes
+from talaria.schedule.job_store import SCHEDULES, PendingRun, changes
 from talaria.schedule.run_executor import RunDependencies, execute_run
 
 _MAX_PARALLEL = 8

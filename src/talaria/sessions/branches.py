@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, StoredMessage
+from talaria.contracts.stores.turns import Cap
 from talaria.contracts.values import copy_values
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId

@@ -19,13 +19,10 @@ if TYPE_CHECKING:  # a command loads only the subjects that it uses
     from talaria.contracts.jobs import Jobs
     from talaria.contracts.store import Archive
     from talaria.contracts.stores.access import ApiKeys, Pairing
-    from talaria.contracts.stores.background_work import Completions, DelegatedTasks, Processes
-    from talaria.contracts.stores.bindings import Bindings, Handoffs
-    from talaria.contracts.stores.ledger import Ledger, UsageLog
     from talaria.contracts.stores.queues import Events, ForwardedUpdates, Inbox, Outbox
     from talaria.contracts.stores.responses import ApiRuns, Responses
-    from talaria.contracts.stores.sessions import Messages, Search, Sessions
-    from talaria.contracts.stores.turns import Leases, Turns
+    from talaria.contracts.stores.sessions import Bindings, Handoffs, Messages, Search, Sessions
+    from talaria.contracts.stores.turns import Completions, DelegatedTasks, Leases, Ledger, Processes, Turns, UsageLog
     from talaria.contracts.stores.values import NamedValues, SessionValues
 
 

@@ -7,22 +7,19 @@ import re
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta, Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.provider import ModelReply, ModelRequest, Provider
+from talaria.contracts.provider import ImageMaker, ModelReply, ModelRequest, Provider, SourceImage, Speaker
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import OverBudget, ProviderError, Refused, ToolFailed
 from talaria.core.messages import File, Image, Message, Text, image_type
 from talaria.tools.files.text_file import failing
 from talaria.tools.send.tool import SendFile, SendFileArguments
-from talaria.tools.web.client import WebClient
-
-if TYPE_CHECKING:  # loaded with the first image or recording
-    from talaria.contracts.media import ImageMaker, SourceImage, Speaker
+from talaria.tools.web.fetch import WebClient
 
 _LARGEST_SOURCE = 25_000_000  # bytes; the limit of OpenAI
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
@@ -54,7 +51,7 @@ class ImageGenerate:
     effect = Effect.IRREVERSIBLE  # it costs money each time
     arguments: type[Struct] = ImageGenerateArguments
 
-    def __init__(self, maker: "Callable[[], ImageMaker]", delivery: SendFile | None, seconds: float) -> None:
+    def __init__(self, maker: Callable[[], ImageMaker], delivery: SendFile | None, seconds: float) -> None:
         self._maker = maker
         self._delivery = delivery
         self._seconds = seconds
@@ -95,7 +92,7 @@ class Speak:
     effect = Effect.IRREVERSIBLE  # a provider charges it each time
     arguments: type[Struct] = SpeakArguments
 
-    def __init__(self, speaker: "Callable[[], Speaker | None]", delivery: SendFile | None, seconds: float) -> None:
+    def __init__(self, speaker: Callable[[], Speaker | None], delivery: SendFile | None, seconds: float) -> None:
         self._speaker = speaker
         self._delivery = delivery
         self._seconds = seconds
@@ -210,9 +207,7 @@ def _save(path: Path, content: bytes, suffix: str, *, is_chosen: bool) -> Path:
     return path
 
 
-def _read_source(path: Path) -> "SourceImage":
-    from talaria.contracts.media import SourceImage  # noqa: PLC0415 (loaded with the first image to edit)
-
+def _read_source(path: Path) -> SourceImage:
     with failing(path), path.open("rb") as file:
         content = file.read(_LARGEST_SOURCE + 1)
     media_type = image_type(content[:16])

@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.bindings import Binding
+from talaria.contracts.stores.sessions import Binding
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import WEB, Address
 from talaria.core.ids import SessionId, new_id

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.agent.approval.test_policy import DESK, HOME
 
 from talaria.agent.approval.grants import Grant
-from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny, Judgement, Mode
-from talaria.agent.approval.rules import ApprovalRule, RuleAction
+from talaria.agent.approval.policy import Allow, ApprovalPolicy, ApprovalRule, Ask, Deny, Judgement, Mode, RuleAction
 from talaria.contracts.tool import Effect, ProposedAction
 
 ACTIONS: tuple[RuleAction, ...] = ("deny", "ask", "allow")

@@ -7,8 +7,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from talaria.api.responses.builder import ResponseBuilder
-from talaria.api.responses.stream_events import ResponseEvent, get_event_name
-from talaria.api.responses.wire import Response
+from talaria.api.responses.wire import Response, ResponseEvent, get_event_name
 from talaria.api.runs.events import INTERRUPTED, RunEvent, RunEventMapper, RunQueued, TurnResumed, to_run_end
 from talaria.core.events import (
     ModelCalled,

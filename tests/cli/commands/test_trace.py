@@ -18,7 +18,7 @@ from talaria.cli.parser_tree import read_parser
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.events import TurnFailed, TurnStopped
 from talaria.core.messages import Usage
-from talaria.observability.session_trace import estimate_cost
+from talaria.observability.trace import estimate_cost
 from talaria.settings.profiles import Profiles
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -16,7 +16,7 @@ from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.os_processes import is_running
 from talaria.gateway.chats.chat import Chat
-from talaria.goals.stored_goal import read_goal
+from talaria.goals.goal import read_goal
 from talaria.runtime.active_session import bind_session
 from talaria.runtime.live.control import redirect_running_turn
 from talaria.sessions.keys import build_session_key

@@ -24,7 +24,7 @@ from talaria.testing.wait import until
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.supervisor import Supervisor
 from talaria.tools.process.tool import Process, ProcessArguments
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

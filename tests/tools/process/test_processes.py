@@ -21,7 +21,7 @@ from talaria.testing.wait import until
 from talaria.tools.process.lifecycle import ROTATE_AT, ProcessFiles
 from talaria.tools.process.tool import ProcessArguments
 from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from talaria.tools.output import FullOutputs
 from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
 from talaria.tools.sandbox.container import ContainerOptions, ContainerSandbox
 from talaria.tools.sandbox.ssh import SshHost, SshSandbox
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 from talaria.tools.workspace import LocalWorkspace
 

@@ -25,7 +25,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.testing.wait import until
 from talaria.tools.sandbox.container import ContainerOptions, ContainerSandbox
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from talaria.contracts.sandbox import SandboxPolicy
 from talaria.core.errors import ToolFailed
 from talaria.testing.wait import until
 from talaria.tools.sandbox.ssh import SshHost, SshSandbox
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal
 from talaria.tools.workspace import LocalWorkspace
 

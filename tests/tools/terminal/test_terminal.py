@@ -18,7 +18,7 @@ from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext
 from talaria.testing.wait import until
 from talaria.tools.output import FullOutputs
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 from talaria.tools.workspace import LocalWorkspace, for_commands
 
@@ -289,7 +289,7 @@ async def test_closing_the_owner_kills_all_it_started(shell: Shell, folder: Path
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.shell import shell_argv
 
 async def main():

@@ -17,8 +17,7 @@ from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.contracts.tool import ProposedAction, Tool
 from talaria.core.errors import ToolFailed
-from talaria.tools.web.client import WebClient
-from talaria.tools.web.fetch import PAGE_LENGTH, WebFetch, WebFetchArguments
+from talaria.tools.web.fetch import PAGE_LENGTH, WebClient, WebFetch, WebFetchArguments
 
 PAGE = """<!doctype html><html><head><title>Bread &amp; butter</title><style>p {}</style></head><body>
 <nav><a href="/home">Home</a></nav><script>alert(1)</script>

@@ -9,8 +9,7 @@ from tests.tools.tool_calls import call_from
 from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.web.client import WebClient
-from talaria.tools.web.fetch import WebFetch, WebFetchArguments
+from talaria.tools.web.fetch import WebClient, WebFetch, WebFetchArguments
 from talaria.tools.web.http_client import parse_robots
 
 

@@ -10,7 +10,7 @@ from tests.tools.web.web_server import WebServer, web_server
 
 from talaria.core.errors import ToolFailed
 from talaria.http_client.dial import SocketAddress, is_public
-from talaria.tools.web.client import WebClient
+from talaria.tools.web.fetch import WebClient
 
 
 class Names:

@@ -1,7 +1,8 @@
-"""The approval policy: allow, ask about, or refuse a tool call."""
+"""The approval policy: allow, ask about, or refuse a tool call, by the rules of the settings and its dangers."""
 
 import os
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -9,12 +10,80 @@ from msgspec import Struct, field
 
 from talaria.agent.approval.grants import Danger, Grant
 from talaria.agent.approval.paths import PathRules, mentions_credentials
-from talaria.agent.approval.rules import ApprovalRule
+from talaria.agent.approval.programs import starts_programs, subject_of
+from talaria.agent.approval.shell_state import UNKNOWN, SimpleCommand
 from talaria.contracts.tool import Effect, ProposedAction, Workspace
 
 if TYPE_CHECKING:  # loaded with the first command
     from talaria.agent.approval.shell_analysis import ShellExamination
-    from talaria.agent.approval.shell_state import SimpleCommand
+
+RuleAction = Literal["deny", "ask", "allow"]
+Mode = Literal["ask", "allow-list", "off"]
+_PLANNING_TOOLS = frozenset(("todo", "skills"))
+# Programs that never change anything, whatever their arguments; `sort -o` is seen as writing.
+_READING_PROGRAMS = frozenset(
+    {
+    "echo", "printf", ":", "true", "false", "cd", "pwd", "ls", "cat", "head", "tail", "wc", "whoami", "uname", "test",
+    "[", "[[", "grep", "rg", "which", "type", "basename", "dirname", "sort", "cut", "tr", "diff", "stat", "sleep",
+    "exit", "seq", "id", "df", "du", "ps", "jq",
+}
+)  # fmt: skip
+_GIT_READING = frozenset({("status",), ("log",), ("diff",), ("show",), ("blame",), ("ls-files",), ("rev-parse",)})
+
+
+class ApprovalRule(Struct, frozen=True, kw_only=True):
+    """A rule; it applies to a call if everything that it names matches. Empty fields match anything.
+
+    ``tool`` is a name with wildcards. ``command`` are the first words of a command, each with wildcards. ``folder`` is
+    where a file is, or where a command runs. ``surface`` and ``person`` are those of the turn.
+    """
+
+    name: str
+    action: RuleAction
+    tool: str = ""
+    command: str = ""
+    folder: str = ""
+    surface: str = ""
+    person: str = ""
+
+    def is_for(self, surface: str, person: str) -> bool:
+        """Return whether the rule is about turns of this person on this surface."""
+        return self.surface in ("", surface) and self.person in ("", person)
+
+    def matches(
+        self,
+        tool: str,
+        proposed_action: ProposedAction,
+        commands: Sequence[SimpleCommand],
+        workspace: Workspace,
+        home: Path,
+    ) -> bool:
+        """Return whether a call is one that the rule names; of several commands in a call, one is enough."""
+        if self.tool and not fnmatchcase(tool, self.tool):
+            return False
+        find = _starts_with if self.action == "allow" else _runs
+        if self.command and not any(find(command, self.command) for command in commands):
+            return False
+        return not self.folder or self._is_inside(proposed_action, workspace, home)
+
+    def covers(self, danger: Danger, commands: Sequence[SimpleCommand]) -> bool:
+        """Return whether a matching rule that allows also allows this danger of the call.
+
+        With ``command``, every command that the danger is about has to start with it.
+        """
+        if danger.fatal or danger.narrow:
+            return False
+        concerned = [command for command in commands if subject_of(command) == danger.subject]
+        return not self.command or (bool(concerned) and all(_starts_with(one, self.command) for one in concerned))
+
+    def _is_inside(self, proposed_action: ProposedAction, workspace: Workspace, home: Path) -> bool:
+        folder = os.path.realpath(home / self.folder.removeprefix("~/") if self.folder[:1] == "~" else self.folder)
+        if proposed_action.kind not in ("read", "write"):
+            return Path(os.path.realpath(workspace.folder)).is_relative_to(folder)
+        try:
+            return Path(os.path.realpath(workspace.resolve(proposed_action.target))).is_relative_to(folder)
+        except (ValueError, RuntimeError):  # not a path, or the home of an unknown user
+            return False
 
 
 class Confinement(Struct, frozen=True):
@@ -41,19 +110,6 @@ class Confinement(Struct, frozen=True):
         except (ValueError, RuntimeError):  # not a path, or the home of an unknown user
             return False
         return any(real.is_relative_to(os.path.realpath(place)) for place in self.places)
-
-
-Mode = Literal["ask", "allow-list", "off"]
-_PLANNING_TOOLS = frozenset(("todo", "skills"))
-# Programs that never change anything, whatever their arguments; `sort -o` is seen as writing.
-_READING_PROGRAMS = frozenset(
-    {
-    "echo", "printf", ":", "true", "false", "cd", "pwd", "ls", "cat", "head", "tail", "wc", "whoami", "uname", "test",
-    "[", "[[", "grep", "rg", "which", "type", "basename", "dirname", "sort", "cut", "tr", "diff", "stat", "sleep",
-    "exit", "seq", "id", "df", "du", "ps", "jq",
-}
-)  # fmt: skip
-_GIT_READING = frozenset({("status",), ("log",), ("diff",), ("show",), ("blame",), ("ls-files",), ("rev-parse",)})
 
 
 class Allow(Struct, frozen=True, tag="allow"):
@@ -195,14 +251,34 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 return _other_dangers(effect, proposed_action.target, tool)
 
 
-def _is_git_reading(command: "SimpleCommand") -> bool:
+def _starts_with(command: SimpleCommand, pattern: str) -> bool:
+    """Return whether the first words of a command match exactly; an unknown word never does."""
+    words, patterns = (command.program, *command.arguments), pattern.split()
+    pairs = zip(words, patterns, strict=False)
+    known = len(words) >= len(patterns) and not any(UNKNOWN in word for word in words[: len(patterns)])
+    return known and all(fnmatchcase(word, one) for word, one in pairs)
+
+
+def _runs(command: SimpleCommand, pattern: str) -> bool:
+    """Return whether a command may be what a pattern means; options between its words are skipped."""
+    program, *patterns = pattern.split()
+    if not fnmatchcase(command.program, program):
+        return False
+    words, reached = command.arguments, {0}
+    for one in patterns:
+        for index, word in enumerate(words):
+            if index in reached and word.startswith("-"):
+                reached |= {index + 1, index + 2}
+        reached = {index + 1 for index in reached if index < len(words) and fnmatchcase(words[index], one)}
+    return bool(reached)
+
+
+def _is_git_reading(command: SimpleCommand) -> bool:
     words = command.arguments
     return command.program == "git" and words[:1] in _GIT_READING and not any(one.startswith("--o") for one in words)
 
 
 def _code_dangers(code: str, tool: str, *, strict: bool) -> list[Danger]:
-    from talaria.agent.approval.programs import starts_programs  # noqa: PLC0415 (loaded with the first code to check)
-
     found = [Danger("unlisted", "runs code", tool)] if strict else []
     if mentions_credentials(code):
         found.append(Danger("credentials", "runs code that mentions a credentials folder", tool, narrow=True))

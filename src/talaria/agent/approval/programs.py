@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 from talaria.agent.approval.grants import Danger
-from talaria.agent.approval.printed_output import FIND_FILTERS
-from talaria.agent.approval.shell_state import UNKNOWN, SimpleCommand
+from talaria.agent.approval.shell_state import FIND_FILTERS, UNKNOWN, SimpleCommand
 from talaria.core.own_commands import OwnCommand, is_policy_variable, judge_own_command
 
 _PYTHONS = ("python", "pypy")

@@ -6,10 +6,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from talaria.agent.approval.embedded_code import ScriptFiles, embedded_code, is_script, script_of
 from talaria.agent.approval.grants import Danger
+from talaria.agent.approval.nested_commands import (
+    ScriptFiles,
+    embedded_code,
+    is_asked_wrapper,
+    is_script,
+    script_of,
+    unwrap,
+)
 from talaria.agent.approval.paths import PathRules, is_start_up_name, mentions_credentials
-from talaria.agent.approval.printed_output import FIND_FILTERS
 from talaria.agent.approval.programs import (
     HARMLESS,
     INTERPRETERS,
@@ -30,6 +36,7 @@ from talaria.agent.approval.programs import (
     subject_of,
 )
 from talaria.agent.approval.shell_state import (
+    FIND_FILTERS,
     FOUND,
     ITEMS,
     UNKNOWN,
@@ -40,7 +47,6 @@ from talaria.agent.approval.shell_state import (
     apply_builtin,
 )
 from talaria.agent.approval.shell_walk import ShellWalk
-from talaria.agent.approval.wrappers import is_asked_wrapper, unwrap
 
 _MAX_WORDS = 500
 _COMPUTED = re.compile(f"[{UNKNOWN}{ITEMS}*?]|^\\$|\\[.")

@@ -6,9 +6,7 @@ from contextlib import contextmanager
 
 from tree_sitter import Node
 
-from talaria.agent.approval.printed_output import predict_output, predict_pipeline_output
-from talaria.agent.approval.shell_expansion import Expansion
-from talaria.agent.approval.shell_grammar import find_doubts, is_literal_document, parse_shell, text_of
+from talaria.agent.approval.shell_expansion import Expansion, find_doubts, is_literal_document, parse_shell, text_of
 from talaria.agent.approval.shell_state import (
     ITEMS,
     NAME,
@@ -18,6 +16,8 @@ from talaria.agent.approval.shell_state import (
     ShellState,
     ShellWord,
     SimpleCommand,
+    predict_output,
+    predict_pipeline_output,
 )
 
 _MAX_DEPTH = 8

@@ -21,9 +21,9 @@ from talaria.api.completions.wire import (
     TextPart,
     WireMessage,
 )
+from talaria.api.files import ImageStore
 from talaria.api.front_door import ApiCaller, ApiRequest
-from talaria.api.images import ImageStore
-from talaria.api.meta.models import ModelNames
+from talaria.api.meta import ModelNames
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool, require_session
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction

@@ -6,8 +6,7 @@ from typing import assert_never
 from msgspec import structs
 
 from talaria.api.files import ApiFile
-from talaria.api.responses import stream_events
-from talaria.api.responses.stream_events import ResponseEvent
+from talaria.api.responses import wire
 from talaria.api.responses.wire import (
     FailureText,
     FilePath,
@@ -20,6 +19,7 @@ from talaria.api.responses.wire import (
     ReasoningItem,
     Response,
     ResponseError,
+    ResponseEvent,
     ResponseUsage,
     SummaryText,
     ToolFailure,
@@ -95,11 +95,9 @@ class ResponseBuilder:
         queued = status == "queued"
         self.response = structs.replace(self.response, status="queued" if queued else "in_progress")
         if not self._is_created:
-            yield stream_events.Created(response=self.response)
+            yield wire.Created(response=self.response)
         self._is_created = True
-        yield (
-            stream_events.Queued(response=self.response) if queued else stream_events.InProgress(response=self.response)
-        )
+        yield (wire.Queued(response=self.response) if queued else wire.InProgress(response=self.response))
 
     def _add(self, text: str) -> Iterable[ResponseEvent]:
         if not isinstance(self._open, MessageBuilder):
@@ -146,21 +144,21 @@ class ResponseBuilder:
                     yield from self._complete(", ".join(file.filename for file in self._files))
                 self._items.mark_final()
                 self.response = structs.replace(self.whole(), status="completed", completed_at=at)
-                yield stream_events.Completed(response=self.response)
+                yield wire.Completed(response=self.response)
             case events.RunFailed(error, "out_of_budget"):
                 yield from self._complete(error)
                 why = IncompleteDetails("max_output_tokens")
                 self.response = structs.replace(self.whole(), status="incomplete", incomplete_details=why)
-                yield stream_events.Incomplete(response=self.response)
+                yield wire.Incomplete(response=self.response)
             case events.RunFailed(error):
                 yield from self._close()
                 failure = ResponseError("server_error", error)
                 self.response = structs.replace(self.whole(), status="failed", error=failure)
-                yield stream_events.Failed(response=self.response)
+                yield wire.Failed(response=self.response)
             case events.RunStopped():
                 yield from self._close()
                 self.response = structs.replace(self.whole(), status="cancelled")
-                yield stream_events.Incomplete(response=self.response)
+                yield wire.Incomplete(response=self.response)
             case _:
                 assert_never(event)
 
@@ -214,13 +212,13 @@ class MessageBuilder(_ItemBuilder):
     def begun(self) -> Iterable[ResponseEvent]:
         """Return the events of its start."""
         item = OutputMessage(self.id, "in_progress", ())
-        yield stream_events.ItemAdded(output_index=self.index, item=item)
-        yield stream_events.PartAdded(item_id=self.id, output_index=self.index, content_index=0, part=OutputText(""))
+        yield wire.ItemAdded(output_index=self.index, item=item)
+        yield wire.PartAdded(item_id=self.id, output_index=self.index, content_index=0, part=OutputText(""))
 
     def add(self, text: str) -> Iterable[ResponseEvent]:
         """Return the events for more text."""
         if new := self.fresh(text):
-            yield stream_events.TextDeltaAdded(item_id=self.id, output_index=self.index, content_index=0, delta=new)
+            yield wire.TextDeltaAdded(item_id=self.id, output_index=self.index, content_index=0, delta=new)
 
     def done(self) -> tuple[OutputItem, list[ResponseEvent]]:
         """Return the complete message and its final events."""
@@ -228,13 +226,13 @@ class MessageBuilder(_ItemBuilder):
         part = OutputText(self.text, annotations)
         end_events: list[ResponseEvent] = [
             *(
-                stream_events.AnnotationAdded(
+                wire.AnnotationAdded(
                     item_id=self.id, output_index=self.index, content_index=0, annotation_index=number, annotation=file
                 )
                 for number, file in enumerate(annotations)
             ),
-            stream_events.TextDone(item_id=self.id, output_index=self.index, content_index=0, text=self.text),
-            stream_events.PartDone(item_id=self.id, output_index=self.index, content_index=0, part=part),
+            wire.TextDone(item_id=self.id, output_index=self.index, content_index=0, text=self.text),
+            wire.PartDone(item_id=self.id, output_index=self.index, content_index=0, part=part),
         ]
         return OutputMessage(self.id, "completed", (part,), phase="commentary"), end_events
 
@@ -244,22 +242,20 @@ class ReasoningBuilder(_ItemBuilder):
 
     def begun(self) -> Iterable[ResponseEvent]:
         """Return the events of its start."""
-        yield stream_events.ItemAdded(output_index=self.index, item=ReasoningItem(self.id, (), "in_progress"))
-        yield stream_events.SummaryPartAdded(
-            item_id=self.id, output_index=self.index, summary_index=0, part=SummaryText("")
-        )
+        yield wire.ItemAdded(output_index=self.index, item=ReasoningItem(self.id, (), "in_progress"))
+        yield wire.SummaryPartAdded(item_id=self.id, output_index=self.index, summary_index=0, part=SummaryText(""))
 
     def add(self, text: str) -> Iterable[ResponseEvent]:
         """Return the events for more of it."""
         if new := self.fresh(text):
-            yield stream_events.SummaryAdded(item_id=self.id, output_index=self.index, summary_index=0, delta=new)
+            yield wire.SummaryAdded(item_id=self.id, output_index=self.index, summary_index=0, delta=new)
 
     def done(self) -> tuple[OutputItem, list[ResponseEvent]]:
         """Return the complete reasoning and its final events."""
         part = SummaryText(self.text)
         end_events: list[ResponseEvent] = [
-            stream_events.SummaryDone(item_id=self.id, output_index=self.index, summary_index=0, text=self.text),
-            stream_events.SummaryPartDone(item_id=self.id, output_index=self.index, summary_index=0, part=part),
+            wire.SummaryDone(item_id=self.id, output_index=self.index, summary_index=0, text=self.text),
+            wire.SummaryPartDone(item_id=self.id, output_index=self.index, summary_index=0, part=part),
         ]
         return ReasoningItem(self.id, (part,)), end_events
 
@@ -303,17 +299,17 @@ class OutputItems:
         item, end_events = builder.done()
         self._done[builder.index] = item
         yield from end_events
-        yield stream_events.ItemDone(output_index=builder.index, item=item)
+        yield wire.ItemDone(output_index=builder.index, item=item)
 
     def tool_called(self, call_id: str, name: str, arguments: str) -> Iterable[ResponseEvent]:
         """Return the events of a tool's start."""
         item_id, index = self._next_id("mcp")
         use = ToolUse(item_id, name, arguments, "in_progress")
         self._calls[call_id] = index, use
-        yield stream_events.ItemAdded(output_index=index, item=structs.replace(use, arguments=""))
-        yield stream_events.ToolInProgress(item_id=item_id, output_index=index)
-        yield stream_events.ArgumentsAdded(item_id=item_id, output_index=index, delta=arguments)
-        yield stream_events.ArgumentsDone(item_id=item_id, output_index=index, arguments=arguments)
+        yield wire.ItemAdded(output_index=index, item=structs.replace(use, arguments=""))
+        yield wire.ToolInProgress(item_id=item_id, output_index=index)
+        yield wire.ArgumentsAdded(item_id=item_id, output_index=index, delta=arguments)
+        yield wire.ArgumentsDone(item_id=item_id, output_index=index, arguments=arguments)
 
     def tool_answered(self, call_id: str, output: str, *, failed: bool) -> Iterable[ResponseEvent]:
         """Return the events of a tool's end."""
@@ -322,12 +318,12 @@ class OutputItems:
             return
         if failed:
             use = structs.replace(use, status="failed", error=ToolFailure((FailureText(output),)))
-            yield stream_events.ToolCallFailed(item_id=use.id, output_index=index)
+            yield wire.ToolCallFailed(item_id=use.id, output_index=index)
         else:
             use = structs.replace(use, status="completed", output=output)
-            yield stream_events.ToolCallCompleted(item_id=use.id, output_index=index)
+            yield wire.ToolCallCompleted(item_id=use.id, output_index=index)
         self._done[index] = use
-        yield stream_events.ItemDone(output_index=index, item=use)
+        yield wire.ItemDone(output_index=index, item=use)
 
     def _next_id(self, kind: str) -> tuple[str, int]:
         index, self._count = self._count, self._count + 1

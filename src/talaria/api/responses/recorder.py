@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from talaria.api.responses.builder import ResponseBuilder
-from talaria.api.responses.stream_events import ResponseEvent, get_event_name
-from talaria.api.responses.wire import Response
+from talaria.api.responses.wire import Response, ResponseEvent, get_event_name
 from talaria.api.runs.events import RunEvent, RunEventMapper, RunFailed, TurnStarted, decode_event, to_run_end
 from talaria.api.runs.followers import RunFollower
 from talaria.api.turns.turn import ApiTurn

@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from talaria.api.files import ImageStore
 from talaria.api.front_door import ApiCaller, ApiRequest
-from talaria.api.images import ImageStore
 from talaria.api.input_items import make_instruction, read_input, store_images
-from talaria.api.meta.models import AGENT_MODEL, ModelNames
+from talaria.api.meta import AGENT_MODEL, ModelNames
 from talaria.api.responses import response_store
 from talaria.api.responses.recorder import (
     INTERRUPTED,
@@ -29,13 +29,13 @@ from talaria.api.responses.response_store import (
     make_builder,
     store_ended_response,
 )
-from talaria.api.responses.stream_events import ResponseEvent
 from talaria.api.responses.wire import (
     ConversationReference,
     DeletedResponse,
     InputItems,
     ReasoningOptions,
     Response,
+    ResponseEvent,
     ResponseRequest,
 )
 from talaria.api.runs.followers import RunFollowers

@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from talaria.api.files import ImageStore
 from talaria.api.front_door import ApiRequest
-from talaria.api.images import ImageStore
 from talaria.api.input_items import make_instruction, read_input, store_images
-from talaria.api.meta.models import ModelNames
+from talaria.api.meta import ModelNames
 from talaria.api.runs.events import ApprovalRequested, RunEvent, RunQuestion, make_stream_name
 from talaria.api.runs.followers import RunFollower, RunFollowers
 from talaria.api.runs.run_store import (
+    EventsQuery,
+    Run,
+    RunDecision,
     RunOptions,
+    RunRequest,
     RunStart,
     begin_run,
     find_run,
@@ -21,7 +25,6 @@ from talaria.api.runs.run_store import (
     stop_run,
     to_run,
 )
-from talaria.api.runs.wire import EventsQuery, Run, RunDecision, RunRequest
 from talaria.api.turns.session_pool import SESSION_HEADER, require_session
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun

@@ -1,15 +1,15 @@
-"""Runs in the store: start and end them, read their state, exchange questions and commands with their server."""
+"""Runs in the store and on the wire: start and end them, read their state, exchange questions with their server."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from talaria.api.files import ApiFile
 from talaria.api.front_door import ApiCaller
-from talaria.api.input_items import Metadata
+from talaria.api.input_items import Input, Metadata
 from talaria.api.runs.events import (
     ApprovalRequested,
     RunCompleted,
@@ -25,7 +25,6 @@ from talaria.api.runs.events import (
     encode_event,
     make_stream_name,
 )
-from talaria.api.runs.wire import Run, RunProblem
 from talaria.api.turns.session_pool import SOURCE, ApiOrigin, require_session, write_origin
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
@@ -43,6 +42,73 @@ _SOURCE = "run"
 RUN_QUESTION: SessionValue[RunQuestion] = SessionValue("run_question", RunQuestion)  # by question
 RUN_ANSWER = SessionValue("run_answer", str)  # by question
 RUN_STOP = SessionValue("run_stop", bool)  # by run
+_encode = msgspec.json.Encoder().encode
+_STATES: dict[str, ApiRunState] = {
+    "run.completed": "completed",
+    "run.failed": "failed",
+    "run.stopped": "stopped",
+    "run.waiting": "waiting",
+}
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """A run to start.
+
+    With a ``session_id`` it continues that session, after the work in progress there; otherwise it starts one, with
+    ``instructions`` and the items before the last one of ``input`` as its history.
+    """
+
+    input: Input
+    session_id: Annotated[str, Meta(description="The session to continue.")] = ""
+    instructions: Annotated[str, Meta(description="Extra instructions for the agent.")] = ""
+    model: Annotated[str, Meta(description="A different model, as `provider:model`.")] = ""
+    metadata: Metadata = {}
+
+
+class RunProblem(Struct, frozen=True):
+    """The error of a failed run."""
+
+    code: str
+    message: str
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run; ``output`` is its answer once it is over, ``questions`` are those waiting for an answer.
+
+    ``files`` are those that the agent has sent, once a turn is over.
+    """
+
+    id: str
+    session_id: str
+    status: ApiRunState
+    created_at: int
+    updated_at: int
+    object: Literal["run"] = "run"
+    output: str | None = None
+    error: RunProblem | None = None
+    usage: Usage | None = None
+    questions: tuple[RunQuestion, ...] = ()
+    files: tuple[ApiFile, ...] = ()
+    metadata: Metadata = {}
+
+
+class EventsQuery(Struct, frozen=True):
+    """Start of following a run: after this number."""
+
+    after: Annotated[int, Meta(ge=0, le=2**62)] = 0
+
+
+class RunDecision(Struct, frozen=True):
+    """The answer to a question of a run.
+
+    For an approval, ``decision`` is the answer and ``reason`` tells the agent why it was denied; for a question, use
+    ``answer``.
+    """
+
+    id: str
+    decision: Literal["approve", "approve_session", "approve_always", "deny"] | None = None
+    answer: str | None = None
+    reason: str = ""
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -79,8 +145,9 @@ class RunResult(Struct, frozen=True):
     files: tuple[ApiFile, ...] = ()
 
 
-_encode = msgspec.json.Encoder().encode
 _decode_order = msgspec.json.Decoder(RunOptions).decode
+
+
 RUN_RESULT = SessionValue("run_result", RunResult)  # by run
 
 
@@ -191,43 +258,9 @@ def is_over(run: ApiRun | None) -> bool:
     return run is None or run.state in END_STATES
 
 
-_STATES: dict[str, ApiRunState] = {
-    "run.completed": "completed",
-    "run.failed": "failed",
-    "run.stopped": "stopped",
-    "run.waiting": "waiting",
-}
-
-
-def _check_same_kind(tx: Transaction, session_id: SessionId, kind: RunKind) -> None:
-    """Allow only one kind of run per session at a time: kinds differ in who answers questions and gets reports."""
-    if any(run.session_id == session_id and read_options(run).kind != kind for run in tx.runs.open()):
-        raise make_conflict("This session is already busy with something else. Wait for it, or stop it.", code="busy")
-
-
-def _is_pending_message(external_id: str, state: str, run: ApiRun) -> bool:
-    return external_id == run.id and state == "waiting"
-
-
-def _create_session(tx: Transaction, start: RunStart, caller: ApiCaller) -> SessionId:
-    session = tx.sessions.create(NewSession(id=start.new_id, source=SOURCE, owner=caller.owner))
-    write_origin(tx, session.id, ApiOrigin(caller.name, start.instructions))
-    if start.history:
-        tx.messages.append(session.id, start.history)
-    return session.id
-
-
 def read_result(tx: Transaction, run: ApiRun) -> RunResult | None:
     """Return the result of a run so far."""
     return RUN_RESULT.get(tx, run.session_id, run.id)
-
-
-def _to_seconds(at: datetime | None) -> int:
-    return int((at or datetime.now(UTC)).timestamp())
-
-
-def _add_usage(one: Usage, other: Usage) -> Usage:
-    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
 
 
 class RunCommands(Struct, frozen=True):
@@ -285,3 +318,29 @@ def read_commands(tx: Transaction, session_id: SessionId) -> RunCommands:
 def clear_stop_request(tx: Transaction, session_id: SessionId, run_id: str) -> None:
     """Delete the stop request of an ended run."""
     RUN_STOP.delete(tx, session_id, run_id)
+
+
+def _check_same_kind(tx: Transaction, session_id: SessionId, kind: RunKind) -> None:
+    """Allow only one kind of run per session at a time: kinds differ in who answers questions and gets reports."""
+    if any(run.session_id == session_id and read_options(run).kind != kind for run in tx.runs.open()):
+        raise make_conflict("This session is already busy with something else. Wait for it, or stop it.", code="busy")
+
+
+def _is_pending_message(external_id: str, state: str, run: ApiRun) -> bool:
+    return external_id == run.id and state == "waiting"
+
+
+def _create_session(tx: Transaction, start: RunStart, caller: ApiCaller) -> SessionId:
+    session = tx.sessions.create(NewSession(id=start.new_id, source=SOURCE, owner=caller.owner))
+    write_origin(tx, session.id, ApiOrigin(caller.name, start.instructions))
+    if start.history:
+        tx.messages.append(session.id, start.history)
+    return session.id
+
+
+def _to_seconds(at: datetime | None) -> int:
+    return int((at or datetime.now(UTC)).timestamp())
+
+
+def _add_usage(one: Usage, other: Usage) -> Usage:
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})

@@ -1,36 +1,24 @@
-"""The routes about sessions: reading needs the scope ``read``, changing ``admin``."""
+"""The routes about sessions and their wire types: reading needs the scope ``read``, changing ``admin``."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
 
-from msgspec import structs
+from msgspec import Meta, Struct, structs
 
 from talaria.api.front_door import ApiCaller, ApiRequest
-from talaria.api.sessions.wire import (
-    DeletedSession,
-    ForkRequest,
-    HitList,
-    MessageList,
-    MessagesQuery,
-    MoveRequest,
-    SessionList,
-    SessionSearchQuery,
-    SessionsQuery,
-    SessionView,
-    to_hit_view,
-    to_message_view,
-    to_session_view,
-)
 from talaria.api.turns.session_pool import ApiOrigin, SessionPool, read_origin, write_origin
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.sessions import SearchQuery, Session, SessionFilter
+from talaria.contracts.stores.sessions import Hit, SearchQuery, Session, SessionFilter, StoredMessage
 from talaria.core.ids import SessionId
+from talaria.core.messages import Part, Role, Usage
 from talaria.handoff.service import HandoffRefused, HandoffRequest, RefusalCode, request_handoff, wait_for_handoff
 from talaria.http.errors import NUL_REFUSED, Problem, make_conflict, make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import create_branch
 
+_ShortText = Annotated[str, Meta(max_length=1000)]
 _TARGET_REFUSALS = (RefusalCode.UNKNOWN_PLATFORM, RefusalCode.NO_HOME_CHAT, RefusalCode.UNKNOWN_TARGET)
 _REFUSALS = {
     RefusalCode.NO_NETWORK: "No chat network is set up. Run `talaria setup chat`.",
@@ -39,6 +27,169 @@ _REFUSALS = {
     ),
     RefusalCode.NO_GATEWAY: "No gateway is running to take it over. Start one with `talaria gateway start`.",
 }
+_TAG = "sessions"
+_TICK = timedelta(microseconds=1)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+DeleteFiles = Callable[[SessionId], None]
+
+
+class SessionsQuery(Struct, frozen=True):
+    """Which sessions to list: ``q`` is a part of a title or the beginning of an id, ``after`` a ``next``."""
+
+    limit: Annotated[int, Meta(ge=1, le=200)] = 20
+    after: Annotated[str, Meta(pattern=r"^(\d{1,16}\.\w{1,64})?$")] = ""
+    q: _ShortText = ""
+    source: _ShortText = ""
+    archived: bool = False
+
+
+class MessagesQuery(Struct, frozen=True):
+    """Which messages to show: those after this number."""
+
+    after: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class SessionSearchQuery(Struct, frozen=True):
+    """A search: all words must occur; "quotes" make a phrase, ``word*`` a prefix, ``-word`` excludes."""
+
+    q: Annotated[str, Meta(min_length=1, max_length=1000)]
+    source: _ShortText = ""
+    session_id: _ShortText = ""
+    role: Role | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+
+
+class SessionView(Struct, frozen=True, kw_only=True):
+    """A session without its messages.
+
+    ``address`` is that of its chat, as ``platform:chat[:thread]``; ``handoff`` is the state of a handoff.
+    """
+
+    id: str
+    title: str
+    source: str
+    model: str
+    created_at: datetime
+    updated_at: datetime
+    message_count: int
+    parent_id: str | None
+    parent_seq: int
+    archived: bool
+    usage: Usage
+    object: Literal["session"] = "session"
+    running: bool | None = None
+    address: str | None = None
+    handoff: str | None = None
+    handoff_error: str | None = None
+
+
+class SessionList(Struct, frozen=True):
+    """A page of sessions, last used first; pass ``next`` as ``after`` for the following page."""
+
+    data: list[SessionView]
+    has_more: bool
+    next: str | None
+    object: Literal["list"] = "list"
+
+
+class MessageView(Struct, frozen=True):
+    """A message and its number in the session."""
+
+    seq: int
+    role: Role
+    parts: tuple[Part, ...]
+    text: str
+    at: datetime
+    author: str
+    model: str
+
+
+class MessageList(Struct, frozen=True):
+    """A page of messages, oldest first."""
+
+    data: list[MessageView]
+    has_more: bool
+    object: Literal["list"] = "list"
+
+
+class HitView(Struct, frozen=True, kw_only=True):
+    """A match; ``snippet`` has the matched words between ``[`` and ``]``."""
+
+    session_id: str
+    session_title: str
+    seq: int
+    role: Role
+    at: datetime
+    snippet: str
+
+
+class HitList(Struct, frozen=True):
+    """Matches, best first."""
+
+    data: list[HitView]
+    object: Literal["list"] = "list"
+
+
+class ForkRequest(Struct, frozen=True):
+    """Start of a branch: after message ``upto``, by default after the last one."""
+
+    upto: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    title: Annotated[str, Meta(max_length=200)] = ""
+
+
+class MoveRequest(Struct, frozen=True):
+    """The target of a handoff, ``platform`` or ``platform:chat``, and how long to wait for it.
+
+    With ``now`` it moves at once, in the middle of a turn if one is running, and the agent isn't informed.
+    """
+
+    to: Annotated[str, Meta(min_length=1, max_length=500)]
+    now: bool = False
+    timeout_seconds: Annotated[float, Meta(ge=0, le=120)] = 60.0
+
+
+class DeletedSession(Struct, frozen=True):
+    """A deleted session."""
+
+    id: str
+    object: Literal["session.deleted"] = "session.deleted"
+    deleted: bool = True
+
+
+def to_session_view(session: Session) -> SessionView:
+    """Return a session for clients."""
+    return SessionView(
+        id=session.id,
+        title=session.title,
+        source=session.source,
+        model=session.model,
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        message_count=session.message_count,
+        parent_id=session.parent_id,
+        parent_seq=session.parent_seq,
+        archived=session.archived_at is not None,
+        usage=session.usage,
+    )
+
+
+def to_message_view(stored: StoredMessage) -> MessageView:
+    """Return a message for clients."""
+    message = stored.message
+    return MessageView(stored.seq, message.role, message.parts, message.text, message.at, message.author, message.model)
+
+
+def to_hit_view(hit: Hit) -> HitView:
+    """Return a match for clients."""
+    return HitView(
+        session_id=hit.session_id,
+        session_title=hit.session_title,
+        seq=hit.seq,
+        role=hit.role,
+        at=hit.at,
+        snippet=hit.snippet,
+    )
 
 
 async def move_session(store: Store, session_id: SessionId, wanted: MoveRequest, networks: Collection[str]) -> None:
@@ -52,24 +203,6 @@ async def move_session(store: Store, session_id: SessionId, wanted: MoveRequest,
     if state["state"] != "completed":
         problem = state["error"] or "it couldn't be moved"
         raise make_conflict(f"The session was not moved: {problem}.", code="not_moved")
-
-
-def _to_problem(refused: HandoffRefused) -> Problem:
-    if refused.code in _TARGET_REFUSALS:
-        return Problem(str(refused), param="to", code="unknown_target")
-    return make_conflict(_REFUSALS.get(refused.code, str(refused)), code=refused.code.value)
-
-
-_TAG = "sessions"
-
-
-_TICK = timedelta(microseconds=1)
-
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
-
-DeleteFiles = Callable[[SessionId], None]
 
 
 class SessionRoutes:
@@ -161,6 +294,12 @@ class SessionRoutes:
         session = await self._store.read(lambda tx: _require_session(tx, name))
         await move_session(self._store, session.id, wanted, self._networks())
         return make_json_reply(await self._store.read(lambda tx: _build_view(tx, name)))
+
+
+def _to_problem(refused: HandoffRefused) -> Problem:
+    if refused.code in _TARGET_REFUSALS:
+        return Problem(str(refused), param="to", code="unknown_target")
+    return make_conflict(_REFUSALS.get(refused.code, str(refused)), code=refused.code.value)
 
 
 def _require_session(tx: Transaction, name: str) -> Session:

@@ -7,8 +7,8 @@ from typing import Any
 from talaria.app.command_line.services import ProcessServices
 from talaria.app.command_line.subcommands import SUBCOMMANDS, Subcommand, find_subcommand, overview, version
 from talaria.cli.parser import USAGE_ERROR, Parser
+from talaria.core.files import restrict_umask
 from talaria.core.lazy import load_module
-from talaria.core.umask import restrict_umask
 
 DEFAULT = "chat"
 _OPTIONS_WITH_VALUE = {"-p", "--profile", "--color"}

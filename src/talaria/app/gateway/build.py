@@ -31,12 +31,11 @@ from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.gateway.admission import find_chat_owner
 from talaria.gateway.chats.chat import Chat, NetworkContext
 from talaria.gateway.chats.registry import ChatRegistry, CompletionDispatcher
-from talaria.gateway.directory_sync import DirectorySync
 from talaria.gateway.dispatcher import Dispatcher, ForwardingWorker
 from talaria.gateway.handoff_target import GatewayHandoffTarget
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.outbound.preview import PreviewOptions
-from talaria.gateway.receiver import OutageNotices, Receiver
+from talaria.gateway.receiver import DirectorySync, OutageNotices, Receiver
 from talaria.gateway.rooms import GROUP_INSTRUCTIONS, ROOM_INSTRUCTIONS
 from talaria.gateway.session_reset import MemoryFlusher
 from talaria.gateway.status_server import StatusServer

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from talaria.contracts.webhooks import RouteState, WebhookTrial
+from talaria.contracts.setup import RouteState, WebhookTrial
 from talaria.core.errors import NotFound, Refused
 from talaria.platforms.webhook.incoming import UnreadableBody, read_event, translate
 from talaria.platforms.webhook.routes import SUFFIX, Routes

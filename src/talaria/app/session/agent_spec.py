@@ -23,7 +23,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound, ToolFailed
-from talaria.core.file_cache import FileCache
+from talaria.core.files import FileCache
 from talaria.core.ids import SessionId
 from talaria.core.messages import Part
 from talaria.core.session_context import context_variables

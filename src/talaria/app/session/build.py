@@ -42,13 +42,13 @@ from talaria.app.session.workspaces import (
 from talaria.contracts.hooks import NoHooks
 from talaria.contracts.provider import ChosenModel, ModelInfo, Provider
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session
+from talaria.contracts.stores.turns import Cap
 from talaria.contracts.tool import ChangeRecorder
 from talaria.contracts.turns import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
-from talaria.goals.stored_goal import GoalRecorder, goal_caps
+from talaria.goals.goal import GoalRecorder, goal_caps
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
 from talaria.runtime.questions import Questions, StoredApprover
@@ -61,8 +61,7 @@ from talaria.settings.profiles import FolderTrust, find_home
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the application opens sessions; the policy is loaded with the first tool call
-    from talaria.agent.approval.policy import ApprovalPolicy
-    from talaria.agent.approval.rules import ApprovalRule
+    from talaria.agent.approval.policy import ApprovalPolicy, ApprovalRule
     from talaria.app.application import TalariaApplication
     from talaria.app.media_models import SessionMedia
 
@@ -358,7 +357,7 @@ def _make_recorder(application: "TalariaApplication", workspace: LocalWorkspace,
 
 def _select_rules(settings: Settings, surface: str) -> "tuple[ApprovalRule, ...]":
     """Return the rules of the settings for turns of the present person on a surface."""
-    from talaria.agent.approval.rules import ApprovalRule  # noqa: PLC0415 (loaded with the first tool call)
+    from talaria.agent.approval.policy import ApprovalRule  # noqa: PLC0415 (loaded with the first tool call)
 
     person = resolve_turn_person(settings)
     rules = (ApprovalRule(name=name, **structs.asdict(one)) for name, one in settings.rules.items())

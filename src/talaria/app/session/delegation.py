@@ -9,19 +9,18 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from talaria.agent.output_schema import find_schema_problem
 from talaria.app.application import TalariaApplication
 from talaria.app.session.delegation_proxy import LazyDelegator
 from talaria.contracts.delegation import ChildTask, DelegatedTask, DelegationResult
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.turns import Cap
 from talaria.contracts.tool import Call
 from talaria.core.errors import Refused, TalariaError, ToolFailed
 from talaria.core.events import StoreBlocked
 from talaria.core.ids import SessionId, new_id
 from talaria.core.session_context import SessionContext
 from talaria.runtime.delegation.background import Background
-from talaria.runtime.delegation.task_runner import TaskRunner
+from talaria.runtime.delegation.task_runner import TaskRunner, find_schema_problem
 from talaria.runtime.delegation.task_store import (
     Delegation,
     call_key,

@@ -16,8 +16,7 @@ from talaria.goals.transitions import Evidence
 from talaria.settings.model import GoalSettings
 from talaria.tools.output import readable
 from talaria.tools.sandbox.client_program import end_inside
-from talaria.tools.terminal.processes import Child, Processes
-from talaria.tools.terminal.shell import shell_argv
+from talaria.tools.terminal.shell import Child, Processes, shell_argv
 from talaria.tools.terminal.tool import Terminal
 
 _MICRODOLLARS = 1_000_000

@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # a provider of another package is loaded by its name, consol
 
     from talaria.app.models import Models
     from talaria.contracts.store import Store, Transaction
-    from talaria.contracts.stores.ledger import Cap
     from talaria.contracts.stores.sessions import Viewer
+    from talaria.contracts.stores.turns import Cap
     from talaria.runtime.open_session import OpenSession
     from talaria.tools.memory.consolidation import Consolidator
 

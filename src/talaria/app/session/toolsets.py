@@ -17,11 +17,10 @@ from talaria.app.session.workspaces import is_owners_turn
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.delegation import Delegator
 from talaria.contracts.jobs import CRON, JobService
-from talaria.contracts.message_sender import MessageSender
 from talaria.contracts.provider import ModelInfo, Provider
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Viewer
-from talaria.contracts.tool import Tool, ToolsetState, ToolState
+from talaria.contracts.tool import MessageSender, Tool, ToolsetState, ToolState
 from talaria.core.addresses import WEB
 from talaria.core.ids import SessionId
 from talaria.core.messages import KEYLESS_OWNER
@@ -46,11 +45,10 @@ from talaria.tools.process.tool import Process
 from talaria.tools.recall.tool import Meaning, SessionSearch
 from talaria.tools.send.tool import SendFile, SendMessage
 from talaria.tools.skills.tool import Skills
-from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal
 from talaria.tools.todo import Todo
-from talaria.tools.web.client import WebClient
-from talaria.tools.web.fetch import WebFetch
+from talaria.tools.web.fetch import WebClient, WebFetch
 from talaria.tools.web.search import WebSearch
 
 if TYPE_CHECKING:  # loaded with the first call

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from talaria.contracts.background_processes import BackgroundProcess, EndedBy, ProcessRequest, list_processes
+from talaria.contracts.sandbox import ShellResult
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import Call, Workspace
-from talaria.contracts.user_shell import ShellResult
 from talaria.core.errors import Refused, StoreError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.core.messages import OWNER, UNKNOWN, is_in_chat, is_same_sender
@@ -25,8 +25,7 @@ from talaria.runtime.open_session import OpenRequest
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.output import FullOutputs, join_cut, readable
-from talaria.tools.terminal.processes import Child, Processes
-from talaria.tools.terminal.shell import shell_argv
+from talaria.tools.terminal.shell import Child, Processes, shell_argv
 from talaria.tools.workspace import LocalWorkspace, folder_of
 
 if TYPE_CHECKING:  # imported with the first process or MCP server

@@ -32,10 +32,10 @@ from talaria.contracts.tool import Workspace
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
+from talaria.core.files import person_umask
 from talaria.core.ids import SessionId
 from talaria.core.mentions import build_message_parts
 from talaria.core.messages import OWNER, Image, Text
-from talaria.core.umask import person_umask
 from talaria.handoff.service import cancel_handoff
 from talaria.runtime.active_session import ActiveSession, deliver_completions
 from talaria.runtime.open_session import OpenRequest, OpenSession, SurfaceInfo

@@ -19,7 +19,6 @@ from talaria.core.errors import Refused
 from talaria.core.ids import JobId
 from talaria.runtime.workers import is_gateway_alive
 from talaria.schedule import due_runs as due
-from talaria.schedule.job import read_job
 from talaria.schedule.job_service import NO_GATEWAY, find_job_problems
 from talaria.schedule.job_store import (
     HEARTBEAT,
@@ -29,6 +28,7 @@ from talaria.schedule.job_store import (
     build_run_view,
     change_job,
     find_job,
+    read_job,
     remove_job,
 )
 from talaria.schedule.recurrence import system_zone

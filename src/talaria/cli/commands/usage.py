@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from talaria.cli.services import Services
-from talaria.contracts.stores.ledger import DailyUsage, UsageGroup
+from talaria.contracts.stores.turns import DailyUsage, UsageGroup
 from talaria.core.formatting import format_money
 from talaria.core.messages import Usage
 from talaria.observability.trace import sum_usage

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.media import Recording, Speaker
 from talaria.contracts.platform import Content, Platform
+from talaria.contracts.provider import Recording, Speaker
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.turns import AfterCommit, TurnResult
 from talaria.contracts.values import SessionValue

@@ -12,8 +12,8 @@ from talaria.agent.tool_dispatch import STOPPED
 from talaria.contracts.background_processes import end_processes
 from talaria.contracts.delegation import ChildState, ChildTask, DelegatedTask
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.background_work import DelegatedTaskRow
 from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter
+from talaria.contracts.stores.turns import DelegatedTaskRow
 from talaria.contracts.tool import Call
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, WorkerId

@@ -1,6 +1,6 @@
 """Background processes and delegated tasks."""
 
-from talaria.contracts.stores.background_work import DelegatedTaskRow, ProcessRow
+from talaria.contracts.stores.turns import DelegatedTaskRow, ProcessRow
 from talaria.core.ids import SessionId
 from talaria.storage.tables.sql import Row, Sql, Value, build_prefix_condition
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.stores.bindings import (
+from talaria.contracts.stores.sessions import (
     CLAIM_LIFE,
     EXPIRED,
     HANDOFF_LIFE,

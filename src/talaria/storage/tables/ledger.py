@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from talaria.contracts.stores.ledger import Cap, Hold
+from talaria.contracts.stores.turns import Cap, Hold
 from talaria.core.errors import OverBudget
 from talaria.core.ids import new_id
 from talaria.storage.tables.sql import Sql, to_span

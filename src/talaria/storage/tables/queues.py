@@ -7,7 +7,6 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
-from talaria.contracts.stores.background_work import Completion
 from talaria.contracts.stores.queues import (
     UNDELIVERED,
     Arrival,
@@ -18,7 +17,7 @@ from talaria.contracts.stores.queues import (
     SessionClaim,
     StreamEvent,
 )
-from talaria.contracts.stores.turns import Leases
+from talaria.contracts.stores.turns import Completion, Leases
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, TurnId, WorkerId, is_gone, new_id
 from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_stamp, to_span, to_stamp

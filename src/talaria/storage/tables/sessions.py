@@ -7,7 +7,6 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.contracts.stores.ledger import DailyUsage, UsageGroup
 from talaria.contracts.stores.sessions import (
     SESSION_CHANGES,
     NewSession,
@@ -17,6 +16,7 @@ from talaria.contracts.stores.sessions import (
     StoredMessage,
     Viewer,
 )
+from talaria.contracts.stores.turns import DailyUsage, UsageGroup
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message, Part, Usage, text_of

@@ -22,8 +22,8 @@ from talaria.contracts.checkpoints import (
     RestoreResult,
 )
 from talaria.core.errors import NotFound
+from talaria.core.files import INHERIT, person_umask
 from talaria.core.text_diff import text_diff
-from talaria.core.umask import INHERIT, person_umask
 from talaria.tools.checkpoints.repository import (
     EXECUTABLE,
     SYMLINK,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from talaria.contracts.sandbox import SandboxedCall, SandboxPrograms
 from talaria.core.errors import ToolFailed
-from talaria.core.umask import person_umask
+from talaria.core.files import person_umask
 from talaria.tools.output import join_cut, readable
 
 OUTPUT_LIMIT = 20_000  # bytes kept: half from the beginning, half from the end

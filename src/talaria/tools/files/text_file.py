@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
+from talaria.core.files import share_like
 from talaria.core.ids import new_id
-from talaria.core.umask import share_like
 from talaria.tools.output import MASK
 
 _ENOUGH_TO_GUESS = 4  # bytes outside of ASCII

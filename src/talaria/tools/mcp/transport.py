@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from talaria.core.errors import TalariaError
-from talaria.core.umask import INHERIT, person_umask
+from talaria.core.files import INHERIT, person_umask
 from talaria.tools.mcp.settings import McpServer
 
 _LONGEST_SILENCE = 300.0  # seconds; a server may hold a reply open for as long as a tool runs

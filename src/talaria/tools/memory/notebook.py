@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from talaria.contracts.memory import MEMORY_KINDS, MemoryAccount, MemoryEntry, MemoryKind, MemoryProvider, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import ToolFailed
-from talaria.core.file_cache import FileCache
+from talaria.core.files import FileCache
 from talaria.tools.atomic_files import sole_writer, write_whole
 from talaria.tools.workspace import folder_of, group_folder, list_people
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from talaria.contracts.background_processes import COOKIE, BackgroundProcess
+from talaria.core.files import INHERIT, person_umask
 from talaria.core.os_processes import (
     is_running,
     is_same_process,
@@ -19,7 +20,6 @@ from talaria.core.os_processes import (
     machine_id,
     signal_all,
 )
-from talaria.core.umask import INHERIT, person_umask
 from talaria.tools.output import readable
 from talaria.tools.sandbox.client_program import end_inside
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.message_sender import ORIGIN, MessageSender, ReachableChat
-from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
+from talaria.contracts.tool import ORIGIN, Call, Effect, MessageSender, ProposedAction, ReachableChat, ToolOutput
 from talaria.core.errors import Ambiguous, NotFound, ToolFailed
 from talaria.core.messages import File, Image, image_type
 from talaria.tools.files.text_file import failing, refuse_mask, require_file, save_file

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from talaria.contracts.skills import SkillOrigin
 from talaria.core.errors import ToolFailed
-from talaria.core.file_cache import FileCache
+from talaria.core.files import FileCache
 from talaria.tools.atomic_files import sole_writer, write_whole
 
 _IGNORED = frozenset({"__pycache__", ".DS_Store"})  # written by programs that run or look at a skill

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
-from talaria.core.file_cache import FileCache
+from talaria.core.files import FileCache
 from talaria.core.text_formats import split_front_matter
 
 if TYPE_CHECKING:  # loaded when skills have been installed

@@ -218,7 +218,7 @@ def _read_archive(path: Path) -> bytes:
 
 
 def _download(url: str) -> bytes:
-    from talaria.tools.web.client import WebClient  # noqa: PLC0415 (loaded for an archive on the web)
+    from talaria.tools.web.fetch import WebClient  # noqa: PLC0415 (loaded for an archive on the web)
 
     async def get() -> bytes:
         client = WebClient.for_service(url, size_limit=_MAX_ARCHIVE)

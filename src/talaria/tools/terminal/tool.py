@@ -16,8 +16,15 @@ from talaria.contracts.sandbox import Sandbox, SandboxCommand, SandboxedCall
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import OUTPUT_LIMIT, FullOutputs, join_cut, readable
-from talaria.tools.terminal.processes import Child, Processes
-from talaria.tools.terminal.shell import Ending, changed_environment, plain_argv, read_ending, shell_argv
+from talaria.tools.terminal.shell import (
+    Child,
+    Ending,
+    Processes,
+    changed_environment,
+    plain_argv,
+    read_ending,
+    shell_argv,
+)
 
 FILE_LIMIT = 64 * 1024 * 1024
 _PACE = 0.1

@@ -9,9 +9,8 @@ from msgspec import Meta, Struct
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.ids import SessionId
-from talaria.goals.goal import GoalContract, GoalState, JudgedTurn, count_tokens
+from talaria.goals.goal import GOAL, GoalContract, GoalState, JudgedTurn, count_tokens
 from talaria.goals.goal_manager import GoalManager
-from talaria.goals.stored_goal import GOAL
 from talaria.http.errors import make_not_found
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.runtime.live.remote import notify_session

@@ -12,8 +12,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.turns import TurnState
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.observability.log_reader import LogEntry, LogFilter, read_log
-from talaria.observability.session_trace import NumberedTurn, PrefixBreak, read_trace
-from talaria.observability.trace import ModelSpan, ToolSpan
+from talaria.observability.trace import ModelSpan, NumberedTurn, PrefixBreak, ToolSpan, read_trace
 from talaria.web.front_door import AGENT_OWNER, USER, WebCaller, WebRequest
 from talaria.web.session_views import require_session
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.ledger import Cap, DailyUsage, UsageGroup
 from talaria.contracts.stores.sessions import SessionFilter
+from talaria.contracts.stores.turns import Cap, DailyUsage, UsageGroup
 from talaria.http.routing import Reply, Route, make_json_reply
 from talaria.observability.trace import sum_usage
 from talaria.web.front_door import USER, WebCaller, WebRequest

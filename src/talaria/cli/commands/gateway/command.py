@@ -28,10 +28,10 @@ from talaria.cli.server_process import open_server_application
 from talaria.cli.services import Services
 from talaria.core.aio import StopSignal, first_error
 from talaria.core.errors import Refused, StoreError, StoreUnavailable
+from talaria.core.files import person_umask, restore_umask
 from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import WorkerId, is_gone
 from talaria.core.installation import own_command, restart_command
-from talaria.core.umask import person_umask, restore_umask
 from talaria.observability.shutdown_report import ShutdownReport, list_running, read_last_report
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus, decode_worker, read_workers
 

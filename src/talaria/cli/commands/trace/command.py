@@ -28,8 +28,16 @@ from talaria.contracts.stores.turns import TurnState
 from talaria.core.errors import Refused
 from talaria.core.formatting import find_zone, format_money, format_time, pluralize
 from talaria.core.messages import Usage
-from talaria.observability.session_trace import NumberedTurn, PrefixBreak, SessionTrace, read_trace
-from talaria.observability.trace import ModelSpan, Span, ToolSpan, ToolSpanState
+from talaria.observability.trace import (
+    ModelSpan,
+    NumberedTurn,
+    PrefixBreak,
+    SessionTrace,
+    Span,
+    ToolSpan,
+    ToolSpanState,
+    read_trace,
+)
 from talaria.settings.atomic_files import write_file
 
 _HEADERS = ("TIME", "FIRST", "IN", "CACHED", "OUT", "COST")

@@ -6,8 +6,7 @@ from talaria.cli.output.text import cell
 from talaria.contracts.stores.turns import TurnState
 from talaria.core.formatting import format_money, pluralize
 from talaria.core.messages import Usage
-from talaria.observability.session_trace import PrefixBreak
-from talaria.observability.trace import ToolSpan, TurnTrace
+from talaria.observability.trace import PrefixBreak, ToolSpan, TurnTrace
 
 _MINUTE, _HOUR = 60, 3600
 _LONGEST_FAILURE = 200

@@ -20,8 +20,7 @@ from talaria.cli.commands.trace.format import (
 from talaria.cli.output.text import cell, cut, display_width
 from talaria.core.formatting import format_time
 from talaria.core.messages import Usage
-from talaria.observability.session_trace import NumberedTurn, SessionTrace
-from talaria.observability.trace import ModelSpan, Span, ToolSpan, TurnTrace
+from talaria.observability.trace import ModelSpan, NumberedTurn, SessionTrace, Span, ToolSpan, TurnTrace
 
 _MOST_TICKS = 8
 

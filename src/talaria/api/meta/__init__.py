@@ -1,1 +1,0 @@
-"""Routes about the API itself: health, metrics, models, OpenAPI, documentation page."""
