@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.leftover_processes import LeftoverProcesses
+from tests.order import spread
 from tests.shared_servers import SharedServers, server_address
 from tests.storage.engines import Place, empty_sqlite_file, one_by_one
 from tests.storage.schema_pool import SchemaPool
@@ -25,7 +26,6 @@ from talaria.testing.postgres import MISSING, find_postgres
 LEFTOVERS = pytest.StashKey[LeftoverProcesses]()
 SERVERS = pytest.StashKey[SharedServers]()
 BAN = pytest.StashKey[ProcessBan]()
-BROWSER_TESTS = Path(__file__).parent / "web" / "browser"
 MEMORY = Path("/dev/shm")
 NEEDED_MEMORY = 2 << 30
 OpenDatabase = Callable[[str], Database]
@@ -65,23 +65,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _is_on_postgres(item) and item.get_closest_marker("slow") is None]
     if not config.getoption("long"):
         items[:] = [item for item in items if not (_is_on_postgres(item) and item.get_closest_marker("one_engine"))]
-    items[:] = _spread_longest(items)
-
-
-def _spread_longest(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the items with the longest ones where the first worker begins, and where the one in the middle does.
-
-    Each worker begins with a part of the list, and takes from the end of others' parts when it has no more. With the
-    tests in a browser at the end of the list, all workers would run browsers at the same time, and wait for the last.
-    """
-    longest = [item for item in items if item.path.is_relative_to(BROWSER_TESTS)]
-    others = [item for item in items if not item.path.is_relative_to(BROWSER_TESTS)]
-    half, middle = len(longest) // 2, len(items) // 2 - len(longest) // 2
-    return [*longest[:half], *others[:middle], *longest[half:], *others[middle:]]
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = spread(items, workers)
 
 
 def _is_on_postgres(item: pytest.Item) -> bool:
-    return "postgres" in item.name
+    return "postgres" in item.name or "postgres_url" in getattr(item, "fixturenames", ())
 
 
 def pytest_configure(config: pytest.Config) -> None:

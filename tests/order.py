@@ -1,0 +1,45 @@
+"""Order of the tests of a parallel run: long ones first, and those that wait mixed with those that compute.
+
+Each worker of pytest-xdist begins with an equal part of the list, and takes from the end of others' parts when it has
+no more. A long test at the end of a run would leave the other workers without work. In the order of their names, the
+tests of chat networks, most of which wait, would run at the same time and leave the processor idle.
+"""
+
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+ROOT = Path(__file__).parent
+# Where long tests are; the numbers say how many workers begin with a part of them.
+LONGEST = {"web/browser": 2, "system": 2, "install": 1, "api": 1}
+
+
+def spread(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the items in the order in which these workers share them best; it depends on nothing but the items."""
+    starts = [part for folder, number in LONGEST.items() for part in _split(_within(items, folder), number)]
+    started = {item.nodeid for part in starts for item in part}
+    rest = sorted((item for item in items if item.nodeid not in started), key=lambda item: _mix(item.path))
+    arranged: list[pytest.Item] = []
+    for worker in range(workers):
+        size = (len(items) - len(arranged)) // (workers - worker)
+        part = [item for start in starts[worker::workers] for item in start]
+        filling = max(0, size - len(part))
+        arranged += [*part, *rest[:filling]]
+        del rest[:filling]
+    return [*arranged, *rest]
+
+
+def _within(items: list[pytest.Item], folder: str) -> list[pytest.Item]:
+    return [item for item in items if item.path.is_relative_to(ROOT / folder)]
+
+
+def _split(items: list[pytest.Item], number: int) -> list[list[pytest.Item]]:
+    """Return contiguous parts of equal size."""
+    return [items[len(items) * one // number : len(items) * (one + 1) // number] for one in range(number)]
+
+
+def _mix(path: Path) -> int:
+    """Return a number that sorts modules independently of their names; folders below a package stay together."""
+    parts = path.relative_to(ROOT).parts
+    return crc32("/".join(parts[:2]).encode())
