@@ -16,8 +16,8 @@ ROOT = Path(__file__).parent.parent
 SLOW_FOLDERS = ("tests/system", "tests/house")
 # Importing one of these means child processes, real servers, or a library that takes long to import.
 SLOW_IMPORTS = {
-    "subprocess", "multiprocessing", "pty", "aiogram", "anthropic", "discord", "mcp", "nio", "openai", "schemathesis",
-    "slack_sdk",
+    "subprocess", "multiprocessing", "pty", "aiogram", "anthropic", "discord", "fpdf", "mcp", "microsoft_agents", "nio",
+    "openai", "playwright", "schemathesis", "slack_sdk", "talaria.tools.browser", "talaria.tools.mcp", "telegram",
 }  # fmt: skip
 SLOW_CALLS = {"create_subprocess_exec", "create_subprocess_shell", "fork", "posix_spawn"}
 _SLOW_CALL = re.compile(rf"\.({'|'.join(sorted(SLOW_CALLS))})\b")

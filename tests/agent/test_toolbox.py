@@ -10,7 +10,6 @@ from talaria.agent.toolbox import LazyTool, Toolbox
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
-from talaria.tools.mcp.remote_tools import struct_of, values_of
 
 
 class Letter(Struct, frozen=True):
@@ -137,14 +136,6 @@ def test_unknown_arguments_are_named_and_nothing_runs() -> None:
 
 def test_unknown_arguments_without_a_value_are_ignored() -> None:
     assert understood('{"to": "Ann", "subject": null}') == Letter("Ann")
-
-
-def test_unknown_arguments_of_a_tool_on_a_server_are_left_to_it() -> None:
-    class Remote(Write):
-        arguments = struct_of("search", {"properties": {"query": {"type": "string"}}})
-
-    call = ToolCall("1", "write_letter", '{"query": "x", "more": 1}')
-    assert values_of(Toolbox([Remote()]).parse_call(call).arguments) == {"query": "x"}
 
 
 def test_numbers_and_truths_in_quotes_are_taken_for_what_they_are() -> None:

@@ -1,0 +1,28 @@
+"""Arguments of tools on a server, parsed as those of tools of our own."""
+
+from msgspec import Struct
+
+from talaria.agent.toolbox import Toolbox
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
+from talaria.core.messages import ToolCall
+from talaria.tools.mcp.remote_tools import struct_of, values_of
+
+
+class Search:
+    """A tool whose arguments a server describes."""
+
+    name = "search"
+    description = "Search."
+    effect = Effect.READS
+    arguments: type[Struct] = struct_of("search", {"properties": {"query": {"type": "string"}}})
+
+    def proposed_action(self, arguments: Struct) -> ProposedAction:
+        return ProposedAction("other", str(values_of(arguments)))
+
+    async def run(self, arguments: Struct, call: Call) -> ToolOutput:
+        return ToolOutput(str(values_of(arguments)))
+
+
+def test_unknown_arguments_of_a_tool_on_a_server_are_left_to_it() -> None:
+    order = Toolbox([Search()]).parse_call(ToolCall("1", "search", '{"query": "x", "more": 1}'))
+    assert values_of(order.arguments) == {"query": "x"}
