@@ -157,13 +157,21 @@ def _load_program() -> None:
     gc.freeze()
 
 
+class _Imports:
+    """Plugin that lets pytest import the modules of tests and make no tests of what is in them."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
+        return []
+
+
 def _load_tests(options: list[str]) -> None:
-    """Import all tests, by collecting them; what can't be imported is reported by the workers.
+    """Import all modules of tests; what can't be imported is reported by the workers.
 
     Libraries may keep the streams that they find, so these stay open.
     """
     with redirect_stdout(Path(os.devnull).open("w")):
-        pytest.main(["--collect-only", "-qq", "-n0", "--capture=no", *options])
+        pytest.main(["--collect-only", "-qq", "-n0", "--capture=no", *options], plugins=[_Imports()])
     gc.collect()
     gc.freeze()
 
