@@ -25,7 +25,6 @@ from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.session.toolsets import list_command_folders
 from talaria.app.session.workspaces import BackgroundProcesses, LocalShell, WorkspaceRegistry
 from talaria.app.store import open_store
-from talaria.commands.views import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.jobs import JobService
 from talaria.contracts.platform import KnownPlatforms
@@ -41,7 +40,7 @@ from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.questions import index_questions
 from talaria.runtime.turn_environment import build_caps
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
+from talaria.settings.profiles import Identity, Profile
 from talaria.settings.secrets import Secrets, list_secret_names
 from talaria.tools.output import SecretMask
 from talaria.tools.workspace import for_commands

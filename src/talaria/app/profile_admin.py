@@ -10,8 +10,7 @@ from msgspec import Struct
 from talaria.app.session.memory import open_memories
 from talaria.app.session.personalities import personalities
 from talaria.app.session.toolsets import list_toolsets, skill_folders
-from talaria.commands.views import MemoryBook, MemoryItem, Setting
-from talaria.contracts.memory import MEMORY_KINDS, MemoryEntry, MemoryKind, MemorySource
+from talaria.contracts.memory import MEMORY_KINDS, MemoryBook, MemoryEntry, MemoryItem, MemoryKind, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed
@@ -19,7 +18,7 @@ from talaria.settings.atomic_files import read_stamp
 from talaria.settings.load import load as load_file
 from talaria.settings.model import LiveSettings, Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.schema import split_key, variable
+from talaria.settings.schema import Setting, split_key, variable
 from talaria.tools.memory.notebook import Memories, entries_size, rank_by_words
 from talaria.tools.skills.registry import SkillRegistry
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from datetime import timedelta
     from pathlib import Path
 
-    from talaria.cli.output.terminal import Terminal
     from talaria.cli.parser_tree import CommandSpec
+    from talaria.cli.terminal import Terminal
     from talaria.commands.application import AgentMemory, Application
     from talaria.contracts.checkpoints import Checkpoints
     from talaria.contracts.mcp import ServerEntry, ServerState

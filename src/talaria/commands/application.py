@@ -6,12 +6,11 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from talaria.commands.views import Identity, MemoryBook, MemoryItem, Setting
 from talaria.contracts.background_processes import BackgroundWork
 from talaria.contracts.browser import SessionBrowsers
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.jobs import JobService
-from talaria.contracts.memory import MemoryChange, MemoryKind
+from talaria.contracts.memory import MemoryBook, MemoryChange, MemoryItem, MemoryKind
 from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.provider import ChosenModel, ModelListing
 from talaria.contracts.sandbox import UserShell
@@ -25,6 +24,8 @@ from talaria.goals.goal import Allowance
 from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.open_session import OpenSession
 from talaria.settings.model import Settings
+from talaria.settings.profiles import Identity
+from talaria.settings.schema import Setting
 
 if TYPE_CHECKING:  # loaded with the first checkpoint
     from talaria.contracts.checkpoints import Checkpoints

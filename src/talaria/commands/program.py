@@ -7,11 +7,11 @@ from msgspec import structs
 
 from talaria.commands.arguments import escape_markdown, require_terminal
 from talaria.commands.command import Command, CommandContext, find_commands, group_help_by_category
-from talaria.commands.views import Setting
 from talaria.core.errors import NotFound, Refused
 from talaria.core.formatting import platform_label
 from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.sessions.transcript_export import format_inline_code
+from talaria.settings.schema import Setting
 
 _GREETING = "Hi{name}! Just write what you need. `/help` lists the commands, `/new` starts a new conversation."
 _OWNER_GREETING = " `/sethome` makes this the chat for reports and reminders."

@@ -11,6 +11,8 @@ from msgspec import Struct
 from talaria.contracts.stores.sessions import Viewer
 
 MemoryKind = Literal["memory", "user"]
+
+
 MEMORY_KINDS: tuple[MemoryKind, ...] = ("memory", "user")
 
 
@@ -96,3 +98,22 @@ class MemoryAccount(Struct, frozen=True, kw_only=True):
 
     folder: Path
     options: Mapping[str, str] = {}
+
+
+class MemoryItem(Struct, frozen=True, kw_only=True):
+    """Memory entry: when and where it was written, and by which session, as far as that is known."""
+
+    id: str
+    text: str
+    at: datetime | None = None
+    surface: str = ""
+    session: str = ""
+
+
+class MemoryBook(Struct, frozen=True, kw_only=True):
+    """Memory of one kind: notes of the agent, or facts about the person; ``size`` and ``limit`` count characters."""
+
+    kind: MemoryKind
+    entries: tuple[MemoryItem, ...]
+    size: int
+    limit: int

@@ -16,10 +16,29 @@ from talaria.core.errors import NotFound, Refused
 from talaria.settings.atomic_files import lock_folder, make_folder, read_file, remove_folder, write_file
 from talaria.settings.errors import ProfileUnusable, build_unknown_fault
 
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Version, profile and files of the running program."""
+
+    version: str
+    profile: str
+    folder: Path
+    store: str
+    log_file: Path
+
+
 _PROJECT_FOLDER = ".talaria"
+
+
 PROJECT_FILES = (f"{_PROJECT_FOLDER}/commands", f"{_PROJECT_FOLDER}/skills")
+
+
 _MAX_FILES = 2_000
+
+
 _MAX_BYTES = 20_000_000
+
+
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -116,6 +135,8 @@ def _list_files(root: Path) -> Iterator[Path]:
 
 
 DEFAULT_NAME = "default"
+
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 

@@ -10,17 +10,37 @@ from types import MappingProxyType
 from typing import Annotated, Any, cast, get_args, get_origin
 
 import msgspec
-from msgspec import NODEFAULT, inspect
+from msgspec import NODEFAULT, Struct, inspect
 
 from talaria.settings.errors import nearest
 from talaria.settings.model import Settings
 from talaria.settings.value_text import describe_type, describe_value, format_value
 
+
+class Setting(Struct, frozen=True):
+    """Setting with its value; secrets in the value are masked."""
+
+    key: str
+    value: str
+    about: str
+    is_default: bool
+
+
 Key = tuple[str, ...]
+
+
 ANY_NAME = "<name>"
+
+
 VARIABLE_PREFIX = "TALARIA__"
+
+
 _BARE = r"[A-Za-z0-9_-]+"
+
+
 _PART = r"\"[^\"]*\"|'[^']*'|[^.]+"
+
+
 _NOT_IN_VARIABLES = r"[^A-Z0-9_]"
 
 
@@ -51,7 +71,10 @@ def _quote_part(part: str) -> str:
 
 
 Sections = Mapping[str, Any]
+
+
 """Dotted name of a table to its type: a Struct, or ``dict[str, SomeStruct]`` for a table of named tables."""
+
 
 NO_SECTIONS: Sections = MappingProxyType({})
 

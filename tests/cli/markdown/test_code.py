@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from talaria.cli.markdown.code import Highlighter
 from talaria.cli.markdown.stream import render
-from talaria.cli.markdown.styled_text import to_ansi
-from talaria.cli.markdown.themes import THEMES
+from talaria.cli.markdown.styled_text import THEMES, to_ansi
 
 DARK, MONO = THEMES["dark"], THEMES["mono"]
 LANGUAGES = [

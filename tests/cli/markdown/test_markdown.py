@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from talaria.cli.markdown.stream import render
-from talaria.cli.markdown.styled_text import measure_width
-from talaria.cli.markdown.themes import THEMES, Theme
+from talaria.cli.markdown.styled_text import THEMES, Theme, measure_width
 
 DARK, LIGHT, MONO = THEMES["dark"], THEMES["light"], THEMES["mono"]
 
@@ -259,7 +258,7 @@ def test_neither_rich_nor_a_lexer_is_loaded_before_a_fence_asks() -> None:
     program = """
 import sys
 from talaria.cli.markdown.stream import render
-from talaria.cli.markdown.themes import THEMES
+from talaria.cli.markdown.styled_text import THEMES
 render("# a *b*\\n\\n- c\\n\\n```\\nplain\\n```\\n", THEMES["dark"], 80)
 print(sorted({"rich", "markdown_it", "pygments", "prompt_toolkit"} & set(sys.modules)))
 """

@@ -4,10 +4,9 @@ import re
 
 import pytest
 
-from talaria.cli.chat.tui.styles import resolve_theme
-from talaria.cli.markdown.notice import count_changes, render_diff, render_notice, wrap_text
-from talaria.cli.markdown.stream import render
-from talaria.cli.markdown.themes import THEMES
+from talaria.cli.chat.tui.prompt import resolve_theme
+from talaria.cli.markdown.stream import count_changes, render, render_diff, render_notice, wrap_text
+from talaria.cli.markdown.styled_text import THEMES
 
 DARK = THEMES["dark"]
 

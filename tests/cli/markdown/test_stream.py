@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from talaria.cli.markdown.stream import MarkdownStream, render
-from talaria.cli.markdown.themes import THEMES
+from talaria.cli.markdown.styled_text import THEMES
 
 DARK = THEMES["dark"]
 STYLE = re.compile(r"\x1b\[[0-9;]+m")

@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 
-from talaria.cli.output.text import wrap
+from talaria.cli.terminal_text import wrap
 from talaria.core.errors import TalariaError
 
 FAILED = 1

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
-from talaria.cli.output.terminal import Terminal
+from talaria.cli.terminal import Terminal
 from talaria.core.errors import TalariaError
 from talaria.settings.environment import process_environment
 from talaria.settings.profiles import Profile, Profiles, find_home

@@ -41,7 +41,9 @@ class Subcommand:
 
 
 SUBCOMMANDS = (
-    Subcommand("Conversations", "chat", "Chat with the agent, or ask one question", "talaria.cli.commands.chat"),
+    Subcommand(
+        "Conversations", "chat", "Chat with the agent, or ask one question", "talaria.cli.commands.chat:ChatCommand"
+    ),
     Subcommand(
         "Conversations",
         "sessions",
@@ -52,7 +54,7 @@ SUBCOMMANDS = (
         "Conversations",
         "attach",
         "Watch a conversation running elsewhere, or take it over",
-        "talaria.cli.commands.attach",
+        "talaria.cli.commands.chat:AttachCommand",
     ),
     Subcommand(
         "Conversations",
@@ -160,10 +162,15 @@ SUBCOMMANDS = (
         "Maintenance",
         "update",
         "Install another version, or return to the one before",
-        "talaria.cli.commands.update.command",
+        "talaria.cli.commands.update.command:UpdateCommand",
     ),
     Subcommand("Maintenance", "dev", "Start a package that extends Talaria", "talaria.cli.commands.dev"),
-    Subcommand("Maintenance", "uninstall", "Remove Talaria from this computer", "talaria.cli.commands.uninstall"),
+    Subcommand(
+        "Maintenance",
+        "uninstall",
+        "Remove Talaria from this computer",
+        "talaria.cli.commands.update.command:UninstallCommand",
+    ),
 )
 
 

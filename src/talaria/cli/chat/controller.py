@@ -1,18 +1,19 @@
-"""Terminal chat controller: runs messages, commands and shell lines, and routes questions to the user."""
+"""Terminal chat controller: runs messages, commands and shell lines, routes questions, and replays a session's end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from talaria.cli.chat.approval import answer_in_terminal
 from talaria.cli.chat.options import SOURCE
-from talaria.cli.output.text import escape_control
+from talaria.cli.terminal_text import escape_control
 from talaria.commands.application import Application
-from talaria.commands.arguments import escape_markdown
+from talaria.commands.arguments import escape_markdown, render_message
 from talaria.commands.command import (
     DISPLAY,
     Command,
@@ -28,6 +29,8 @@ from talaria.commands.command import (
 from talaria.commands.mcp import list_prompt_commands
 from talaria.commands.registry import REGISTRY, load_own_commands
 from talaria.commands.skills import SKILLS
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import StoredMessage
 from talaria.contracts.tool import Workspace
 from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import Refused, TalariaError
@@ -35,10 +38,13 @@ from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.files import person_umask
 from talaria.core.ids import SessionId
 from talaria.core.mentions import build_message_parts
-from talaria.core.messages import OWNER, Image, Text
+from talaria.core.messages import OWNER, Image, Message, Text
 from talaria.handoff.service import cancel_handoff
 from talaria.runtime.active_session import ActiveSession, deliver_completions
 from talaria.runtime.open_session import OpenRequest, OpenSession, SurfaceInfo
+from talaria.runtime.turns import MIRROR, read_message
+from talaria.sessions.branches import list_exchanges
+from talaria.sessions.transcript_export import without_program_messages
 from talaria.settings.profiles import FolderTrust, UnreadableFolder, compute_digest, project_files
 
 WELCOMED = NamedValue("welcomed", bool)
@@ -47,6 +53,10 @@ _MOVED_NOTICE = (
     "This conversation was moved elsewhere. The rest of the answer appears there; this terminal "
     "closes when the turn ends."
 )
+_REPLAYED_EXCHANGES = 3
+_RECENT_MESSAGES = 60
+_TEXT_LIMIT = 600
+_LAST_TEXT_LIMIT = 3_000
 
 
 class ChatScreen(Surface, TerminalSurface, Protocol):
@@ -253,17 +263,6 @@ class ChatController:
             raise Refused(f"Can't run the command: {error}.") from error
 
 
-def _files_text(folder: Path) -> str:
-    """Return the notice that lists the project's commands and skills, with their names escaped."""
-    files = project_files(folder)
-    names = [f"- {escape_markdown(escape_control(str(file.relative_to(folder))))}" for file in files[:_FILES_SHOWN]]
-    more = [f"- and {len(files) - _FILES_SHOWN:,} more"] if len(files) > _FILES_SHOWN else []
-    intro = (
-        "This folder has its own commands and skills, which can run programs. They are ignored until you trust them:"
-    )
-    return "\n".join([intro, "", *names, *more])
-
-
 async def read_display(application: Application) -> Display:
     """Return the stored display options of this terminal."""
     return await application.store.read(lambda tx: DISPLAY.get(tx, SOURCE)) or Display()
@@ -280,3 +279,61 @@ async def claim_first_run(application: Application) -> bool:
     if not welcomed:
         await application.store.write(lambda tx: WELCOMED.write(tx, SINGLE, value=True))
     return not welcomed
+
+
+class Exchange(Struct, frozen=True):
+    """Message with its author, if known, and the reply as Markdown; empty while there is none."""
+
+    text: str
+    author: str = ""
+    reply: str = ""
+
+
+def last_exchanges(tx: Transaction, session_id: SessionId) -> list[Exchange]:
+    """Return the last exchanges, oldest first, then pending messages; long replies are cut."""
+    messages = without_program_messages(tx.messages.last(session_id, _RECENT_MESSAGES))
+    begun = list_exchanges(messages)[-_REPLAYED_EXCHANGES:]
+    ends = [*(one.seq for one in begun), messages[-1].seq + 1] if begun else []
+    found = [
+        _read_exchange(one, [later for later in messages if first < later.seq < end], last=one is begun[-1])
+        for one, (first, end) in zip(begun, pairwise(ends), strict=True)
+    ]
+    waiting = [item for item in tx.inbox.unsettled(session_id) if item.state == "waiting" and item.kind != MIRROR]
+    return [*found, *(_build_exchange(read_message(item.payload)) for item in waiting)]
+
+
+def is_resumable(tx: Transaction, session_id: SessionId) -> bool:
+    """Return whether a session has messages and hasn't moved to a chat."""
+    session = tx.sessions.get(session_id)
+    return session is not None and session.message_count > 0 and not tx.bindings.of_session(session_id)
+
+
+def format_resume_hint(session_id: SessionId) -> str:
+    """Return a sentence on how to resume a session."""
+    return f"Resume this conversation with: talaria chat -r {session_id}"
+
+
+def _files_text(folder: Path) -> str:
+    """Return the notice that lists the project's commands and skills, with their names escaped."""
+    files = project_files(folder)
+    names = [f"- {escape_markdown(escape_control(str(file.relative_to(folder))))}" for file in files[:_FILES_SHOWN]]
+    more = [f"- and {len(files) - _FILES_SHOWN:,} more"] if len(files) > _FILES_SHOWN else []
+    intro = (
+        "This folder has its own commands and skills, which can run programs. They are ignored until you trust them:"
+    )
+    return "\n".join([intro, "", *names, *more])
+
+
+def _read_exchange(begun: StoredMessage, later: Sequence[StoredMessage], *, last: bool) -> Exchange:
+    limit = _LAST_TEXT_LIMIT if last else _TEXT_LIMIT
+    replies = [one.message for one in later if one.message.role == "assistant"]
+    texts = [render_message(reply, limit) for reply in replies if _join_text(reply).strip()]
+    return _build_exchange(begun.message, texts[-1] if texts else "")
+
+
+def _build_exchange(message: Message, reply: str = "") -> Exchange:
+    return Exchange(_join_text(message), message.author, reply)
+
+
+def _join_text(message: Message) -> str:
+    return "\n".join(part.text for part in message.parts if isinstance(part, Text))

@@ -5,7 +5,7 @@ from typing import Protocol, assert_never
 
 import msgspec
 
-from talaria.cli.output.terminal import Terminal
+from talaria.cli.terminal import Terminal
 from talaria.core.events import (
     ApprovalAsked,
     ModelCalled,

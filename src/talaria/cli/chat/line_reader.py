@@ -11,7 +11,7 @@ from select import select
 
 from talaria.cli.chat.approval import confirmation_of, format_approval_heading, format_decision, parse_decision
 from talaria.cli.chat.event_printer import format_diff_lines
-from talaria.cli.output.terminal import Terminal
+from talaria.cli.terminal import Terminal
 from talaria.core.errors import Refused
 from talaria.core.events import ApprovalAsked
 from talaria.runtime.questions import PLAN

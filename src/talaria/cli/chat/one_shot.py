@@ -31,8 +31,8 @@ from talaria.runtime.open_session import OpenSession
 
 if TYPE_CHECKING:  # not needed to answer
     from talaria.cli.chat.line_reader import LineReader
-    from talaria.cli.output.terminal import Terminal
     from talaria.cli.services import Services
+    from talaria.cli.terminal import Terminal
     from talaria.commands.application import Application
 
 ANSWERED, FAILED, OUT_OF_BUDGET, STOPPED = 0, 1, 3, 130

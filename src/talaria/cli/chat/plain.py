@@ -7,14 +7,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
 from talaria.cli.chat.clipboard import read_clipboard
-from talaria.cli.chat.controller import ChatController, claim_first_run, read_display, save_display
+from talaria.cli.chat.controller import (
+    ChatController,
+    claim_first_run,
+    format_resume_hint,
+    is_resumable,
+    last_exchanges,
+    read_display,
+    save_display,
+)
 from talaria.cli.chat.event_printer import TextPrinter
 from talaria.cli.chat.line_reader import LineReader
 from talaria.cli.chat.options import SOURCE, build_open_request
-from talaria.cli.chat.replay import format_resume_hint, is_resumable, last_exchanges
 from talaria.cli.first_run import describe_first_run
-from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
+from talaria.cli.terminal import Terminal
 from talaria.commands.application import Application
 from talaria.commands.command import Display
 from talaria.core.addresses import Address

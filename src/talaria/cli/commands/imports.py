@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import index_messages
+from talaria.cli.terminal import Terminal
 from talaria.contracts.imports import AGENTS, ImportChoices, ImportItem, ImportPlan, find_foreign_home
 from talaria.core.errors import Refused
 

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from talaria.cli.services import Services
-from talaria.commands.views import MemoryItem
-from talaria.contracts.memory import MEMORY_KINDS, MemoryChange, MemoryKind
+from talaria.contracts.memory import MEMORY_KINDS, MemoryChange, MemoryItem, MemoryKind
 from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import Ambiguous, NotFound, Refused
 

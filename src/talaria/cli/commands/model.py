@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import ModelService, Services, note_gateway_reload
+from talaria.cli.terminal import Terminal
 from talaria.contracts.provider import ChosenModel, ModelInfo, UsableModel
 from talaria.core.errors import ProviderError, TalariaError
 from talaria.core.formatting import pluralize

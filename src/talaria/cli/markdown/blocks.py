@@ -2,41 +2,38 @@
 
 from collections.abc import Callable, Iterable
 
-from talaria.cli.markdown.code import Highlighter
-from talaria.cli.markdown.containers import (
+from talaria.cli.markdown.block_kinds import (
     MAX_DEPTH,
     Container,
-    Item,
-    Quote,
-    blank_prefix,
-    copy_containers,
-    enter,
-    indent_of,
-    open_item,
-    open_quote,
-    prefix,
-)
-from talaria.cli.markdown.inline import read_inline
-from talaria.cli.markdown.leaf_blocks import (
     Fence,
     Heading,
     Html,
     IndentedCode,
+    Item,
     Leaf,
     Paragraph,
+    Quote,
     TableRows,
     begins_html,
     begins_leaf,
+    blank_prefix,
     closes_fence,
+    copy_containers,
     copy_leaf,
+    enter,
+    indent_of,
     is_rule,
+    open_item,
+    open_quote,
+    prefix,
     read_fence,
     read_heading,
     underline_level,
 )
-from talaria.cli.markdown.styled_text import StyledLine, line_width, strip_line, to_ansi, wrap
+from talaria.cli.markdown.code import Highlighter
+from talaria.cli.markdown.inline import read_inline
+from talaria.cli.markdown.styled_text import StyledLine, Theme, line_width, strip_line, to_ansi, wrap
 from talaria.cli.markdown.table import Table, read_alignment, split_row
-from talaria.cli.markdown.themes import Theme
 
 # A longer paragraph is written in parts, so that no call takes long: each part starts on a new line.
 LONGEST_PART = 2000

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
-from talaria.cli.markdown.styled_text import StyledLine
-from talaria.cli.markdown.themes import Theme
+from talaria.cli.markdown.styled_text import StyledLine, Theme
 from talaria.core.lazy import load_module
 
 _LONGEST_LINE = 300  # characters; a lexer takes about 5 ms for the densest lines

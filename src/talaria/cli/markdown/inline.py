@@ -8,9 +8,8 @@ from unicodedata import category
 
 from msgspec import Struct
 
-from talaria.cli.markdown.styled_text import StyledRun
-from talaria.cli.markdown.themes import Theme
-from talaria.cli.output.text import cell
+from talaria.cli.markdown.styled_text import StyledRun, Theme
+from talaria.cli.terminal_text import cell
 
 _FIND_MARK = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])|(?P<break>\\(?=\n))|(?P<tick>`+)"

@@ -1,15 +1,17 @@
-"""Styled text: measured in columns, wrapped into lines, encoded as ANSI sequences."""
+"""Styled text: measured in columns, wrapped into lines, encoded as ANSI sequences, and the themes of a reply."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
-from talaria.cli.output.text import display_width
+from msgspec import Struct
+
+from talaria.cli.terminal_text import display_width
 
 # A text and the numbers of its style; adjacent runs make a line, "\n" within a text ends one.
 StyledRun = tuple[str, str]
 StyledLine = list[StyledRun]
-
 _LAST_NARROW = "\u2e7f"  # followed by scripts written without spaces, and emoji
 _ATTACHED = "\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
 _CLOSING = (
@@ -21,6 +23,32 @@ _JOINED = rf"[{_ATTACHED}]|(?<=\u200d)(?:{_WIDE}|[\u2600-\u27bf])"
 _WORD = rf"[\x00-\t\x0b-\x1f!-{_LAST_NARROW}]+"
 _FIND_PIECE = re.compile(rf"\n| +|{_WIDE}(?:{_JOINED})*[{_CLOSING}]*|{_WORD}")
 _FIND_ASCII_PIECE = re.compile(r"\n| +|[^ \n]+")
+
+
+class Theme(Struct, frozen=True, kw_only=True):
+    """Styles of a reply.
+
+    Each style is the text between ``ESC [`` and ``m``. If `inline_code` or `strike` is empty, the source markup stays.
+    ``pygments`` names the code style; its backgrounds are ignored.
+    """
+
+    name: str
+    pygments: str
+    heading1: str
+    heading2: str
+    heading: str
+    inline_code: str
+    code: str
+    quote: str
+    link: str
+    tool: str
+    error: str
+    dim: str
+    added: str
+    removed: str
+    bold: str = "1"
+    italic: str = "3"
+    strike: str = "9"
 
 
 def measure_width(text: str) -> int:
@@ -157,3 +185,55 @@ class _LineWrapper:
                     self._line, self._used = [], 0
                 self._line.append((character, style))
                 self._used += size
+
+
+_DARK = Theme(
+    name="dark",
+    pygments="github-dark",
+    heading1="1;4;38;5;117",
+    heading2="1;38;5;117",
+    heading="1;38;5;152",
+    inline_code="38;5;180",
+    code="38;5;252",
+    quote="38;5;249",
+    link="4;38;5;75",
+    tool="38;5;108",
+    error="38;5;210",
+    dim="38;5;245",
+    added="38;5;114",
+    removed="38;5;210",
+)
+_LIGHT = Theme(
+    name="light",
+    pygments="xcode",
+    heading1="1;4;38;5;24",
+    heading2="1;38;5;24",
+    heading="1;38;5;23",
+    inline_code="38;5;89",
+    code="38;5;236",
+    quote="38;5;239",
+    link="4;38;5;25",
+    tool="38;5;22",
+    error="38;5;124",
+    dim="38;5;242",
+    added="38;5;22",
+    removed="38;5;124",
+)
+_MONO = Theme(
+    name="mono",
+    pygments="bw",
+    heading1="1;4",
+    heading2="1",
+    heading="1;3",
+    inline_code="",
+    code="",
+    quote="3",
+    link="4",
+    tool="3",
+    error="1",
+    dim="",
+    added="1",
+    removed="3",
+    strike="",
+)
+THEMES: Mapping[str, Theme] = MappingProxyType({theme.name: theme for theme in (_DARK, _LIGHT, _MONO)})

@@ -7,8 +7,7 @@ from functools import partial
 from msgspec import Struct
 
 from talaria.cli.markdown.inline import read_inline
-from talaria.cli.markdown.styled_text import StyledLine, StyledRun, line_width, strip_line, wrap
-from talaria.cli.markdown.themes import Theme
+from talaria.cli.markdown.styled_text import StyledLine, StyledRun, Theme, line_width, strip_line, wrap
 
 # From so many rows or characters on, the widths are fixed: later rows are shown at once and must fit.
 _SETTLED_ROWS = 30

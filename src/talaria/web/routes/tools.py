@@ -8,9 +8,8 @@ from msgspec import Meta, Struct
 
 from talaria.commands.application import Application
 from talaria.commands.skills import format_audit
-from talaria.commands.views import MemoryBook
 from talaria.contracts.mcp import ServerState
-from talaria.contracts.memory import MemoryKind
+from talaria.contracts.memory import MemoryBook, MemoryKind
 from talaria.contracts.skills import SkillInfo
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState

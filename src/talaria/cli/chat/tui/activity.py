@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from talaria.cli.chat.approval import format_approval_heading
 from talaria.cli.chat.event_printer import REPORT_HEADING
-from talaria.cli.markdown.notice import count_changes, render_diff, render_notice, wrap_text
-from talaria.cli.markdown.stream import MarkdownStream, render
-from talaria.cli.markdown.themes import Theme
-from talaria.cli.output.text import cut, escape_control
+from talaria.cli.markdown.stream import MarkdownStream, count_changes, render, render_diff, render_notice, wrap_text
+from talaria.cli.markdown.styled_text import Theme
+from talaria.cli.terminal_text import cut, escape_control
 from talaria.commands.arguments import escape_markdown
 from talaria.commands.command import Display
 from talaria.core.events import (

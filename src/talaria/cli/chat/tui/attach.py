@@ -12,10 +12,10 @@ from talaria.cli.chat.tui.input_line import CommandEntry, TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
 from talaria.cli.chat.tui.start import run_with_prompt
 from talaria.cli.chat.tui.surface import TuiScreen
-from talaria.cli.markdown.themes import THEMES
-from talaria.cli.output.text import cell
+from talaria.cli.markdown.styled_text import THEMES
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
+from talaria.cli.terminal_text import cell
 from talaria.commands.application import Application
 from talaria.commands.command import Display
 from talaria.contracts.stores.sessions import Session

@@ -16,7 +16,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import BaseStyle
 
-from talaria.cli.output.text import cell
+from talaria.cli.terminal_text import cell
 
 _FALLBACK_SIZE = Size(rows=24, columns=80)
 

@@ -12,18 +12,25 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from talaria.cli.chat.approval import confirmation_of
-from talaria.cli.chat.controller import ChatController, claim_first_run, read_display, save_display
+from talaria.cli.chat.controller import (
+    ChatController,
+    claim_first_run,
+    format_resume_hint,
+    is_resumable,
+    last_exchanges,
+    read_display,
+    save_display,
+)
 from talaria.cli.chat.options import build_open_request
-from talaria.cli.chat.replay import format_resume_hint, is_resumable, last_exchanges
 from talaria.cli.chat.tui.activity import Activity
-from talaria.cli.chat.tui.approval import TRUST
 from talaria.cli.chat.tui.input_line import CommandEntry, TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
+from talaria.cli.chat.tui.questions import TRUST
 from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, read_status, status_line
 from talaria.cli.chat.tui.surface import TuiScreen
 from talaria.cli.first_run import describe_first_run
 from talaria.cli.markdown.code import preload_highlighting
-from talaria.cli.markdown.themes import THEMES
+from talaria.cli.markdown.styled_text import THEMES
 from talaria.cli.services import Services
 from talaria.commands.application import Application
 from talaria.commands.arguments import escape_markdown

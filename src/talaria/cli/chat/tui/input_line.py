@@ -19,7 +19,7 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.widgets import SearchToolbar
 
-from talaria.cli.output.text import cut
+from talaria.cli.terminal_text import cut
 from talaria.core.errors import TalariaError
 from talaria.core.mentions import complete_files, guess_picture_type, parse_typed_path, picture
 from talaria.core.messages import Image

@@ -1,8 +1,11 @@
-"""Prompt of the chat: input line, keys, menus, questions and status bar."""
+"""Prompt of the chat: input line, keys, menus, questions, status bar and colours.
+
+Imported before the rest of the chat, so it must stay light.
+"""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TextIO
 
@@ -14,14 +17,53 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.search import accept_search
-from prompt_toolkit.styles import DynamicStyle
+from prompt_toolkit.styles import BaseStyle, DynamicStyle, Style
 
-from talaria.cli.chat.tui.approval import ApprovalPrompt
 from talaria.cli.chat.tui.canvas import Canvas
-from talaria.cli.chat.tui.choice_menu import ChoiceMenu
 from talaria.cli.chat.tui.input_line import ChatCompleter, CommandEntry, InputLine, TypedInput
-from talaria.cli.chat.tui.styles import style_for
+from talaria.cli.chat.tui.questions import ApprovalPrompt, ChoiceMenu
 
+_DARK = {
+    "mark": "bold ansicyan",
+    "hint": "ansibrightblack",
+    "status": "ansibrightblack",
+    "status.title": "ansiwhite",
+    "status.warning": "ansiyellow",
+    "question": "bold",
+    "chosen": "bold ansicyan",
+    "choice": "",
+    "completion-menu": "bg:#262626 #d0d0d0",
+    "completion-menu.completion.current": "bg:#005f87 #ffffff",
+    "completion-menu.meta.completion": "bg:#303030 #a8a8a8",
+    "completion-menu.meta.completion.current": "bg:#005f87 #e4e4e4",
+    "scrollbar.background": "bg:#303030",
+    "scrollbar.button": "bg:#585858",
+}
+_LIGHT = {
+    **_DARK,
+    "mark": "bold ansiblue",
+    "hint": "#6c6c6c",
+    "status": "#5f5f5f",
+    "status.title": "#1c1c1c",
+    "status.warning": "#875f00",
+    "chosen": "bold ansiblue",
+    "completion-menu": "bg:#e4e4e4 #1c1c1c",
+    "completion-menu.completion.current": "bg:#afd7ff #000000",
+    "completion-menu.meta.completion": "bg:#dadada #4e4e4e",
+    "completion-menu.meta.completion.current": "bg:#afd7ff #262626",
+}
+_MONO = {
+    "mark": "bold",
+    "question": "bold",
+    "chosen": "bold",
+    "completion-menu": "noreverse",
+    "completion-menu.completion.current": "reverse",
+}
+_STYLES: Mapping[str, BaseStyle] = {
+    "dark": Style.from_dict(_DARK),
+    "light": Style.from_dict(_LIGHT),
+    "mono": Style.from_dict(_MONO),
+}
 _HINT = "Ask anything, / for commands, @ for files, ! for the shell, ? for keys"
 _SHORT_HINT = "Ask anything"
 _ANSWER_MARK = "answer ❯ "
@@ -270,3 +312,21 @@ class PromptScreen:
                 handler.paste()
             case handler, "edit":
                 handler.edit()
+
+
+def style_for(theme: str) -> BaseStyle:
+    """Return the styles of a theme."""
+    return _STYLES[theme]
+
+
+def resolve_theme(configured: str, environment: Mapping[str, str]) -> str:
+    """Return the requested theme, or one that fits the terminal's colours and background; default dark."""
+    if environment.get("NO_COLOR"):
+        return "mono"
+    if configured in _STYLES:
+        return configured
+    term = environment.get("TERM", "")
+    if term.startswith("vt") or term.endswith(("-m", "-mono")):
+        return "mono"
+    background = environment.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if background in {"7", "15"} else "dark"

@@ -5,8 +5,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from talaria.cli.chat.tui.prompt import PromptScreen
-from talaria.cli.chat.tui.styles import resolve_theme
+from talaria.cli.chat.tui.prompt import PromptScreen, resolve_theme
 from talaria.cli.services import Services
 from talaria.core.aio import first_error
 from talaria.core.errors import TalariaError

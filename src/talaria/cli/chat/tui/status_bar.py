@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-from talaria.cli.output.text import cell, cut, display_width
+from talaria.cli.terminal_text import cell, cut, display_width
 from talaria.commands.status import get_counted_tokens
 from talaria.commands.turn_control import estimate_context_tokens
 from talaria.contracts.store import Transaction

@@ -10,12 +10,11 @@ from talaria.cli.chat.approval import format_decision, parse_decision
 from talaria.cli.chat.clipboard import copy_sequence, read_clipboard
 from talaria.cli.chat.options import SOURCE
 from talaria.cli.chat.tui.activity import Activity
-from talaria.cli.chat.tui.approval import ALLOW, CARRY_OUT
 from talaria.cli.chat.tui.prompt import PromptScreen
-from talaria.cli.markdown.notice import render_notice
-from talaria.cli.markdown.stream import render
-from talaria.cli.markdown.themes import THEMES
-from talaria.cli.output.text import cell, cut
+from talaria.cli.chat.tui.questions import ALLOW, CARRY_OUT
+from talaria.cli.markdown.stream import render, render_notice
+from talaria.cli.markdown.styled_text import THEMES
+from talaria.cli.terminal_text import cell, cut
 from talaria.commands.command import Display
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound

@@ -32,8 +32,8 @@ from talaria.cli.commands.doctor.profile_checks import (
     check_settings,
 )
 from talaria.cli.commands.doctor.report import DoctorCheck, Finding, State, fault
-from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
+from talaria.cli.terminal import Terminal
 from talaria.core.errors import TalariaError
 
 CHECKS = (

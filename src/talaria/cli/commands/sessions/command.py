@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any, get_args
 
-from talaria.cli.output.time_args import parse_span, parse_when
 from talaria.cli.parser import add_completion
 from talaria.cli.services import Services
+from talaria.cli.session_lookup import parse_span, parse_when
 from talaria.core.messages import Role
 
 _MAX_COUNT = 1_000_000
@@ -53,33 +53,22 @@ def _find_action(name: str) -> Callable[[argparse.Namespace, Services], None]:
             from talaria.cli.commands.sessions.show import search_messages  # noqa: PLC0415 (loaded with its action)
 
             return search_messages
-        case "rename" | "archive" | "unarchive":
-            from talaria.cli.commands.sessions import edit as edit_module  # noqa: PLC0415 (loaded with its action)
-
-            changes = {
-                "rename": edit_module.rename_session,
-                "archive": edit_module.archive_sessions,
-                "unarchive": edit_module.unarchive_sessions,
-            }
-            return changes[name]
         case "export":
             from talaria.cli.commands.sessions.export import export_sessions  # noqa: PLC0415 (loaded with its action)
 
             return export_sessions
-        case "move":
-            from talaria.cli.commands.sessions.handoff import move_session  # noqa: PLC0415 (loaded with its action)
-
-            return move_session
-        case "delete":
-            from talaria.cli.commands.sessions.edit import delete_sessions  # noqa: PLC0415 (loaded with its action)
-
-            return delete_sessions
-        case "prune":
-            from talaria.cli.commands.sessions.edit import prune_sessions  # noqa: PLC0415 (loaded with its action)
-
-            return prune_sessions
         case _:
-            raise LookupError(name)
+            from talaria.cli.commands.sessions import edit  # noqa: PLC0415 (loaded with its action)
+
+            changes = {
+                "rename": edit.rename_session,
+                "archive": edit.archive_sessions,
+                "unarchive": edit.unarchive_sessions,
+                "move": edit.move_session,
+                "delete": edit.delete_sessions,
+                "prune": edit.prune_sessions,
+            }
+            return changes[name]
 
 
 def _add_list_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`talaria sessions` actions that rename, archive, delete and prune sessions."""
+"""`talaria sessions` actions that rename, archive, move, delete and prune sessions."""
 
 import argparse
 from datetime import datetime, timedelta
@@ -15,6 +15,9 @@ from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import Session, SessionChanges, SessionFilter
 from talaria.core.errors import Refused
 from talaria.core.formatting import format_age, format_size, pluralize
+from talaria.sessions.chat_directory import address_label
+
+_EMPTY_AFTER = timedelta(days=1)
 
 
 def rename_session(arguments: argparse.Namespace, services: Services) -> None:
@@ -47,13 +50,31 @@ def unarchive_sessions(arguments: argparse.Namespace, services: Services) -> Non
         services.terminal.line(f"{format_session_name(session)} is no longer archived.")
 
 
-def _set_archived(arguments: argparse.Namespace, services: Services, *, archived: bool) -> list[Session]:
-    def change(store: Transaction) -> list[Session]:
-        found = find_sessions(store, arguments.sessions)
-        return [store.sessions.update(session.id, SessionChanges(archived=archived)) for session in found]
+def move_session(arguments: argparse.Namespace, services: Services) -> None:
+    """Request the handoff and wait for its end; raises `Refused` if the session stays where it is."""
+    from talaria.handoff.service import (  # noqa: PLC0415 (loaded for a move: needs asyncio)
+        HandoffRequest,
+        wait_for_handoff_blocking,
+        write_request,
+    )
+
+    networks = dict.fromkeys(services.networks().targets(), True)
+
+    def request(tx: Transaction) -> Session:
+        session = find_session(tx, arguments.session)
+        write_request(tx, HandoffRequest(session.id, arguments.target, immediate=arguments.now), networks)
+        return session
 
     with services.open_database() as database:
-        return database.write(change)
+        session = database.write(request)
+        end = wait_for_handoff_blocking(database, session.id, arguments.timeout)
+        if end["state"] != "completed":
+            raise Refused(f"{format_session_name(session)} stays where it is: {end['error'] or 'the handoff failed'}.")
+        moved, where = database.read(lambda tx: _read_new_address(tx, session))
+    if arguments.json:
+        services.terminal.json(moved)
+    else:
+        services.terminal.line(f"{format_session_name(session)} has moved to {where}.")
 
 
 def delete_sessions(arguments: argparse.Namespace, services: Services) -> None:
@@ -73,6 +94,17 @@ def delete_sessions(arguments: argparse.Namespace, services: Services) -> None:
         )
 
 
+def prune_sessions(arguments: argparse.Namespace, services: Services) -> None:
+    """Delete old sessions, or with ``--dry-run`` only list them."""
+    with services.open_database() as database:
+        found = _measure_candidates(database, _old_sessions(database, arguments, services), services)
+        if arguments.dry_run or not found:
+            _report_pruned(found, arguments, services)
+        elif _confirm_pruning(found, arguments, services):
+            deleted = _remove_candidates(database, found, services)
+            _report_pruned(deleted, arguments, services, done=True)
+
+
 def confirm_deletion(question: str, arguments: argparse.Namespace, services: Services) -> bool:
     """Return whether the user confirms; raises `Refused` without a terminal and ``--yes``."""
     if arguments.yes:
@@ -83,13 +115,6 @@ def confirm_deletion(question: str, arguments: argparse.Namespace, services: Ser
         return True
     services.terminal.note("Nothing was deleted.")
     return False
-
-
-def _describe_session(session: Session) -> str:
-    return f"{format_session_name(session)}: {pluralize(session.message_count, 'message')}, from {session.source}"
-
-
-_EMPTY_AFTER = timedelta(days=1)
 
 
 class PruneCandidate(Struct, frozen=True):
@@ -103,15 +128,26 @@ class PruneCandidate(Struct, frozen=True):
         return {**as_data(self.session), "text_bytes": self.text_bytes}
 
 
-def prune_sessions(arguments: argparse.Namespace, services: Services) -> None:
-    """Delete old sessions, or with ``--dry-run`` only list them."""
+class MovedSession(Struct, frozen=True, kw_only=True):
+    """Address of a session after its handoff."""
+
+    session_id: str
+    platform: str
+    chat_id: str
+    thread_id: str
+
+
+def _set_archived(arguments: argparse.Namespace, services: Services, *, archived: bool) -> list[Session]:
+    def change(store: Transaction) -> list[Session]:
+        found = find_sessions(store, arguments.sessions)
+        return [store.sessions.update(session.id, SessionChanges(archived=archived)) for session in found]
+
     with services.open_database() as database:
-        found = _measure_candidates(database, _old_sessions(database, arguments, services), services)
-        if arguments.dry_run or not found:
-            _report(found, arguments, services)
-        elif _confirm(found, arguments, services):
-            deleted = _remove_candidates(database, found, services)
-            _report(deleted, arguments, services, done=True)
+        return database.write(change)
+
+
+def _describe_session(session: Session) -> str:
+    return f"{format_session_name(session)}: {pluralize(session.message_count, 'message')}, from {session.source}"
 
 
 def _old_sessions(database: Database, arguments: argparse.Namespace, services: Services) -> list[Session]:
@@ -151,7 +187,7 @@ def _text_bytes(database: Database, session: Session) -> int:
     return sum(len(stored.message.text.encode(errors="replace")) for stored in messages)
 
 
-def _confirm(found: list[PruneCandidate], arguments: argparse.Namespace, services: Services) -> bool:
+def _confirm_pruning(found: list[PruneCandidate], arguments: argparse.Namespace, services: Services) -> bool:
     if not arguments.yes and services.terminal.interactive:
         _print_candidates(found, services)
     return confirm_deletion(f"Permanently delete {_summarize(found)}?", arguments, services)
@@ -161,14 +197,14 @@ def _remove_candidates(database: Database, found: list[PruneCandidate], services
     deleted = []
     with services.terminal.progress("Deleting old sessions", len(found)) as progress:
         for candidate in found:
-            if _remove(database, candidate.session):
+            if _remove_session(database, candidate.session):
                 services.files().delete_outputs(candidate.session.id)
                 deleted.append(candidate)
             progress.advance()
     return deleted
 
 
-def _remove(database: Database, listed_session: Session) -> bool:
+def _remove_session(database: Database, listed_session: Session) -> bool:
     """Delete a session, unless it was used, renamed or archived since it was listed."""
 
     def remove(store: Transaction) -> bool:
@@ -186,7 +222,7 @@ def _get_fingerprint(session: Session) -> tuple[datetime, str, datetime | None]:
     return session.updated_at, session.title, session.archived_at
 
 
-def _report(
+def _report_pruned(
     found: list[PruneCandidate], arguments: argparse.Namespace, services: Services, *, done: bool = False
 ) -> None:
     if arguments.json:
@@ -214,3 +250,13 @@ def _summarize(found: list[PruneCandidate]) -> str:
     messages = sum(candidate.session.message_count - candidate.session.parent_seq for candidate in found)
     text = format_size(sum(candidate.text_bytes for candidate in found))
     return f"{pluralize(len(found), 'session')} with {pluralize(messages, 'message')} ({text} of text)"
+
+
+def _read_new_address(tx: Transaction, session: Session) -> tuple[MovedSession, str]:
+    """Return the address of a session, for programs and for people."""
+    (binding, *_) = tx.bindings.of_session(session.id)
+    address = binding.address
+    moved = MovedSession(
+        session_id=session.id, platform=address.platform, chat_id=address.chat_id, thread_id=address.thread_id
+    )
+    return moved, address_label(tx, address)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Any
 
-from talaria.cli.output.terminal import Terminal
-from talaria.cli.output.text import cell, cut
-from talaria.cli.output.time_args import resolve_time
 from talaria.cli.services import Services
-from talaria.cli.session_lookup import find_session, index_messages
+from talaria.cli.session_lookup import find_session, index_messages, resolve_time
+from talaria.cli.terminal import Terminal
+from talaria.cli.terminal_text import cell, cut
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Hit, SearchQuery, Session, SessionFilter, StoredMessage

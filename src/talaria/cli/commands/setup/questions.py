@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from talaria.cli.output.terminal import Terminal
+from talaria.cli.terminal import Terminal
 from talaria.settings.errors import nearest
 
 _SHOWN_CHOICES = 12

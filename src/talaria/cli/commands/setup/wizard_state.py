@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Struct
 
 from talaria.cli.commands.setup.questions import GoBack, MenuChoice, SetupQuestions, SkipQuestion, wrap_lines
-from talaria.cli.output.terminal import Terminal
 from talaria.cli.services import Services
+from talaria.cli.terminal import Terminal
 from talaria.contracts.setup import Discovery, ProbeResult, SearchEngineOffer, SearchProbes, SetupProbes, SetupQuestion
 from talaria.settings.atomic_files import lock_folder, read_file, write_file
 from talaria.settings.config_writer import ConfigWriter

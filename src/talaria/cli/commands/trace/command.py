@@ -17,11 +17,11 @@ from talaria.cli.commands.trace.format import (
     format_tool_outcome,
     format_turn_state,
 )
-from talaria.cli.output.terminal import Terminal
-from talaria.cli.output.text import cell, cut, display_width, pad
 from talaria.cli.parser import add_completion
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
+from talaria.cli.terminal import Terminal
+from talaria.cli.terminal_text import cell, cut, display_width, pad
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.turns import TurnState

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from talaria.cli.output.text import cell
+from talaria.cli.terminal_text import cell
 from talaria.contracts.stores.turns import TurnState
 from talaria.core.formatting import format_money, pluralize
 from talaria.core.messages import Usage

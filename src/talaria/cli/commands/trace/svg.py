@@ -17,7 +17,7 @@ from talaria.cli.commands.trace.format import (
     format_turn_state,
     format_usage_summary,
 )
-from talaria.cli.output.text import cell, cut, display_width
+from talaria.cli.terminal_text import cell, cut, display_width
 from talaria.core.formatting import format_time
 from talaria.core.messages import Usage
 from talaria.observability.trace import ModelSpan, NumberedTurn, SessionTrace, Span, ToolSpan, TurnTrace

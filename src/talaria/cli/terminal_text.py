@@ -7,7 +7,6 @@ from talaria.core.formatting import HARMFUL
 
 STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 RESET = "\x1b[0m"
-
 _OWN_STYLE = rf"\x1b\[(?:0|{'|'.join(map(str, STYLES.values()))})m"
 _STYLE_OR_HARMFUL = f"{_OWN_STYLE}|{HARMFUL}"
 _STYLE_OR_CHARACTER = f"(?s:{_OWN_STYLE}|.)"

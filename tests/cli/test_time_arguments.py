@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from talaria.cli.output.time_args import parse_span, parse_when, resolve_time
+from talaria.cli.session_lookup import parse_span, parse_when, resolve_time
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 

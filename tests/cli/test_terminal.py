@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct
 from tests.app.program import read_all, terminal_pair
 
-from talaria.cli.output.terminal import Terminal
-from talaria.cli.output.text import display_width
+from talaria.cli.terminal import Terminal
+from talaria.cli.terminal_text import display_width
 
 ESCAPE = "\x1b"
 NOTHING: Mapping[str, str] = {}

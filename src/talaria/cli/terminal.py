@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 
-from talaria.cli.output.text import RESET, STYLES, cell, cut, display_width, escape_control, pad, wrap
+from talaria.cli.terminal_text import RESET, STYLES, cell, cut, display_width, escape_control, pad, wrap
 from talaria.core.formatting import escape_harmful
 
 _GAP = "  "
@@ -82,7 +82,7 @@ class Terminal:
     def markdown(self, text: str) -> None:
         """Print Markdown without its marks, in bold and italics or plain, and a blank line after it."""
         from talaria.cli.markdown.stream import render  # noqa: PLC0415 (loaded with the first Markdown)
-        from talaria.cli.markdown.themes import THEMES  # noqa: PLC0415 (the same)
+        from talaria.cli.markdown.styled_text import THEMES  # noqa: PLC0415 (the same)
 
         rendered = f"{render(text, THEMES['mono'], self.width).rstrip()}\n\n"
         self._stdout.write(rendered if self._colored else re.sub(_STYLE, "", rendered))

@@ -1,1 +1,0 @@
-"""Terminal output and argument formats shared by subcommands."""
