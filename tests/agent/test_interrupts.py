@@ -28,8 +28,8 @@ from talaria.runtime.questions import Questions
 from talaria.sessions.model_context import read_summary
 from talaria.testing.model_server import Ask, Fail, Say, Silence, context_too_long
 from talaria.testing.wait import LIMIT
-from talaria.tools.clarify import Clarify
 from talaria.tools.output import FullOutputs
+from talaria.tools.send.tool import Clarify
 from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal
 from talaria.tools.workspace import LocalWorkspace

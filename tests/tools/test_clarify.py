@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.tools.tool_calls import Answers, call_from
 
 from talaria.contracts.tool import Tool
-from talaria.tools.clarify import Clarify, ClarifyArguments
+from talaria.tools.send.tool import Clarify, ClarifyArguments
 
 
 async def test_the_answer_goes_back_to_the_model(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, R
 from talaria.http_client.client import HttpPool
 from talaria.runtime.turn_environment import monthly_caps
 from talaria.tools.output import FullOutputs, readable
-from talaria.web.addresses import set_home
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import PageChannels, SessionListWatcher
 from talaria.web.conversations import WebConversations, follow_pending_work
@@ -52,6 +51,7 @@ from talaria.web.routes.settings import SettingsRoutes
 from talaria.web.routes.stream import StreamRoutes, end_revoked_streams
 from talaria.web.routes.tools import ToolRoutes
 from talaria.web.routes.usage import UsageRoutes
+from talaria.web.session_views import set_home
 from talaria.web.web_commands import WebCommands
 
 _BODY_LIMIT = 2_000_000

@@ -28,11 +28,10 @@ from talaria.runtime.runner import RunnerState
 from talaria.runtime.turns import PENDING_SESSIONS, TurnOptions, list_pending_sessions
 from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.keys import build_session_key
-from talaria.web.addresses import answers_elsewhere, find_web_binding, new_thread
 from talaria.web.front_door import SOURCE, WebCaller
 from talaria.web.hub import LiveHub
 from talaria.web.notifications import Notifier, WebNotification
-from talaria.web.session_views import TAKEN_FROM
+from talaria.web.session_views import TAKEN_FROM, answers_elsewhere, find_web_binding, new_thread
 
 _SURFACE = "You are in a web page that renders Markdown: tables, lists and code blocks with a language look good."
 _CHOICE_TIMEOUT = 300.0

@@ -18,7 +18,10 @@ from talaria.core.messages import Message
 from talaria.handoff.service import HandoffDestination
 from talaria.runtime.turns import MIRROR, make_arrival
 from talaria.sessions.keys import build_session_key
-from talaria.web.addresses import (
+from talaria.web.conversations import FILE_LIMIT, WebConversations
+from talaria.web.front_door import WebCaller
+from talaria.web.notifications import NotificationKind, Notifier, WebNotification
+from talaria.web.session_views import (
     UNREAD,
     WEB_NOTICE,
     WebNotice,
@@ -27,9 +30,6 @@ from talaria.web.addresses import (
     person_of,
     web_address,
 )
-from talaria.web.conversations import FILE_LIMIT, WebConversations
-from talaria.web.front_door import WebCaller
-from talaria.web.notifications import NotificationKind, Notifier, WebNotification
 
 _TEXT_LIMIT = 1_000_000
 _RECENT_TURNS = 20

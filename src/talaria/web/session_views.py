@@ -1,27 +1,28 @@
-"""Conversations as the web app shows them: rows of the list, details, pages of the transcript."""
+"""Conversations of the web app: their addresses, rows of the list, details, and pages of the transcript."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from talaria.commands.status import get_counted_tokens
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.queues import InboxItem
-from talaria.contracts.stores.sessions import Session, SessionFilter, StoredMessage
+from talaria.contracts.stores.sessions import Binding, Session, SessionFilter, StoredMessage
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import WEB, Address
 from talaria.core.formatting import platform_label
-from talaria.core.ids import SessionId, is_id
+from talaria.core.ids import SessionId, is_id, new_id
 from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
-from talaria.runtime.live.remote import locate_session
+from talaria.runtime.live.remote import SessionLocation, locate_session
 from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
 from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_exchanges
+from talaria.sessions.chat_directory import HomeChat, read_home, write_home
+from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import read_plan_mode, read_preferences
-from talaria.web.addresses import UNREAD, WEB_NOTICE, answers_elsewhere
 from talaria.web.files import WebFiles
 from talaria.web.front_door import WebCaller
 from talaria.web.wire import (
@@ -37,11 +38,67 @@ from talaria.web.wire import (
     TranscriptQuery,
 )
 
+OWNER_CHAT = "owner"
+_PEOPLE = "people/"  # a chat of another person; so that nobody's name is that of the owner's chat
+UNREAD = SessionValue("web_unread", int)  # how many messages were delivered while nobody looked
 PAGE = 60
 TAKEN_FROM = SessionValue("web_taken_from", Address)
 _RECENT = 60
 _NEWEST = SessionListQuery()
 _MOST_BRANCHES = 100
+
+
+class WebNotice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A delivered message that is no part of the transcript; ``after`` is the last message before it."""
+
+    at: datetime
+    after: int
+    text: str = ""
+    files: tuple[File | Image, ...] = ()
+
+
+WEB_NOTICE = SessionValue("web_notice", WebNotice)  # by the time and the key of the message in the outbox
+
+
+def web_address(person: str = "", thread_id: str = "") -> Address:
+    """Return the address of a person, empty for the owner of the agent, or of one of their conversations."""
+    return Address(WEB, f"{_PEOPLE}{person}" if person else OWNER_CHAT, thread_id=thread_id)
+
+
+def new_thread(person: str) -> Address:
+    """Return an address for a new conversation."""
+    return web_address(person, new_id())
+
+
+def person_of(address: Address) -> str:
+    """Return the person of an address, empty for the owner of the agent."""
+    return address.chat_id.removeprefix(_PEOPLE) if address.chat_id.startswith(_PEOPLE) else ""
+
+
+def find_web_binding(tx: Transaction, session_id: SessionId) -> Binding | None:
+    """Return the binding of a conversation to the web app, if it is there."""
+    for binding in tx.bindings.of_session(session_id)[:1]:
+        return binding if binding.address.platform == WEB else None
+    return None
+
+
+def find_delivered_session(tx: Transaction, address: Address) -> SessionId | None:
+    """Return the conversation at an address; ``None`` if it has moved or was deleted."""
+    binding = tx.bindings.get(build_session_key(address))
+    return binding.session_id if binding is not None and tx.sessions.get(binding.session_id) else None
+
+
+def set_home(tx: Transaction) -> None:
+    """Make the owner's chat the home of the web app, unless it has one."""
+    if read_home(tx, WEB) is None:
+        write_home(tx, HomeChat(web_address()))
+
+
+def answers_elsewhere(location: SessionLocation, *, runs_here: bool) -> bool:
+    """Return whether another process or chat answers what is said in a conversation."""
+    if runs_here:
+        return False
+    return location.is_running or (location.is_served and location.platform != WEB)
 
 
 def require_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
@@ -142,21 +199,6 @@ def find_queued(tx: Transaction, session_id: SessionId, item_id: int, caller: We
     return next((one for one in _waiting(tx, session_id) if one.id == item_id and _is_own(one, caller)), None)
 
 
-def _list_queued(tx: Transaction, session_id: SessionId, caller: WebCaller) -> Iterator[QueuedMessage]:
-    for item in _waiting(tx, session_id):
-        text = without_files(read_inbox_message(item.payload), "is attached").text
-        if text:
-            yield QueuedMessage(item.id, text, own=_is_own(item, caller))
-
-
-def _waiting(tx: Transaction, session_id: SessionId) -> Iterator[InboxItem]:
-    return (one for one in tx.inbox.unsettled(session_id) if one.state == "waiting" and one.kind != MIRROR)
-
-
-def _is_own(item: InboxItem, caller: WebCaller) -> bool:
-    return caller.is_owner or read_inbox_message(item.payload).sender == caller.sender
-
-
 def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, files: WebFiles) -> MessagePage:
     """Return a page of the transcript."""
     if asked.after >= 0:
@@ -172,6 +214,21 @@ def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, fil
         for key, one in WEB_NOTICE.items(tx, session.id).items()
     ]
     return MessagePage([_to_message(one, files) for one in found], more, _find_turn_start(tx, session), notices)
+
+
+def _list_queued(tx: Transaction, session_id: SessionId, caller: WebCaller) -> Iterator[QueuedMessage]:
+    for item in _waiting(tx, session_id):
+        text = without_files(read_inbox_message(item.payload), "is attached").text
+        if text:
+            yield QueuedMessage(item.id, text, own=_is_own(item, caller))
+
+
+def _waiting(tx: Transaction, session_id: SessionId) -> Iterator[InboxItem]:
+    return (one for one in tx.inbox.unsettled(session_id) if one.state == "waiting" and one.kind != MIRROR)
+
+
+def _is_own(item: InboxItem, caller: WebCaller) -> bool:
+    return caller.is_owner or read_inbox_message(item.payload).sender == caller.sender
 
 
 def _to_message(stored: StoredMessage, files: WebFiles) -> TranscriptMessage:

@@ -12,8 +12,7 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.tools.atomic_files import sole_writer
-from talaria.tools.memory.notebook import FileMemory, Memories
-from talaria.tools.memory.tool import Memory, MemoryArguments
+from talaria.tools.memory.notebook import FileMemory, Memories, Memory, MemoryArguments
 
 MANY_WRITERS = """
 import sys

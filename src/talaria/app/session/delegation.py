@@ -35,9 +35,8 @@ from talaria.runtime.questions import DelegatedQuestions
 from talaria.runtime.turns import TurnOptions
 from talaria.sessions.branches import session_account
 from talaria.settings.model import Settings
-from talaria.tools.clarify import Clarify
 from talaria.tools.delegate.tool import format_results
-from talaria.tools.send.tool import SendFile, SendMessage
+from talaria.tools.send.tool import Clarify, SendFile, SendMessage
 
 _MICRODOLLARS = 1_000_000
 _FORBIDDEN_TOOLS = {Clarify.name}

@@ -30,7 +30,6 @@ from talaria.settings.environment import process_environment
 from talaria.settings.model import Settings
 from talaria.settings.profiles import FolderTrust, Profile, join_path
 from talaria.settings.sections.chats import GUEST_TOOLS
-from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.cron.tool import Cron
 from talaria.tools.delegate.tool import DelegateTask
@@ -38,12 +37,11 @@ from talaria.tools.files.edit import EditFile, WriteFile
 from talaria.tools.files.read import ListFiles, ReadFile
 from talaria.tools.files.search import SearchFiles
 from talaria.tools.media import ImageGenerate, Speak, Vision
-from talaria.tools.memory.notebook import Memories
-from talaria.tools.memory.tool import Memory
+from talaria.tools.memory.notebook import Memories, Memory
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.tool import Process
 from talaria.tools.recall.tool import Meaning, SessionSearch
-from talaria.tools.send.tool import SendFile, SendMessage
+from talaria.tools.send.tool import Clarify, SendFile, SendMessage
 from talaria.tools.skills.tool import Skills
 from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal

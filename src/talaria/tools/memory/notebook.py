@@ -1,24 +1,25 @@
-"""The memory in files that people can edit, the rules for its entries, and its part of the prompt."""
+"""The memory tool, the files of its entries, which people can edit, and their part of the prompt."""
 
+import asyncio
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from talaria.contracts.memory import MEMORY_KINDS, MemoryAccount, MemoryEntry, MemoryKind, MemoryProvider, MemorySource
 from talaria.contracts.stores.sessions import Viewer
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.files import FileCache
 from talaria.tools.atomic_files import sole_writer, write_whole
 from talaria.tools.workspace import folder_of, group_folder, list_people
 
 _JOINERS = "\u200c\u200d"  # join emoji, and Persian or Indic letters
-
-
 # Used with `re.search`, which compiles and caches them: most sessions never write to a memory.
 _SECRETS = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY",
@@ -31,8 +32,6 @@ _SECRETS = (
         r"(?=\S*[\d_#$%&*+=@^~])\S{6,}"
     ),
 )
-
-
 _INSTRUCTIONS = (
     r"\b(ignore|disregard|forget|override)\b.{0,40}\b(instructions?|prompts?|rules?|guidelines?|messages?)\b",
     r"\byou are (now|no longer)\b",
@@ -44,6 +43,18 @@ _INSTRUCTIONS = (
     r"\b(curl|wget)\b.{0,80}\$\{?\w*(key|token|secret|password)",
     r"\b(cat|send|upload|post|exfiltrate)\b.{0,40}(\.env\b|id_rsa|\.ssh/|credentials)",
 )
+SEPARATOR = "\n§\n"
+NAMES: dict[MemoryKind, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+LIMITS: dict[MemoryKind, int] = {"memory": 2_200, "user": 1_375}  # characters
+_TITLES: dict[MemoryKind, str] = {"memory": "Your notes", "user": "What you know about the person"}
+_TITLES_IN_GROUPS: dict[MemoryKind, str] = {
+    "memory": "Your notes on this group",
+    "user": "What you know about the person from this group",
+}
+_OWNER = Viewer()
+_NOWHERE = MemorySource()
+_ORIGINS = "entries.json"
+_BY_HAND = MemorySource(surface="file")
 
 
 def what_is_wrong(text: str) -> str:
@@ -57,25 +68,6 @@ def what_is_wrong(text: str) -> str:
     if any(re.search(pattern, folded, re.IGNORECASE) for pattern in _INSTRUCTIONS):
         return "it reads like instructions to an agent; save only facts and preferences"
     return ""
-
-
-def _is_hidden(char: str) -> bool:
-    if char in _JOINERS:
-        return False
-    # The supplement of variation selectors counts as marks, but can carry arbitrary bytes invisibly.
-    return unicodedata.category(char) in {"Cc", "Cf", "Co", "Cs"} or 0xE0100 <= ord(char) <= 0xE01EF
-
-
-SEPARATOR = "\n§\n"
-NAMES: dict[MemoryKind, str] = {"memory": "MEMORY.md", "user": "USER.md"}
-LIMITS: dict[MemoryKind, int] = {"memory": 2_200, "user": 1_375}  # characters
-_TITLES: dict[MemoryKind, str] = {"memory": "Your notes", "user": "What you know about the person"}
-_TITLES_IN_GROUPS: dict[MemoryKind, str] = {
-    "memory": "Your notes on this group",
-    "user": "What you know about the person from this group",
-}
-_OWNER = Viewer()
-_NOWHERE = MemorySource()
 
 
 class Notebook(Struct, frozen=True):
@@ -187,17 +179,9 @@ def check_text(text: str) -> str:
     return entry
 
 
-def _listed(texts: Sequence[str]) -> str:
-    return "\n".join(f"- {text}" for text in texts) or "(nothing)"
-
-
 def entries_size(texts: Sequence[str]) -> int:
     """Return the number of characters that entries take in a prompt."""
     return len(SEPARATOR.join(texts))
-
-
-_ORIGINS = "entries.json"
-_BY_HAND = MemorySource(surface="file")
 
 
 class _Origin(Struct, frozen=True):
@@ -331,6 +315,50 @@ def _decode_origins(content: str) -> dict[str, _Origin]:
 _KNOWN_ORIGINS = FileCache(_decode_origins)
 
 
+class MemoryArguments(Struct, frozen=True):
+    """An entry to add, replace or remove."""
+
+    action: Literal["add", "replace", "remove"]
+    text: Annotated[str, Meta(description="New entry, one paragraph")] = ""
+    old: Annotated[str, Meta(description="Part of the entry to change or remove")] = ""
+    book: Annotated[MemoryKind, Meta(description="user: about the person")] = "memory"
+
+
+class Memory:
+    """Entries for each person and each group: notes on the work, and facts about the person."""
+
+    name = "memory"
+    description = "Save lasting facts and preferences for later conversations."
+    effect = Effect.IDEMPOTENT
+    arguments: type[Struct] = MemoryArguments
+
+    def __init__(self, memories: Memories) -> None:
+        self._memories = memories
+
+    def proposed_action(self, arguments: MemoryArguments) -> ProposedAction:
+        """Describe the change."""
+        return ProposedAction(
+            "other", f"{arguments.action} in {NAMES[arguments.book]}: {arguments.text or arguments.old}"
+        )
+
+    async def run(self, arguments: MemoryArguments, call: Call) -> ToolOutput:
+        """Change one entry and report how full the memory is."""
+        source = MemorySource(surface=call.context.source, session=str(call.session_id))
+        book = self._memories.notebook(Viewer(call.owner, call.audience), arguments.book, source)
+        return ToolOutput(await asyncio.to_thread(_change, book, arguments))
+
+
+def _is_hidden(char: str) -> bool:
+    if char in _JOINERS:
+        return False
+    # The supplement of variation selectors counts as marks, but can carry arbitrary bytes invisibly.
+    return unicodedata.category(char) in {"Cc", "Cf", "Co", "Cs"} or 0xE0100 <= ord(char) <= 0xE01EF
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {text}" for text in texts) or "(nothing)"
+
+
 def _read_origins(place: Path) -> dict[str, _Origin]:
     return _KNOWN_ORIGINS.get(f"{place}/{_ORIGINS}") or {}
 
@@ -340,3 +368,13 @@ def _modified(path: Path) -> datetime | None:
         return datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
     except OSError:
         return None
+
+
+def _change(book: Notebook, arguments: MemoryArguments) -> str:
+    match arguments.action:
+        case "add":
+            return book.add(arguments.text)
+        case "replace":
+            return book.replace(arguments.old, arguments.text)
+        case "remove":
+            return book.remove(arguments.old or arguments.text)

@@ -1,4 +1,4 @@
-"""The send tools: a message to another chat or a file, and a file to the session's chat."""
+"""Tools that reach people: ask a question, send a message to another chat, and send a file to the chat."""
 
 import asyncio
 import hashlib
@@ -12,11 +12,38 @@ from talaria.core.errors import Ambiguous, NotFound, ToolFailed
 from talaria.core.messages import File, Image, image_type
 from talaria.tools.files.text_file import failing, refuse_mask, require_file, save_file
 
+_NOBODY = "No answer in time. Choose the safer option yourself, and state what you assumed."
 LIST = "list"
 _LOCAL = "local:"
 _LONGEST = 40_000
 _SHOWN = 50
 _UNKNOWN = "application/octet-stream"
+
+
+class ClarifyArguments(Struct, frozen=True):
+    """The question."""
+
+    question: Annotated[str, Meta(min_length=1)]
+    choices: Annotated[list[str], Meta(max_length=8)] = []
+
+
+class Clarify:
+    """Asks the person one question and waits for the answer."""
+
+    name = "clarify"
+    description = "Ask the person a question that only they can answer."
+    effect = Effect.READS
+    arguments: type[Struct] = ClarifyArguments
+
+    def proposed_action(self, arguments: ClarifyArguments) -> ProposedAction:
+        """Describe the question."""
+        return ProposedAction("other", arguments.question)
+
+    async def run(self, arguments: ClarifyArguments, call: Call) -> ToolOutput:
+        """Return the answer, or that there is none."""
+        choices = tuple(dict.fromkeys(choice.strip() for choice in arguments.choices if choice.strip()))
+        answer = await call.person.ask(arguments.question.strip(), choices)
+        return ToolOutput(_NOBODY if answer is None else f"The person answered: {answer}")
 
 
 class SendMessageArguments(Struct, frozen=True):
@@ -89,20 +116,6 @@ class SendMessage:
         return "\n".join(lines) or "No chats yet. Someone has to write to me there first."
 
 
-def _check_text(text: str) -> str:
-    if not text.strip():
-        raise ToolFailed("There is no text to send.")
-    if len(text) > _LONGEST:
-        raise ToolFailed(f"The text has {len(text):,} characters; the limit is {_LONGEST:,}. Send a file instead.")
-    refuse_mask(text)
-    return text
-
-
-def _describe_chat(chat: ReachableChat) -> str:
-    name = f" {chat.name}" if chat.name else ""
-    return f"{chat.target}{name} ({chat.kind}{', home' if chat.home else ''})"
-
-
 class SendFileArguments(Struct, frozen=True):
     """A file and its caption."""
 
@@ -167,3 +180,17 @@ class SendFile:
         import mimetypes  # noqa: PLC0415 (loaded with the first file)
 
         return File(str(copy), source.name, mimetypes.guess_type(source.name)[0] or _UNKNOWN)
+
+
+def _check_text(text: str) -> str:
+    if not text.strip():
+        raise ToolFailed("There is no text to send.")
+    if len(text) > _LONGEST:
+        raise ToolFailed(f"The text has {len(text):,} characters; the limit is {_LONGEST:,}. Send a file instead.")
+    refuse_mask(text)
+    return text
+
+
+def _describe_chat(chat: ReachableChat) -> str:
+    name = f" {chat.name}" if chat.name else ""
+    return f"{chat.target}{name} ({chat.kind}{', home' if chat.home else ''})"

@@ -19,12 +19,11 @@ from talaria.runtime.questions import format_refusal
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import PlanMode, Preferences, read_plan_mode, read_preferences
-from talaria.web.addresses import new_thread
 from talaria.web.changes import SessionListWatcher
 from talaria.web.conversations import WebConversations, is_elsewhere
 from talaria.web.files import WebFiles
 from talaria.web.front_door import AGENT_OWNER, SOURCE, USER, WebCaller, WebRequest
-from talaria.web.session_views import TAKEN_FROM, find_queued, read_detail, require_session
+from talaria.web.session_views import TAKEN_FROM, find_queued, new_thread, read_detail, require_session
 from talaria.web.web_commands import WebCommands
 from talaria.web.wire import (
     AnswerRequest,

@@ -9,10 +9,10 @@ from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, is_id
 from talaria.http.errors import make_not_found
 from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
-from talaria.web.addresses import UNREAD
 from talaria.web.changes import SESSIONS, PageChannels, SessionListWatcher
 from talaria.web.front_door import USER, WebCaller, WebRequest
 from talaria.web.hub import BrowserStream, LiveHub
+from talaria.web.session_views import UNREAD
 from talaria.web.wire import Done, HelloMessage, StreamMessage, StreamQuery, TopicsRequest
 
 _TAG = "web"
