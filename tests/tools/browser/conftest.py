@@ -1,14 +1,24 @@
-"""One Chromium and one website for all tests of a worker; the driver belongs to an event loop, which they share."""
+"""One Chromium and one website for the tests that a worker runs in a row; they share the event loop of the driver."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.shared_fixtures import finish_fixtures
 from tests.tools.browser.agent_browser import CHROMIUM, AgentBrowser
 from tests.tools.browser.website import Website, serving
 
 from talaria.settings.sections.tools import BrowserSettings
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Close Chromium and its driver after the last test in a row."""
+    try:
+        return (yield)
+    finally:
+        finish_fixtures(item, nextitem, Path(__file__).parent, "shared_agent")
 
 
 @pytest.fixture(scope="session")

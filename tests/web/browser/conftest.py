@@ -1,4 +1,4 @@
-"""One Chromium and one driver for all tests of a worker; each test gets contexts and a server of its own.
+"""One Chromium and one driver for the tests that a worker runs in a row; each gets contexts and a server of its own.
 
 The driver belongs to an event loop, so these tests share one, and their fixtures with them.
 """
@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 from tests.api.in_process_server import Hosted, hosted
+from tests.shared_fixtures import finish_fixtures
 from tests.web.browser.pages import CHROMIUM, WHOLE_CHROMIUM
 from tests.web.conftest import PEOPLE
 from tests.web.web_client import web_client
@@ -29,6 +30,15 @@ _PLAIN = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "
 _OPTIONS = (*_PLAIN, *_MICROPHONE, _MOUSE)
 
 expect.set_options(timeout=LIMIT * 1000)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Close Chromium and its driver after the last test in a row."""
+    try:
+        return (yield)
+    finally:
+        finish_fixtures(item, nextitem, Path(__file__).parent, "browser")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

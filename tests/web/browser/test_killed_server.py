@@ -19,10 +19,9 @@ async def test_the_page_ends_with_the_transcript(browser: Browser, tmp_path: Pat
     model.script(Say(reply, pause=0.02))
     model.otherwise(Say(reply, chunks=20))
     program = scripted_program(tmp_path, model)
-    async with serving(program) as server:
+    async with serving(program) as server, await browser.new_context() as context:
         link = (await asyncio.to_thread(program.run, "web", "--no-open")).out.strip()
         assert link.startswith(f"{server.url}/#code=")
-        context = await browser.new_context()
         watched = watch(page := await context.new_page(), context, server.url)
         await page.goto(link)
         await watched.say("Count")
