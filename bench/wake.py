@@ -22,8 +22,8 @@ from talaria.core.os_processes import is_running, kill_tree
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, Instant, ModelServer, Say
-from talaria.testing.model_server.delivery import Answer
 from talaria.testing.model_server.exchange import Received
+from talaria.testing.model_server.wire import Answer
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.supervisor import Supervisor
 from talaria.tools.workspace import LocalWorkspace

@@ -1,6 +1,5 @@
 """A scripted model server: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages."""
 
-from talaria.testing.model_server.delivery import Answer, Instant
 from talaria.testing.model_server.exchange import (
     Ask,
     Collapse,
@@ -20,6 +19,7 @@ from talaria.testing.model_server.exchange import (
     refused,
 )
 from talaria.testing.model_server.server import ModelServer
+from talaria.testing.model_server.wire import Answer, Instant
 
 __all__ = [
     "Answer",

@@ -13,11 +13,10 @@ from aiohttp import web
 
 from talaria.core.ids import new_id
 from talaria.testing.model_server.anthropic import AnthropicWire
-from talaria.testing.model_server.delivery import Answer, Delivery
 from talaria.testing.model_server.exchange import Asked, Exchange, Fail, Received, Say
 from talaria.testing.model_server.media import AudioEndpoints, ImageEndpoints
 from talaria.testing.model_server.openai import ChatWire, ResponsesWire
-from talaria.testing.model_server.wire import Wire
+from talaria.testing.model_server.wire import Answer, Delivery, Wire
 
 Answering = Callable[[Received], Answer | Awaitable[Answer]]
 _CHAT = ChatWire()
