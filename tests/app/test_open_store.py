@@ -14,7 +14,7 @@ from talaria.settings.load import load_settings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile, Profiles
 from talaria.storage.sqlite.open import open_sqlite
-from talaria.storage.sqlite.repair_state import CheckRecord
+from talaria.storage.sqlite.store_file import CheckRecord
 
 PAGE = 4096
 

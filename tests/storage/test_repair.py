@@ -21,8 +21,8 @@ from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.errors import StoreCorrupt, StoreFull, StoreMissing, StoreUnavailable
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.recovery import Recovery, find_damage, recover
-from talaria.storage.sqlite.repair_state import CheckRecord
 from talaria.storage.sqlite.store import DailyCheck
+from talaria.storage.sqlite.store_file import CheckRecord
 from talaria.testing.clock import SettableClock
 
 SESSIONS, MESSAGES = 6, 80

@@ -170,7 +170,7 @@ def _repair_after_unclean_end(path: Path) -> list[str]:
 
     A check after an unclean end has a step limit; an incomplete one leaves the state unknown for a later check.
     """
-    from talaria.storage.sqlite.repair_state import CheckRecord  # noqa: PLC0415 (loaded for SQLite)
+    from talaria.storage.sqlite.store_file import CheckRecord  # noqa: PLC0415 (loaded for SQLite)
 
     clock = SystemClock()
     record = CheckRecord(path)

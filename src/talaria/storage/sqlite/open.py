@@ -15,8 +15,15 @@ from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA, check_not_newer, list_migrations
 from talaria.storage.sqlite.connection import MIGRATIONS, SqliteConnection, translate_error
-from talaria.storage.sqlite.repair_state import CheckRecord, check_not_interrupted, check_not_lost, check_not_rescued
-from talaria.storage.sqlite.store_file import OriginalFile, StoreLock, is_used
+from talaria.storage.sqlite.store_file import (
+    CheckRecord,
+    OriginalFile,
+    StoreLock,
+    check_not_interrupted,
+    check_not_lost,
+    check_not_rescued,
+    is_used,
+)
 
 APPLICATION_ID = 0x54414C41  # "TALA", shown by tools like file(1)
 _OUR_TABLES = {"sessions", "messages", "arrivals"}

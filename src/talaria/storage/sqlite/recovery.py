@@ -32,8 +32,13 @@ from talaria.core.errors import StoreCorrupt, StoreFull, StoreMissing, StoreUnav
 from talaria.storage.sqlite.connection import translate_error
 from talaria.storage.sqlite.open import DEFAULTS, create_private_file, open_raw
 from talaria.storage.sqlite.rebuild import RebuildReport, count_unreadable_rows, rebuild
-from talaria.storage.sqlite.repair_state import CheckRecord, check_not_lost, find_newest_damaged, is_interrupted
-from talaria.storage.sqlite.store_file import StoreLock
+from talaria.storage.sqlite.store_file import (
+    CheckRecord,
+    StoreLock,
+    check_not_lost,
+    find_newest_damaged,
+    is_interrupted,
+)
 
 _COMPANIONS = ("", "-wal")
 _STEPS_PER_CHECK = 20_000

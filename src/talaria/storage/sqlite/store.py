@@ -15,8 +15,7 @@ from talaria.core.errors import StoreError
 from talaria.core.ids import new_worker_id
 from talaria.storage.async_store import ThreadedStore
 from talaria.storage.sqlite.open import DEFAULTS, SqliteOptions, open_raw, open_sqlite
-from talaria.storage.sqlite.repair_state import CheckRecord
-from talaria.storage.sqlite.store_file import OriginalFile
+from talaria.storage.sqlite.store_file import CheckRecord, OriginalFile
 
 if TYPE_CHECKING:  # loaded with the first subscription
     from talaria.storage.async_store import Notifications
