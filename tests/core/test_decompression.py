@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from talaria.http_client.bodies import decode_content
+from talaria.http_client.connection import decode_content
 
 TEXT = b"bread and butter " * 1000
 

@@ -1,9 +1,11 @@
-"""HTTP/1.1: addresses, time-outs, the bytes of a request, and a connection that parses responses as they arrive."""
+"""HTTP/1.1: addresses, requests and forms, encoded bodies, and a connection that parses responses as they arrive."""
 
 import asyncio
 import base64
+import re
 import select
 import ssl
+import zlib
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
@@ -13,6 +15,11 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from msgspec import Struct
 
+from talaria.core.ids import new_id
+
+_UNSAFE = re.compile(r'[\x00-\x1f"\\\x7f]')
+_GZIP_OR_ZLIB, _RAW_DEFLATE = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
+_UNSUPPORTED = {"br", "zstd"}
 MAX_HEAD = 64 * 1024  # bytes of anything but the body, in a row
 READ_AHEAD = 256 * 1024  # bytes of the body that may wait before the sender has to
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -92,6 +99,55 @@ def make_head(first_line: str, headers: Mapping[str, str]) -> bytes:
     if any(not line.isprintable() and not {"\r", "\n", "\0"}.isdisjoint(line) for line in lines):
         raise ValueError("a header contains a line break")
     return "\r\n".join([*lines, "", ""]).encode(errors="surrogateescape")
+
+
+class Form(Struct, frozen=True):
+    """The body of a request, and its content type."""
+
+    content_type: str
+    body: bytes
+
+
+class FormFile(Struct, frozen=True):
+    """A file as a field of a form."""
+
+    field: str
+    name: str
+    content: bytes
+    media_type: str
+
+
+def encode_form(fields: Mapping[str, str], *files: FormFile) -> Form:
+    """Return a form with these fields and files."""
+    border = f"talaria-{new_id()}-{new_id()}"
+    parts = [
+        f'--{border}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        for key, value in fields.items()
+    ]
+    for file in files:
+        head = (
+            f'--{border}\r\nContent-Disposition: form-data; name="{file.field}"; '
+            f'filename="{_UNSAFE.sub("_", file.name)}"\r\nContent-Type: {_UNSAFE.sub("_", file.media_type)}\r\n\r\n'
+        )
+        parts += [head.encode(), file.content, b"\r\n"]
+    return Form(f"multipart/form-data; boundary={border}", b"".join([*parts, f"--{border}--\r\n".encode()]))
+
+
+def decode_content(body: bytes, encoding: str, limit: int) -> bytes:
+    """Return a body without its content encoding, cut after ``limit`` + 1 bytes; raises `ValueError` if corrupt.
+
+    ``encoding`` is the value of the header; unknown names leave the body unchanged.
+    """
+    name = encoding.strip().lower()
+    if name in _UNSUPPORTED:
+        raise ValueError(f"the content encoding {name} is not supported")
+    if name not in {"gzip", "deflate"} or not body:
+        return body[: limit + 1]
+    is_raw = name == "deflate" and body[0] & 0x0F != zlib.DEFLATED
+    try:
+        return _inflate(body, _RAW_DEFLATE if is_raw else _GZIP_OR_ZLIB, limit + 1, must_end=name == "deflate")
+    except zlib.error as error:
+        raise ValueError(f"the body is not {name}: {error}") from error
 
 
 class NotHttp(Exception):
@@ -292,6 +348,23 @@ class HttpConnection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _inflate(body: bytes, window: int, most: int, *, must_end: bool) -> bytes:
+    parts, size = [], 0
+    while body and size < most:
+        stream = zlib.decompressobj(window)
+        try:
+            parts.append(stream.decompress(body, most - size))
+        except zlib.error:
+            if not parts:
+                raise
+            break  # padding after the last member
+        size += len(parts[-1])
+        if must_end and not stream.eof and size < most:
+            raise zlib.error("it ends too early")
+        body = stream.unused_data  # a gzip body may have several members
+    return b"".join(parts)
 
 
 def _login(parts: SplitResult) -> str:

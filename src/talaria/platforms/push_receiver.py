@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from talaria.core.errors import Unreachable
-from talaria.http_client.bodies import decode_content
+from talaria.http_client.connection import decode_content
 
 T = TypeVar("T")
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -18,9 +18,8 @@ from talaria.contracts.provider import MadeImage, Recording, SourceImage
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachable
 from talaria.core.messages import image_type
-from talaria.http_client.bodies import FormFile, encode_form
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.connection import Timeouts
+from talaria.http_client.connection import FormFile, Timeouts, encode_form
 from talaria.providers.base.errors import failure
 
 _JSON = "application/json"

@@ -27,7 +27,7 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
-from talaria.http_client.bodies import FormFile, encode_form
+from talaria.http_client.connection import FormFile, encode_form
 from talaria.platforms.content import sanitize_text, save_file
 from talaria.platforms.feishu.settings import FeishuSettings, read_settings
 from talaria.platforms.feishu.setup import SECRETS

@@ -29,7 +29,7 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
 from talaria.core.messages import File, Image
-from talaria.http_client.bodies import FormFile
+from talaria.http_client.connection import FormFile
 from talaria.platforms.content import sanitize_text, save_file
 from talaria.platforms.telegram.client import BotApi, Refusal, to_platform_error
 from talaria.platforms.telegram.formatting import TEXT_LIMIT, Entity, Formatted, format_text, utf16_length

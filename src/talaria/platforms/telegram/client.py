@@ -18,9 +18,8 @@ from talaria.core.errors import (
     SlowDown,
     Unreachable,
 )
-from talaria.http_client.bodies import FormFile, encode_form
 from talaria.http_client.client import HttpPool
-from talaria.http_client.connection import Timeouts
+from talaria.http_client.connection import FormFile, Timeouts, encode_form
 from talaria.platforms.telegram.settings import TelegramSettings
 
 _DEFAULT_PAUSE = 5

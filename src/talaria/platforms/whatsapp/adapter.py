@@ -32,26 +32,29 @@ from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.messages import File, Image
-from talaria.http_client.bodies import FormFile, encode_form
+from talaria.http_client.connection import FormFile, encode_form
 from talaria.platforms.content import save_file
 from talaria.platforms.http_api import HttpApi, require_file
 from talaria.platforms.push_receiver import PushRequest
 from talaria.platforms.signatures import check_signatures, sign
 from talaria.platforms.webhook_endpoint import PublicFiles, WebhookEndpoint
-from talaria.platforms.whatsapp.incoming import DeliveryReport, find_contact, read_values, to_incoming
-from talaria.platforms.whatsapp.outgoing import (
+from talaria.platforms.whatsapp.settings import WhatsAppSecrets, WhatsAppSettings, read_settings
+from talaria.platforms.whatsapp.wire import (
     CLOSED_CODE,
     TEXT_LIMIT,
+    DeliveryReport,
     MediaLocation,
     SentMessages,
     UploadedMedia,
     WindowClosed,
     choose_upload,
+    find_contact,
     make_messages,
     make_templates,
+    read_values,
     to_error,
+    to_incoming,
 )
-from talaria.platforms.whatsapp.settings import WhatsAppSecrets, WhatsAppSettings, read_settings
 
 T = TypeVar("T")
 _MARGIN = timedelta(minutes=5)  # a message takes time to arrive

@@ -11,9 +11,8 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from msgspec import Struct
 
 from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
-from talaria.http_client.bodies import decode_content
 from talaria.http_client.client import Answer, HttpPool
-from talaria.http_client.connection import Timeouts, read_url
+from talaria.http_client.connection import Timeouts, decode_content, read_url
 from talaria.http_client.dial import Resolve, find_route
 from talaria.tools.web.ssrf_guard import Guard
 
