@@ -1,4 +1,4 @@
-"""The file of a store: its identity, its lock, a copy if it is deleted, and the state of its checks.
+"""The file of a store: identity, lock, a copy if it is deleted, and the state of its checks.
 
 SQLite deletes the write-ahead log when the last process closes the file. If there is a log although no process has the
 file open, a process was killed or the machine lost power: the shutdown was unclean. This holds for any number of

@@ -1,4 +1,4 @@
-"""The contract of a wire protocol, and the delivery of scripted answers over it, with faults or at almost no cost."""
+"""The contract of a wire protocol, and the delivery of scripted answers over it, with faults or for benchmarks."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
