@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent
 # Where long tests are; the numbers say how many workers begin with a part of them.
 LONGEST = {"web/browser": 2, "system": 2, "install": 1, "api": 1}
+TOGETHER = {"house"}  # packages whose modules share what takes long to read
 
 
 def spread(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -41,5 +42,5 @@ def _split(items: list[pytest.Item], number: int) -> list[list[pytest.Item]]:
 
 def _mix(path: Path) -> int:
     """Return a number that sorts modules independently of their names; folders below a package stay together."""
-    parts = path.relative_to(ROOT).parts
-    return crc32("/".join(parts[:2]).encode())
+    package, *inside = path.relative_to(ROOT).parts
+    return crc32("/".join([package, *inside[: package not in TOGETHER]]).encode())

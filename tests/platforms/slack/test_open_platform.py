@@ -61,6 +61,7 @@ def test_what_makes_no_sense_is_refused_with_its_name(
         open_platform(account(store, tmp_path, secrets, options))
 
 
+@pytest.mark.one_engine
 async def test_of_very_many_threads_the_oldest_are_forgotten(store: Store) -> None:
     state_store = DurableThreadStore(store, "slack")
     stamps = [f"{1_700_000_000 + number}.000100" for number in range(20_003)]
