@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from talaria.app.listed_models import ListedModels
+from talaria.app.configured_providers import ListedModels
 from talaria.app.models import Models
 from talaria.contracts.provider import ListedModel
 from talaria.settings.model import Settings

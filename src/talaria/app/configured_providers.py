@@ -1,8 +1,9 @@
-"""Providers as configured: presets with changes of settings and environment, keys, and accounts with clouds."""
+"""Providers as configured: presets with changes of settings, keys, accounts with clouds, and cached lists of models."""
 
 import re
-from collections.abc import Callable, Iterable
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from talaria.agent.key_pool import PooledProvider
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.provider import Provider
+from talaria.contracts.provider import ListedModel, ModelInfo, Provider
 from talaria.core.errors import NotFound, Refused
 from talaria.http_client.client import HttpPool
 from talaria.http_client.connection import Timeouts
@@ -37,6 +38,8 @@ _NO_OVERRIDES = ProviderAccount()
 _PROTOCOLS_FILE = "provider-protocols.json"
 _CLOUDS = frozenset({"aws", "entra", "google"})
 _OPENAI_PROTOCOLS: tuple[ProtocolName, ...] = ("openai_chat", "openai_responses")
+_MAX_LIST_AGE = timedelta(days=1)
+_LISTS_FILE = "model-lists.json"
 
 
 class ConfiguredProvider(Struct, frozen=True):
@@ -216,6 +219,69 @@ class ConfiguredProviders:
         choices = {protocol: partial(open_with, protocol) for protocol in account.protocols}
         url = account.preset.base_url
         return DetectingProvider(choices, self._detected, url, per_model=account.preset.per_model)
+
+
+class _ProviderList(Struct, frozen=True):
+    at: datetime
+    models: dict[str, ListedModel]
+
+
+class ListedModels:
+    """Lists of models by provider; a lost file costs a request."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _LISTS_FILE
+        self._lists: dict[str, _ProviderList] | None = None
+
+    def get(self, provider: str, model: str) -> ListedModel | None:
+        """Return what a provider says about a model, if it says anything."""
+        found = self._read().get(provider)
+        return found.models.get(model) if found else None
+
+    def first(self, provider: str, now: datetime) -> str:
+        """Return the first model of a provider's list, empty if the list is missing or old."""
+        return next(iter(self._read()[provider].models), "") if self.is_current(provider, now) else ""
+
+    def is_current(self, provider: str, now: datetime) -> bool:
+        """Return whether the list of a provider is less than a day old."""
+        found = self._read().get(provider)
+        return found is not None and now - found.at < _MAX_LIST_AGE
+
+    def put(self, provider: str, models: Iterable[ListedModel], now: datetime) -> None:
+        """Store the list of a provider, as far as it says more than names."""
+        useful = {one.name: one for one in models if one.has_facts}
+        before = self._read().get(provider)
+        if before is not None and before.models == useful and now - before.at < _MAX_LIST_AGE:
+            return
+        if not useful and before is None:
+            return
+        self._lists = {**self._read(), provider: _ProviderList(now, useful)}
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft = self._file.with_suffix(".part")
+            draft.write_bytes(msgspec.json.encode(self._lists))
+            draft.replace(self._file)
+
+    def _read(self) -> Mapping[str, _ProviderList]:
+        if self._lists is None:
+            try:
+                self._lists = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _ProviderList])
+            except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                self._lists = {}
+        return self._lists
+
+
+def apply_listed(info: ModelInfo, listed: ListedModel) -> ModelInfo:
+    """Return a model that the catalogue doesn't know, with what its provider lists."""
+    changes: dict[str, int | bool] = {}
+    if not info.known and listed.context_limit:
+        changes["context_limit"] = listed.context_limit
+    if not info.free and listed.input_price is not None and listed.output_price is not None:
+        for name in ("input_price", "output_price", "cache_read_price", "cache_write_price"):
+            if (price := getattr(listed, name)) is not None:
+                changes[name] = price
+        changes["free"] = not (listed.input_price or listed.output_price)
+    return msgspec.structs.replace(info, **changes) if changes else info
 
 
 def fill_url(url: str, secrets: Secrets) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from talaria.agent.model_calls import ModelChoice, ModelHealth
-from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders
-from talaria.app.listed_models import ListedModels, apply_listed
+from talaria.app.configured_providers import ConfiguredProvider, ConfiguredProviders, ListedModels, apply_listed
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import (
     ChosenModel,

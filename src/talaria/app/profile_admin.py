@@ -1,22 +1,22 @@
-"""Settings, tools, skills, memory and personalities of a profile, for commands and surfaces."""
+"""Settings, tools, skills, memory, personalities and personas of a profile, for sessions, commands and surfaces."""
 
 from asyncio import to_thread
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.app.session.memory import open_memories
-from talaria.app.session.personalities import personalities
 from talaria.app.session.toolsets import list_toolsets, skill_folders
 from talaria.contracts.memory import MEMORY_KINDS, MemoryBook, MemoryEntry, MemoryItem, MemoryKind, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed
-from talaria.settings.atomic_files import read_stamp
+from talaria.runtime.open_session import OpenRequest
+from talaria.settings.atomic_files import read_file, read_stamp
 from talaria.settings.load import load as load_file
-from talaria.settings.model import LiveSettings, Settings
+from talaria.settings.model import LiveSettings, Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import Setting, split_key, variable
 from talaria.tools.memory.notebook import Memories, entries_size, rank_by_words
@@ -29,6 +29,12 @@ if TYPE_CHECKING:  # loaded with the first checkpoint or consolidation, and when
     from talaria.runtime.open_session import OpenSession
     from talaria.tools.skills.editor import SkillEditor
 
+BUILT_IN_PERSONALITIES: Mapping[str, str] = {
+    "concise": "Answer as briefly as possible: no preamble, no repetition, no summary at the end.",
+    "teacher": "Teach: explain the idea first, then give one small example, and end with a question to try.",
+    "reviewer": "Look for problems first. Say what fails, where, how you know, and how to fix it.",
+    "pirate": "Speak like an old sea captain, but keep every fact, number, path and piece of code exact.",
+}
 # Settings of the shared application context, which is created once per process.
 _SHARED_SECTIONS = ("store.", "log.", "models.", "embedded.")
 _BY_PERSON = MemorySource(surface="person")
@@ -162,15 +168,6 @@ class ProfileKnowledge(Struct, frozen=True):
         return SkillEditor(SkillRegistry(roots, tools.disabled_skills))
 
 
-def _refusing(work: Callable[[], T]) -> T:
-    """Return the result of some work of a tool; its failure becomes `Refused`, as a sentence."""
-    try:
-        return work()
-    except ToolFailed as error:
-        reason = str(error).partition("\n")[0]
-        raise Refused(f"{reason[:1].upper()}{reason[1:].rstrip('.')}.") from error
-
-
 class ProfileMemory(Struct, frozen=True):
     """The memory of a profile, as people use it. Implements `commands.AgentMemory`."""
 
@@ -232,6 +229,59 @@ class ProfileMemory(Struct, frozen=True):
         entries = book.entries()
         size = entries_size([one.text for one in entries])
         return MemoryBook(kind=kind, entries=tuple(map(_show_entry, entries)), size=size, limit=book.limit)
+
+
+def read_personality(folder: Path, name: str) -> str:
+    """Return the text of a personality: a file of the profile, or a built-in one.
+
+    Raises `NotFound` if there is neither.
+    """
+    own = read_file(folder / "personalities" / f"{name}.md")
+    if own is not None:
+        return own.decode(errors="replace").strip()
+    if name not in BUILT_IN_PERSONALITIES:
+        raise NotFound(f"There is no personality `{name}`. Available: {', '.join(sorted(personalities(folder)))}.")
+    return BUILT_IN_PERSONALITIES[name]
+
+
+def personalities(folder: Path) -> Mapping[str, str]:
+    """Return the first line of each personality, by name."""
+    own = {file.stem: read_personality(folder, file.stem) for file in (folder / "personalities").glob("*.md")}
+    return {name: text.partition("\n")[0] for name, text in sorted({**BUILT_IN_PERSONALITIES, **own}.items())}
+
+
+def apply_persona(settings: Settings, request: OpenRequest, stored: str) -> tuple[Settings, OpenRequest]:
+    """Return the settings and the request of a session of a persona: the ``stored`` one, or that of the request.
+
+    A persona that is no longer in the settings has become the agent itself.
+    """
+    name = stored or request.persona
+    persona = settings.personas.get(name)
+    if persona is None:
+        return settings, structs.replace(request, persona="")
+    surface = request.surface.source
+    tools, surfaces, model, memory = settings.tools, settings.surfaces, settings.model, settings.memory
+    if persona.toolsets:
+        tools = structs.replace(tools, toolsets=persona.toolsets)
+        own = structs.replace(surfaces.get(surface) or SurfaceSettings(), toolsets=persona.toolsets)
+        surfaces = {**surfaces, surface: own}
+    if persona.model:
+        first, colon, rest = model.aliases.get(persona.model, persona.model).partition(":")
+        model = structs.replace(model, provider=first if colon else model.provider, name=rest if colon else first)
+    if persona.memory == "own":
+        memory = structs.replace(memory, space=name)
+    servers = settings.mcp if persona.mcp else {}
+    settings = structs.replace(settings, tools=tools, surfaces=surfaces, model=model, memory=memory, mcp=servers)
+    return settings, structs.replace(request, persona=name, identity=request.identity or persona.instructions)
+
+
+def _refusing(work: Callable[[], T]) -> T:
+    """Return the result of some work of a tool; its failure becomes `Refused`, as a sentence."""
+    try:
+        return work()
+    except ToolFailed as error:
+        reason = str(error).partition("\n")[0]
+        raise Refused(f"{reason[:1].upper()}{reason[1:].rstrip('.')}.") from error
 
 
 def _show_entry(entry: MemoryEntry) -> MemoryItem:

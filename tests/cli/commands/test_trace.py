@@ -10,7 +10,7 @@ import pytest
 from tests.app.program import Outcome, Program
 from tests.runtime.recorded_turns import Diary
 
-from talaria.cli.commands.trace.command import add_arguments
+from talaria.cli.commands.trace.command import TraceCommand
 from talaria.cli.commands.trace.format import format_seconds, format_tokens
 from talaria.cli.commands.trace.svg import ticks
 from talaria.cli.parser import Parser
@@ -182,7 +182,7 @@ async def test_json_has_every_figure_even_where_it_is_zero(program: Program) -> 
 
 def test_the_session_is_offered_to_the_shell() -> None:
     parser = Parser(prog="talaria trace")
-    add_arguments(parser)
+    TraceCommand.add_arguments(parser)
     (session,) = read_parser(("talaria", "trace"), "", parser).positionals
     assert session.completes == "sessions"
 

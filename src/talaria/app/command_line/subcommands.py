@@ -60,9 +60,14 @@ SUBCOMMANDS = (
         "Conversations",
         "trace",
         "Show a timeline of turns with times, tokens and cost",
-        "talaria.cli.commands.trace.command",
+        "talaria.cli.commands.trace.command:TraceCommand",
     ),
-    Subcommand("Conversations", "usage", "Show tokens and cost of the last days", "talaria.cli.commands.usage"),
+    Subcommand(
+        "Conversations",
+        "usage",
+        "Show tokens and cost of the last days",
+        "talaria.cli.commands.trace.command:UsageCommand",
+    ),
     Subcommand(
         "Conversations",
         "checkpoints",
@@ -120,7 +125,7 @@ SUBCOMMANDS = (
     Subcommand("Setup", "memory", "List, search and change what the agent remembers", "talaria.cli.commands.memory"),
     Subcommand("Setup", "mcp", "Add, test and sign in to MCP servers, or serve as one", "talaria.cli.commands.mcp"),
     Subcommand("Setup", "skills", "List, install, check, enable and disable skills", "talaria.cli.commands.skills"),
-    Subcommand("Setup", "hooks", "List and test event hooks", "talaria.cli.commands.hooks"),
+    Subcommand("Setup", "hooks", "List and test event hooks", "talaria.cli.commands.hooks:HooksCommand"),
     Subcommand("Setup", "config", "Show, change and check the settings", "talaria.cli.commands.config"),
     Subcommand(
         "Setup", "profile", "List, create, choose and delete profiles", "talaria.cli.commands.profile:ProfileCommand"
@@ -147,7 +152,7 @@ SUBCOMMANDS = (
     Subcommand(
         "Setup", "routes", "List, add and test which persona answers where", "talaria.cli.commands.routes:RoutesCommand"
     ),
-    Subcommand("Setup", "webhook", "List and test webhook routes", "talaria.cli.commands.webhook"),
+    Subcommand("Setup", "webhook", "List and test webhook routes", "talaria.cli.commands.hooks:WebhookCommand"),
     Subcommand("Setup", "completion", "Print a shell completion script", "talaria.cli.commands.completion"),
     Subcommand(
         "Maintenance", "doctor", "Check the installation and suggest fixes", "talaria.cli.commands.doctor.command"

@@ -13,9 +13,9 @@ from msgspec import Struct, structs
 
 from talaria.agent.loop import AgentLoop, AgentRenewal
 from talaria.agent.toolbox import Toolbox
+from talaria.app.profile_admin import apply_persona, read_personality
 from talaria.app.session.delegation_proxy import LazyDelegator
 from talaria.app.session.memory import FILES
-from talaria.app.session.personalities import apply_persona, read_personality
 from talaria.app.session.toolsets import ToolContext, make_tools, may_use, needs_mcp_servers
 from talaria.app.session.workspaces import OpenWorkspace
 from talaria.contracts.provider import ChosenModel, Effort

@@ -13,6 +13,7 @@ from talaria.cli.markdown.block_kinds import (
     Leaf,
     Paragraph,
     Quote,
+    Table,
     TableRows,
     begins_html,
     begins_leaf,
@@ -26,14 +27,15 @@ from talaria.cli.markdown.block_kinds import (
     open_item,
     open_quote,
     prefix,
+    read_alignment,
     read_fence,
     read_heading,
+    split_row,
     underline_level,
 )
 from talaria.cli.markdown.code import Highlighter
 from talaria.cli.markdown.inline import read_inline
 from talaria.cli.markdown.styled_text import StyledLine, Theme, line_width, strip_line, to_ansi, wrap
-from talaria.cli.markdown.table import Table, read_alignment, split_row
 
 # A longer paragraph is written in parts, so that no call takes long: each part starts on a new line.
 LONGEST_PART = 2000

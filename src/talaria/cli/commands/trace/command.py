@@ -1,8 +1,8 @@
-"""`talaria trace`: show the timeline, tokens and cost of a session's turns."""
+"""`talaria trace` and `talaria usage`: the timeline of a session's turns, and tokens and cost of the last days."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from talaria.cli.terminal import Terminal
 from talaria.cli.terminal_text import cell, cut, display_width, pad
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.turns import TurnState
+from talaria.contracts.stores.turns import DailyUsage, TurnState, UsageGroup
 from talaria.core.errors import Refused
 from talaria.core.formatting import find_zone, format_money, format_time, pluralize
 from talaria.core.messages import Usage
@@ -37,6 +37,7 @@ from talaria.observability.trace import (
     ToolSpan,
     ToolSpanState,
     read_trace,
+    sum_usage,
 )
 from talaria.settings.atomic_files import write_file
 
@@ -51,31 +52,77 @@ _EPILOG = """\
 A prefix break is a request that starts differently from the one before, so the
 provider couldn't use its prompt cache. --breaks lists them.
 """
+_USAGE_GROUPS: dict[str, UsageGroup] = {"day": "model", "model": "model", "surface": "surface", "person": "owner"}
+_MOST_DAYS = 3660
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments."""
-    parser.epilog = _EPILOG
-    session = parser.add_argument("session", metavar="SESSION", help="id, or part of its title or first message")
-    add_completion(session, "sessions")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--turn", metavar="TURN", help="only this turn: its number or id")
-    which.add_argument("--last", metavar="N", type=_parse_count, default=20, help="the last N turns (default: 20)")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--breaks", action="store_true", help="list the prefix breaks and their cost")
-    page = how.add_argument("--html", metavar="FILE", help="write the timeline as a web page; - prints it")
-    picture = how.add_argument("--svg", metavar="FILE", help="write the timeline as an image; - prints it")
-    add_completion(page, "files")
-    add_completion(picture, "files")
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+class TraceCommand:
+    """`talaria trace`: show the timeline, tokens and cost of a session's turns."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Describe the arguments."""
+        parser.epilog = _EPILOG
+        session = parser.add_argument("session", metavar="SESSION", help="id, or part of its title or first message")
+        add_completion(session, "sessions")
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--turn", metavar="TURN", help="only this turn: its number or id")
+        which.add_argument("--last", metavar="N", type=_parse_count, default=20, help="the last N turns (default: 20)")
+        how = parser.add_mutually_exclusive_group()
+        how.add_argument("--breaks", action="store_true", help="list the prefix breaks and their cost")
+        page = how.add_argument("--html", metavar="FILE", help="write the timeline as a web page; - prints it")
+        picture = how.add_argument("--svg", metavar="FILE", help="write the timeline as an image; - prints it")
+        add_completion(page, "files")
+        add_completion(picture, "files")
+        parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Show the trace and return the exit code."""
+
+        show_trace(arguments, services)
+        return 0
 
 
-def run(arguments: argparse.Namespace, services: Services) -> int:
-    """Show the trace and return the exit code."""
+class UsageCommand:
+    """`talaria usage`: show tokens and cost of the last days, by day, model, surface or person."""
 
-    show_trace(arguments, services)
-    return 0
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Describe the options."""
+        parser.epilog = "Days are in UTC. Calls of a model without a known price are shown as unknown, not as free."
+        parser.add_argument("--days", metavar="N", type=_parse_days, default=30, help="the last N days (default: 30)")
+        parser.add_argument(
+            "--by", choices=tuple(_USAGE_GROUPS), default="day", help="what to add up by (default: day)"
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, services: Services) -> int:
+        """Show the usage."""
+        last = datetime.now(UTC).date()
+        first = last - timedelta(days=arguments.days - 1)
+        with services.open_database() as database:
+            found = database.read(lambda tx: tx.usage.by_day(_USAGE_GROUPS[arguments.by], first, last))
+        rows = _sum_rows(found, arguments.by)
+        if arguments.json:
+            services.terminal.json(rows)
+        elif rows:
+            headers = (arguments.by.upper(), "TURNS", "CALLS", "IN", "CACHED", "OUT", "COST")
+            services.terminal.table(headers, [_format_usage_row(row, arguments.by) for row in rows])
+        elif services.terminal.interactive:
+            services.terminal.note("Nothing was used in this time.")
+        return 0
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """Usage as printed by `--json`; ``unpriced_calls`` have no known price and are missing in the cost."""
+
+    name: str
+    turns: int
+    unpriced_calls: int
+    usage: Usage
 
 
 def show_trace(arguments: argparse.Namespace, services: Services) -> None:
@@ -91,7 +138,7 @@ def show_trace(arguments: argparse.Namespace, services: Services) -> None:
     if arguments.html is not None or arguments.svg is not None:
         _draw(trace, arguments, services, zone)
     elif arguments.json:
-        services.terminal.json([_fields(one) for one in trace.breaks] if arguments.breaks else _as_data(trace))
+        services.terminal.json([_fields(one) for one in trace.breaks] if arguments.breaks else _trace_as_data(trace))
     elif arguments.breaks:
         _print_breaks(trace, services, zone)
     elif trace.turns:
@@ -297,7 +344,7 @@ def _print_breaks(trace: SessionTrace, services: Services, zone: tzinfo | None) 
     services.terminal.note(f"{pluralize(len(rows), 'prefix break')}{paid}.")
 
 
-def _as_data(trace: SessionTrace) -> dict[str, Any]:
+def _trace_as_data(trace: SessionTrace) -> dict[str, Any]:
     return {
         "session_id": trace.session.id,
         "earlier_turns": trace.earlier,
@@ -333,4 +380,35 @@ def _fields(value: Any) -> dict[str, Any]:
 def _parse_count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_COUNT)) and 1 <= int(text) <= _MAX_COUNT):
         raise argparse.ArgumentTypeError(f"`{text}` isn't a number from 1 to {_MAX_COUNT}")
+    return int(text)
+
+
+def _sum_rows(found: Iterable[DailyUsage], by: str) -> list[UsageRow]:
+    members: dict[str, list[DailyUsage]] = {}
+    for one in found:
+        members.setdefault(one.day.isoformat() if by == "day" else one.member, []).append(one)
+    rows = [
+        UsageRow(
+            name=name,
+            turns=sum(one.turns for one in own),
+            unpriced_calls=sum(one.unpriced_calls for one in own),
+            usage=sum_usage(one.usage for one in own),
+        )
+        for name, own in members.items()
+    ]
+    return rows if by == "day" else sorted(rows, key=lambda row: (-row.usage.cost_microdollars, row.name))
+
+
+def _format_usage_row(row: UsageRow, by: str) -> tuple[object, ...]:
+    usage = row.usage
+    name = row.name or ("you" if by == "person" else "unknown")
+    cached = f"{100 * usage.cache_read_tokens // usage.input_tokens}%" if usage.input_tokens else ""
+    known = format_money(usage.cost_microdollars)
+    cost = " + ".join(filter(None, [known, "unknown" if row.unpriced_calls else ""])) or "$0"
+    return name, row.turns, usage.calls, usage.input_tokens, cached, usage.output_tokens, cost
+
+
+def _parse_days(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_DAYS)) and 1 <= int(text) <= _MOST_DAYS):
+        raise argparse.ArgumentTypeError(f"`{text}` isn't a number from 1 to {_MOST_DAYS}")
     return int(text)
