@@ -95,7 +95,7 @@ def _make_table(name: str, sql: Sql) -> object:
 
             return JobsTable(sql)
         case "ledger":
-            from talaria.storage.tables.ledger import LedgerTable  # noqa: PLC0415 (loaded on first use)
+            from talaria.storage.tables.turns import LedgerTable  # noqa: PLC0415 (loaded on first use)
 
             return LedgerTable(sql)
         case "responses" | "runs":

@@ -54,7 +54,7 @@ def _find_action(name: str) -> Callable[[argparse.Namespace, Services], None]:
 
             return search_messages
         case "export":
-            from talaria.cli.commands.sessions.export import export_sessions  # noqa: PLC0415 (loaded with its action)
+            from talaria.cli.commands.sessions.show import export_sessions  # noqa: PLC0415 (loaded with its action)
 
             return export_sessions
         case _:
