@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from bench.gateway_home import prepare_home, start_gateway
+from bench.gateway_home import StartGateway, prepare_home, start_gateway
 from bench.measure import Measurement
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
@@ -69,14 +69,14 @@ def run(quick: bool) -> list[Measurement]:
     ]
 
 
-async def resume(crowd: Crowd, home: Path, *, seed: int) -> Outcome:
+async def resume(crowd: Crowd, home: Path, *, seed: int, start: StartGateway = start_gateway) -> Outcome:
     """Let it all happen, and return how it came out."""
     async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
         agent = _Agent(crowd.conversations, random.Random(seed))
         server.answering(agent.answer)
         environment = prepare_home(home, server.url, network.address, _ABILITIES)
         began = perf_counter()
-        process = await start_gateway(environment)
+        process = await start(environment)
         try:
             for number in range(crowd.conversations):
                 network.say(f"c{number}", f"begin {number}", sender="owner")
@@ -84,7 +84,7 @@ async def resume(crowd: Crowd, home: Path, *, seed: int) -> Outcome:
                 await _moment(kill, crowd, server, network, agent)
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
-                process = await start_gateway(environment)
+                process = await start(environment)
             with suppress(TimeoutError):  # what has not come by then is missing
                 await network.until(lambda: not crowd.wanted - _read(network), seconds=_PATIENCE)
             seconds = perf_counter() - began

@@ -14,7 +14,7 @@ from time import perf_counter, time
 from types import TracebackType
 from typing import Self
 
-from bench.gateway_home import prepare_home, start_gateway
+from bench.gateway_home import GatewayProcess, StartGateway, prepare_home, start_gateway
 from bench.measure import Measurement
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Store, Transaction
@@ -110,14 +110,14 @@ def _measure_storm(name: str, storm: Storm, *, seed: int) -> list[Measurement]:
     ]
 
 
-async def run_storm(storm: Storm, home: Path, *, seed: int) -> Damage:
+async def run_storm(storm: Storm, home: Path, *, seed: int, start: StartGateway = start_gateway) -> Damage:
     """Let people write while gateways are ended at random moments and started again; return what that broke."""
     chance = random.Random(seed)
     async with ModelServer() as server, LoopbackNetwork(storm.abilities) as network:
         server.answering(lambda received: Say(f"{_REPLY}{received.question}"))
         environment = prepare_home(home, server.url, network.address, storm.abilities, server=storm.server)
         began = perf_counter()
-        async with _Workers(environment, storm.workers) as workers, asyncio.TaskGroup() as group:
+        async with _Workers(environment, storm.workers, start) as workers, asyncio.TaskGroup() as group:
             writing = group.create_task(_write(network, storm, chance))
             for _ in range(storm.kills):
                 await asyncio.sleep(chance.uniform(0.6, 1.6))
@@ -132,11 +132,12 @@ async def run_storm(storm: Storm, home: Path, *, seed: int) -> Damage:
 class _Workers:
     """Processes that serve the same chats."""
 
-    def __init__(self, environment: dict[str, str], count: int) -> None:
+    def __init__(self, environment: dict[str, str], count: int, start: StartGateway) -> None:
         self._environment = environment
+        self._start_gateway = start
         self._words = ("--worker",) if count > 1 else ()
         self._count = count
-        self._processes: list[asyncio.subprocess.Process] = []
+        self._processes: list[GatewayProcess] = []
 
     async def __aenter__(self) -> Self:
         self._processes = [await self._start() for _ in range(self._count)]
@@ -162,8 +163,8 @@ class _Workers:
         await process.wait()
         self._processes[number] = await self._start()
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        return await start_gateway(self._environment, *self._words)
+    async def _start(self) -> GatewayProcess:
+        return await self._start_gateway(self._environment, *self._words)
 
 
 async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) -> dict[str, float]:

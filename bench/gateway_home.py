@@ -3,11 +3,36 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from bench.measure import installed
 from talaria.contracts.platform import PlatformCapabilities
+
+
+class GatewayProcess(Protocol):
+    """Running gateway, with a part of the interface of `asyncio.subprocess.Process`."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, once the process has ended."""
+
+    def send_signal(self, signal: int, /) -> None:
+        """Send a signal."""
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+
+    async def wait(self) -> int:
+        """Wait for the end of the process and return its exit code."""
+
+
+class StartGateway(Protocol):
+    """Function that starts a gateway, like `start_gateway`."""
+
+    async def __call__(self, environment: dict[str, str], *words: str) -> GatewayProcess:
+        """Start a gateway; the caller ends it."""
 
 
 def prepare_home(

@@ -46,6 +46,13 @@ def workplace(
     return Program(home)
 
 
+async def start_warm_gateway(environment: dict[str, str], *words: str) -> WarmProcess:
+    """Start a gateway as `bench.gateway_home.start_gateway` does, forked from a process that has imported it."""
+    return await warm_program.start(
+        "gateway", "run", *words, env=environment, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+
+
 @asynccontextmanager
 async def worker(program: Program) -> AsyncIterator[WarmProcess]:
     """Run a worker until the block ends."""

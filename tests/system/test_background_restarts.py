@@ -9,7 +9,7 @@ import pytest
 from bench.background_work import Crowd, resume
 from tests.app.program import Program
 from tests.runtime.delegation.delegating_model import Company, Script, asked_for, hand_on, tools_of
-from tests.system.gateway_workers import worker, workplace
+from tests.system.gateway_workers import start_warm_gateway, worker, workplace
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -34,7 +34,7 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
 
 
 async def test_every_conversation_gets_one_report_per_process_and_task(tmp_path: Path) -> None:
-    outcome = await resume(Crowd(conversations=8, kills=3), tmp_path, seed=3)
+    outcome = await resume(Crowd(conversations=8, kills=3), tmp_path, seed=3, start=start_warm_gateway)
     assert (outcome.missing, outcome.surplus, outcome.unread, outcome.left) == (0, 0, 0, 0)
 
 

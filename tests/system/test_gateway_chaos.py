@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from bench.chaos import IDEMPOTENT, PLAIN, Storm, run_storm
+from tests.system.gateway_workers import start_warm_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 
@@ -18,7 +19,7 @@ async def test_every_message_is_answered_once_and_in_order(
     tmp_path: Path, by: signal.Signals, abilities: PlatformCapabilities
 ) -> None:
     storm = Storm(messages=60, chats=6, kills=4, by=by, abilities=abilities)
-    damage = await run_storm(storm, tmp_path, seed=7)
+    damage = await run_storm(storm, tmp_path, seed=7, start=start_warm_gateway)
     assert (damage.missing, damage.answered_twice, damage.out_of_order) == (0, 0, 0)
     in_doubt = storm.kills * storm.chats if by == signal.SIGKILL and not abilities.idempotent else 0
     assert damage.posted_twice <= in_doubt

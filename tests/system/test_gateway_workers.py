@@ -13,7 +13,7 @@ from bench.chaos import EXCLUSIVE, PLAIN, Storm, run_storm
 from tests.contracts.session_leases import lane
 from tests.gateway.in_process_gateway import served
 from tests.storage.engines import Place
-from tests.system.gateway_workers import LEASE, worker, workplace
+from tests.system.gateway_workers import LEASE, start_warm_gateway, worker, workplace
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformCapabilities
@@ -49,7 +49,7 @@ async def test_three_workers_answer_every_message_once_and_in_order(
 ) -> None:
     kills = 2 if by == signal.SIGSTOP else 5
     storm = Storm(messages=60, chats=6, kills=kills, by=by, abilities=abilities, workers=3, server=postgres.url)
-    damage = await run_storm(storm, tmp_path, seed=3)
+    damage = await run_storm(storm, tmp_path, seed=3, start=start_warm_gateway)
     assert (damage.missing, damage.answered_twice, damage.out_of_order) == (0, 0, 0)
     assert damage.posted_twice <= storm.may_repeat
 
