@@ -29,8 +29,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     The last one also changes the store so that older versions can't read it.
     """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in process_environment() else base) / "package-index"
+    folder = run_folder(tmp_path_factory) / "package-index"
     with (folder.parent / "package-index.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
@@ -38,6 +37,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             fill_index(folder)
     with served_index(folder) as address:
         yield address
+
+
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the temporary folder that all workers of a run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in process_environment() else base
 
 
 def fill_index(folder: Path) -> None:
@@ -68,8 +73,10 @@ def fill_index(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels that uv has unpacked: installations have links to their files."""
-    return tmp_path_factory.mktemp("cache-uv")
+    """Wheels that uv has unpacked, once per run: installations have links to their files."""
+    folder = run_folder(tmp_path_factory) / "cache-uv"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

@@ -5,17 +5,19 @@ The wheels of dependencies are packed from the files that are installed here, so
 
 import base64
 import hashlib
+import marshal
 import re
 import subprocess
 import sys
 import threading
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
-from importlib.util import cache_from_source
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -135,12 +137,17 @@ def add_bytecode(wheel: Path) -> None:
 
 
 def _read_bytecode(name: str, path: Path) -> dict[str, bytes]:
-    """Return the cached bytecode of a module, valid for any copy of it: each installation would compile it again."""
+    """Return the bytecode of a module, valid for any copy of it: each installation would compile it again."""
     cached = Path(cache_from_source(str(path)))
-    if not cached.exists() or cached.stat().st_mtime < path.stat().st_mtime:
-        return {}
-    data = cached.read_bytes()
-    return {cache_from_source(name): data[:4] + _UNCHECKED + bytes(8) + data[16:]}
+    if cached.exists() and cached.stat().st_mtime >= path.stat().st_mtime:
+        code = cached.read_bytes()[16:]
+    else:
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                code = marshal.dumps(compile(path.read_bytes(), name, "exec", dont_inherit=True))
+        except SyntaxError:  # a template, or for another version of Python
+            return {}
+    return {cache_from_source(name): MAGIC_NUMBER + _UNCHECKED + bytes(8) + code}
 
 
 def normalize(name: str) -> str:
