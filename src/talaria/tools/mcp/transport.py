@@ -214,6 +214,7 @@ async def _read(
                 others += 1
                 if others > _MOST_OTHER_LINES or len(line) > _LONGEST_MESSAGE:
                     report("it writes something else than MCP messages to its standard output")
+                    _send_signal(process, signal.SIGTERM)  # to read on until it ends by itself would keep a core busy
                     return
                 continue
             others = 0
