@@ -36,7 +36,10 @@ _NOT_LOADED = ("talaria.__main__", "talaria.testing", "talaria.providers.embedde
 
 
 class Run(msgspec.Struct):
-    """A run to start: of the program, or of a test module with ``module``; on a terminal with ``terminal``."""
+    """A run to start: of the program, or of a test module with ``module``; on a terminal with ``terminal``.
+
+    A run that ``is_bound`` is killed when its connection is closed.
+    """
 
     arguments: list[str]
     environment: dict[str, str]
@@ -44,6 +47,7 @@ class Run(msgspec.Struct):
     mask: int
     module: str = ""
     terminal: str = ""
+    is_bound: bool = False
 
     def take_over(self, files: list[int]) -> None:
         """Change streams, environment and folder of this process."""
@@ -90,17 +94,19 @@ class ForkServer:
                 elif key.fileobj is sys.stdin:
                     self._end_all()
                     return None
+                elif isinstance(key.fileobj, socket.socket):
+                    self._kill(key.fileobj, key.data)
                 else:
                     self._report(key.fd)
 
     def _fork(self) -> "Run | None":
         connection, _ = self._listener.accept()
         body, files, _, _ = socket.recv_fds(connection, _LARGEST_REQUEST, _STREAMS)
+        run = msgspec.json.decode(body, type=Run)
         pid = os.fork()
         if pid == 0:
             self._close()
             connection.close()
-            run = msgspec.json.decode(body, type=Run)
             run.take_over(files)
             return run
         for file in files:
@@ -109,11 +115,21 @@ class ForkServer:
         self._runs[ended] = pid, connection
         self._selector.register(ended, selectors.EVENT_READ)
         connection.sendall(str(pid).encode())
+        if run.is_bound:
+            self._selector.register(connection, selectors.EVENT_READ, pid)
         return None
+
+    def _kill(self, connection: socket.socket, pid: int) -> None:
+        """Kill a run whose owner has ended, unless its end has just been reported."""
+        if connection.fileno() >= 0:
+            self._selector.unregister(connection)
+            os.kill(pid, signal.SIGKILL)
 
     def _report(self, ended: int) -> None:
         pid, connection = self._runs.pop(ended)
         self._selector.unregister(ended)
+        if connection.fileno() in self._selector.get_map():
+            self._selector.unregister(connection)
         os.close(ended)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         with connection:

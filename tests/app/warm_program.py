@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,6 +23,7 @@ PIPE = asyncio.subprocess.PIPE
 DEVNULL = asyncio.subprocess.DEVNULL
 _LONGEST_ANSWER = 64
 _ROOT = Path(__file__).parents[2]
+_COMMAND = Path(__file__).with_name("warm_command.py")
 
 
 class WarmProcess:
@@ -138,6 +140,11 @@ async def start_module(module: str, *arguments: str, stdout: int | None = None) 
     return process
 
 
+def command(module: str, *arguments: str) -> tuple[str, ...]:
+    """Return a command line for a program that Talaria starts: a module as a process, forked from a warm one."""
+    return (sys.executable, "-IS", str(_COMMAND), _server_path("programs"), module, *arguments)
+
+
 @contextmanager
 def dialogue(module: str, *arguments: str) -> Iterator[tuple[int, IO[str], IO[str]]]:
     """Run a module of ours as `start_module` does; yield its pid, its input and its output, and kill it in the end."""
@@ -205,11 +212,12 @@ def _request(
     streams: Sequence[int],
     *,
     server: ServerName = "programs",
-    **kind: str,
+    module: str = "",
+    terminal: str = "",
 ) -> tuple[int, socket.socket]:
     """Ask for a run; return its pid and the connection on which its exit code arrives."""
     assert not any(name.startswith("PYTHON") for name in env), "the interpreter has read its variables already"
-    run = Run(list(arguments), dict(env), str(cwd or Path.cwd()), _read_mask(), **kind)
+    run = Run(list(arguments), dict(env), str(cwd or Path.cwd()), _read_mask(), module, terminal)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(_server_path(server))
     socket.send_fds(connection, [msgspec.json.encode(run)], list(streams))

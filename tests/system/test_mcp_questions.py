@@ -1,22 +1,22 @@
 """Questions of a real MCP server, answered, declined and cancelled by a person in the terminal and in a chat."""
 
 import re
-import sys
 from pathlib import Path
 
 from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import opened, ready, say
 from tests.system.test_gateway_process import running
+from tests.tools.mcp.warm_servers import settings_of
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.telegram_server import InlineKeyboardButton, Message, TelegramServer
 
-ASKING_SERVER = Path(__file__).parents[1] / "tools" / "mcp" / "asking_server.py"
 BOOK = Say(calls=[Ask("mcp_tables_book", {})])
-SETTINGS = (
-    f'[approval]\nmode = "off"\n[mcp.tables]\ncommand = "{sys.executable}"\nargs = ["{ASKING_SERVER}"]\n'
-    "connect_timeout_seconds = 60.0\n"
-)
+
+
+def settings() -> str:
+    """Return the settings for the server that asks."""
+    return f'[approval]\nmode = "off"\n{settings_of("tables", "tests.tools.mcp.asking_server")}'
 
 
 def results(server: ModelServer) -> list[str]:
@@ -26,7 +26,7 @@ def results(server: ModelServer) -> list[str]:
 
 
 async def test_the_terminal_asks_what_a_server_wants_to_know(tmp_path: Path, server: ModelServer) -> None:
-    program = scripted_program(tmp_path, server, SETTINGS)
+    program = scripted_program(tmp_path, server, settings())
     server.answer_when(lambda received: received.is_title_request, Say("A title"))
     server.script(BOOK, BOOK, BOOK, Say("All done."))
     async with opened(program) as screen:
@@ -57,7 +57,7 @@ async def test_a_chat_asks_what_a_server_wants_to_know(tmp_path: Path, server: M
         program = scripted_program(
             tmp_path,
             server,
-            f'{SETTINGS}[access]\nowners = ["telegram:{ann.id}"]\n'
+            f'{settings()}[access]\nowners = ["telegram:{ann.id}"]\n'
             f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n',
             f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
         )

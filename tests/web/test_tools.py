@@ -1,11 +1,10 @@
 """Tools, skills, memory, MCP servers and hooks over HTTP."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
 from tests.api.in_process_server import Hosted
+from tests.tools.mcp.warm_servers import KITCHEN, server_of
 
 SKILL = "---\nname: greet\ndescription: How to greet.\n---\n\nSay hello twice.\n"
 HOOK = "name: note\nevents: [agent:end]\nrun: cat\ndescription: Writes it down\n"
@@ -126,11 +125,11 @@ async def test_memory_is_that_of_the_person(owner: httpx.AsyncClient, alice: htt
 
 
 async def test_an_mcp_server_is_tested(host: Hosted, owner: httpx.AsyncClient) -> None:
-    script = str(Path(__file__).parent.parent / "tools/mcp/mcp_server.py")
+    kitchen = server_of("box", *KITCHEN)
     servers = {
         "mcp.gone.command": "/no/such/program",
-        "mcp.box.command": sys.executable,
-        "mcp.box.args": [script, "stdio"],
+        "mcp.box.command": kitchen.command,
+        "mcp.box.args": list(kitchen.args),
         "mcp.box.connect_timeout_seconds": 60,
     }
     version = (await owner.get("/web/settings")).json()["version"]

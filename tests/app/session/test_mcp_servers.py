@@ -1,11 +1,14 @@
 """MCP servers of the settings in a whole conversation, with a real server and a scripted model."""
 
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
+from tests.app import warm_program
 from tests.app.program_with_model import scripted_program, talk
 from tests.commands.command_fixture import open_desk
+from tests.tools.mcp.warm_servers import settings_of
 
 from talaria.core.addresses import Address
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -30,7 +33,8 @@ async def test_a_tool_of_a_server_answers_the_model(tmp_path: Path, server: Mode
 
 
 async def test_filters_and_switches_decide_which_tools_join(tmp_path: Path, server: ModelServer) -> None:
-    settings = f'{CLOCK}exclude = ["convert_time"]\n[tools]\ndisabled = ["mcp_time_get_current_time"]\n'
+    clock = settings_of("time", "mcp_server_time")
+    settings = f'{clock}exclude = ["convert_time"]\n[tools]\ndisabled = ["mcp_time_get_current_time"]\n'
     program = scripted_program(tmp_path, server, f"{settings}[mcp.other]\ncommand = 'nowhere'\nenabled = false\n")
     done = await talk(program, "chat", "-q", "hi")
     assert (done.code, done.err) == (0, "")
@@ -67,7 +71,7 @@ async def test_another_set_of_tools_is_a_recorded_reason_for_another_prefix(
     program = scripted_program(tmp_path, server)
     await talk(program, "chat", "-q", "one")
     file = tmp_path / "profiles" / "default" / "config.toml"
-    file.write_text(file.read_text() + CLOCK)
+    file.write_text(file.read_text() + settings_of("time", "mcp_server_time"))
     await talk(program, "chat", "-q", "two", "--continue")
     session = (await talk(program, "sessions", "list")).out.split("\t")[0]
     assert "the tool set changed" in (await talk(program, "trace", session)).out
@@ -98,7 +102,7 @@ async def test_a_server_receives_the_session_it_runs_for(
 ) -> None:
     monkeypatch.setenv("TALARIA_SESSION_USER_ID", "of another conversation")
     told = tmp_path / "told"
-    script = f"env > {told}; exec {sys.executable} -m mcp_server_time"
+    script = f"env > {told}; exec {shlex.join(warm_program.command('mcp_server_time'))}"
     settings = f'[mcp.time]\ncommand = "sh"\nargs = ["-c", "{script}"]\nconnect_timeout_seconds = 60\n'
     async with open_desk(tmp_path, server, settings, chat=Address("telegram", "7"), key="k:7") as desk:
         lines = told.read_text().splitlines()

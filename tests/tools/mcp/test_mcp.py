@@ -15,7 +15,10 @@ import httpcore2
 import msgspec
 import pytest
 from msgspec import Struct
+from tests.app import warm_program
+from tests.app.warm_program import WarmProcess
 from tests.platforms.webhook.webhook_peers import free_port
+from tests.tools.mcp.warm_servers import KITCHEN, server_of
 from tests.tools.tool_calls import call_from
 from tests.tools.web.web_server import web_server
 
@@ -26,8 +29,14 @@ from talaria.tools.mcp.session_servers import McpServers
 from talaria.tools.mcp.settings import McpServer
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-KITCHEN = McpServer(name="kitchen", command=sys.executable, args=(str(SERVER), "stdio"), first_pause_seconds=0.05)
+OWN_PROCESS = McpServer(name="kitchen", command=sys.executable, args=(str(SERVER), "stdio"), first_pause_seconds=0.05)
 CLOCK = McpServer(name="time", command=sys.executable, args=("-m", "mcp_server_time", "--local-timezone", "UTC"))
+
+
+@pytest.fixture
+def kitchen() -> McpServer:
+    """The server, as a process that has the library already."""
+    return server_of("kitchen", *KITCHEN)
 
 
 @asynccontextmanager
@@ -44,8 +53,8 @@ async def connected(folder: Path, *servers: McpServer) -> AsyncIterator[McpServe
 
 
 @asynccontextmanager
-async def http_server(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(sys.executable, str(SERVER), "http", str(port), stderr=-3)
+async def http_server(port: int) -> AsyncIterator[WarmProcess]:
+    process = await warm_program.start_module("tests.tools.mcp.mcp_server", "http", str(port))
     try:
         await until(lambda: is_open(port) or process.returncode is not None)
         assert process.returncode is None, "the port is in use"
@@ -94,8 +103,8 @@ async def test_a_server_from_the_registry_tells_the_time(tmp_path: Path) -> None
             await run(servers, "mcp_time_get_current_time", timezone="Nowhere/Else")
 
 
-async def test_what_a_server_offers_becomes_tools_of_ours(tmp_path: Path) -> None:
-    async with connected(tmp_path, KITCHEN) as servers:
+async def test_what_a_server_offers_becomes_tools_of_ours(tmp_path: Path, kitchen: McpServer) -> None:
+    async with connected(tmp_path, kitchen) as servers:
         effects = {tool.name.removeprefix("mcp_kitchen_"): tool.effect for tool in servers.tools}
         assert effects == {
             "add": Effect.READS, "order": Effect.IDEMPOTENT, "picture": Effect.IRREVERSIBLE,
@@ -116,8 +125,8 @@ async def test_what_a_server_offers_becomes_tools_of_ours(tmp_path: Path) -> Non
         assert "greet(name)" in tool_named(servers, "mcp_kitchen_get_prompt").description
 
 
-async def test_arguments_are_described_and_checked(tmp_path: Path) -> None:
-    async with connected(tmp_path, KITCHEN) as servers:
+async def test_arguments_are_described_and_checked(tmp_path: Path, kitchen: McpServer) -> None:
+    async with connected(tmp_path, kitchen) as servers:
         order = tool_named(servers, "mcp_kitchen_order").arguments
         assert "'grams'" in schema_of(order)
         assert "$ref': '#/$defs/Item'" not in schema_of(order)
@@ -132,15 +141,15 @@ async def test_arguments_are_described_and_checked(tmp_path: Path) -> None:
             await run(servers, "mcp_kitchen_read_resource", uri="notes://nothing")
 
 
-async def test_only_wanted_tools_are_offered(tmp_path: Path) -> None:
-    wanted = msgspec.structs.replace(KITCHEN, include=("add", "fail"), exclude=("fail",))
+async def test_only_wanted_tools_are_offered(tmp_path: Path, kitchen: McpServer) -> None:
+    wanted = msgspec.structs.replace(kitchen, include=("add", "fail"), exclude=("fail",))
     async with connected(tmp_path, wanted) as servers:
         assert [tool.name for tool in servers.tools if tool.effect is not Effect.READS] == []
         assert servers.tools[0].name == "mcp_kitchen_add"
 
 
 async def test_a_server_that_is_killed_comes_back(tmp_path: Path) -> None:
-    async with connected(tmp_path, KITCHEN) as servers:
+    async with connected(tmp_path, OWN_PROCESS) as servers:
         first = int((await run(servers, "mcp_kitchen_pid")).text)
         async with asyncio.TaskGroup() as group:
             shown: list[str] = []
@@ -158,9 +167,11 @@ async def test_a_server_that_is_killed_comes_back(tmp_path: Path) -> None:
     assert (tmp_path / "mcp-kitchen.log").read_text().count("asked for the process") == 2
 
 
-async def test_progress_is_shown_and_cancelling_does_not_hurt_the_connection(tmp_path: Path) -> None:
+async def test_progress_is_shown_and_cancelling_does_not_hurt_the_connection(
+    tmp_path: Path, kitchen: McpServer
+) -> None:
     shown: list[str] = []
-    async with connected(tmp_path, KITCHEN) as servers:
+    async with connected(tmp_path, kitchen) as servers:
         baking = asyncio.ensure_future(run(servers, "mcp_kitchen_bake", shown))
         await until(lambda: bool(shown))
         baking.cancel()
@@ -171,8 +182,8 @@ async def test_progress_is_shown_and_cancelling_does_not_hurt_the_connection(tmp
         assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
 
 
-async def test_a_tool_that_takes_too_long_fails_and_the_server_stays(tmp_path: Path) -> None:
-    hasty = msgspec.structs.replace(KITCHEN, call_seconds=3)
+async def test_a_tool_that_takes_too_long_fails_and_the_server_stays(tmp_path: Path, kitchen: McpServer) -> None:
+    hasty = msgspec.structs.replace(kitchen, call_seconds=3)
     async with connected(tmp_path, hasty) as servers:
         with pytest.raises(ToolFailed, match=r"no answer within 3 s"):
             await run(servers, "mcp_kitchen_bake")
@@ -235,10 +246,10 @@ async def test_headers_go_along(tmp_path: Path) -> None:
     assert {request.headers["Authorization"] for request in server.requests} == {"Bearer x"}
 
 
-async def test_a_server_that_cannot_be_started_is_a_problem_and_no_more(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_started_is_a_problem_and_no_more(tmp_path: Path, kitchen: McpServer) -> None:
     missing = McpServer(name="missing", command="/no/such/program")
     closed = McpServer(name="closed", url=f"http://127.0.0.1:{free_port()}/mcp")
-    async with connected(tmp_path, missing, closed, KITCHEN) as servers:
+    async with connected(tmp_path, missing, closed, kitchen) as servers:
         assert servers.problems == {
             "missing": "the program `/no/such/program` isn't installed, or isn't on the PATH",
             "closed": f"nothing answers at {closed.url}",
@@ -274,10 +285,10 @@ async def test_output_that_is_no_message_is_logged(tmp_path: Path) -> None:
     assert (tmp_path / "mcp-counter.log").read_text() == "Listening on stdio\n"
 
 
-async def test_server_that_floods_its_output_is_ended(tmp_path: Path) -> None:
+async def test_server_that_floods_its_output_is_ended(tmp_path: Path, kitchen: McpServer) -> None:
     note = tmp_path / "pid"
     flood = McpServer(name="flood", command="sh", args=("-c", f"echo $$ > {note}; exec yes"), first_pause_seconds=60)
-    async with connected(tmp_path, flood, KITCHEN) as servers:
+    async with connected(tmp_path, flood, kitchen) as servers:
         assert servers.problems == {"flood": "it writes something else than MCP messages to its standard output"}
         assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
         await until(lambda: not is_alive(int(note.read_text())))
@@ -332,7 +343,7 @@ async def test_server_that_hangs_is_restarted(tmp_path: Path) -> None:
 
 
 async def test_a_question_that_the_protocol_does_not_have_fails_and_the_server_stays(tmp_path: Path) -> None:
-    asking = McpServer(name="tables", command=sys.executable, args=(str(SERVER.with_name("asking_server.py")),))
+    asking = server_of("tables", "tests.tools.mcp.asking_server")
     async with connected(tmp_path, asking) as servers:
         for _ in range(2):
             with pytest.raises(ToolFailed, match="elicitation/create"):
