@@ -23,6 +23,7 @@ DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, h
 
 _REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation", event =>
     console.error(`violation of ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`))"""
+_INSTALL_NOTHING = "ServiceWorkerContainer.prototype.register = () => new Promise(() => null)"
 _VISIT = """path => {
     history.pushState(null, "", path);
     dispatchEvent(new PopStateEvent("popstate"));
@@ -131,9 +132,19 @@ def watch(page: Page, context: BrowserContext, url: str, server: Server | None =
 
 @asynccontextmanager
 async def signed_in(
-    browser: Browser, host: Hosted, *, viewport: ViewportSize = DESKTOP, dark: bool = False, person: str = ""
+    browser: Browser,
+    host: Hosted,
+    *,
+    viewport: ViewportSize = DESKTOP,
+    dark: bool = False,
+    person: str = "",
+    path: str = "/",
+    installs: bool = False,
 ) -> AsyncIterator[Watched]:
-    """Open the app in a browser of its own, signed in with a code."""
+    """Open a page of the app in a browser of its own, signed in with a code.
+
+    ``installs`` is whether it gets the service worker, which loads and stores all files of the app once more.
+    """
     context = await browser.new_context(
         viewport=viewport,
         color_scheme="dark" if dark else "light",
@@ -143,10 +154,17 @@ async def signed_in(
     context.set_default_timeout(LIMIT * 1000)
     try:
         await context.add_init_script(_REPORT_VIOLATIONS)
+        if not installs:
+            await context.add_init_script(_INSTALL_NOTHING)
         watched = watch(await context.new_page(), context, host.url)
         code = await host.application.store.write(lambda tx: create_code(tx, person=person))
-        await watched.open(f"/#code={code}")
-        await watched.page.get_by_role("heading", name="New conversation").wait_for()
+        await watched.open(f"{path}#code={code}")
+        shown = (
+            watched.page.get_by_role("heading", name="New conversation")
+            if path == "/"
+            else watched.page.locator(".app")
+        )
+        await shown.wait_for()
         yield watched
     finally:
         await context.close()

@@ -148,9 +148,8 @@ async def test_an_installed_skill_is_confirmed(browser: Browser, host: Hosted, t
     (change,) = application.knowledge.skills.fetch(str(source))
     application.knowledge.skills.apply(change, enable=False)
     script = application.profile.skills_folder / "tidy/scripts/tidy.sh"
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/tools") as watched:
         page, switch = watched.page, watched.page.get_by_role("switch", name="Skill tidy")
-        await watched.open("/tools")
         await switch.click()
         shown = page.get_by_role("region", name="What tidy would run")
         await expect(shown).to_contain_text("scripts/tidy.sh")

@@ -85,7 +85,7 @@ async def test_the_chat(browser: Browser, host: Hosted, model: ModelServer, owne
 
 
 async def test_a_guest_sees_only_their_pages(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host, person="alice") as watched:
+    async with signed_in(browser, host, person="alice", installs=True) as watched:
         page = watched.page
         await page.get_by_role("link", name="Manage").click()
         await expect(page.get_by_role("heading", level=1)).not_to_be_empty()

@@ -36,7 +36,7 @@ async def test_files_are_attached_shown_and_saved(
         return Say("There is the picture.")
 
     model.answering(answer)
-    async with signed_in(browser, host, viewport=PHONE, dark=True) as watched:
+    async with signed_in(browser, host, viewport=PHONE, dark=True, installs=True) as watched:
         page = watched.page
         async with page.expect_file_chooser() as chosen:
             await page.get_by_role("button", name="Attach files").click()
@@ -120,7 +120,7 @@ async def test_without_a_connection_the_app_opens_and_sends_later(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
     model.otherwise(Say("Here I am."))
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, installs=True) as watched:
         page, context = watched.page, watched.context
         assert await page.evaluate("navigator.serviceWorker.ready.then(one => new URL(one.scope).pathname)") == "/"
         await watched.say("Hello")
@@ -141,7 +141,7 @@ async def test_without_a_connection_the_app_opens_and_sends_later(
 
 
 async def test_a_push_message_becomes_a_notification(notifying_browser: Browser, host: Hosted) -> None:
-    async with signed_in(notifying_browser, host) as watched:
+    async with signed_in(notifying_browser, host, installs=True) as watched:
         page, context = watched.page, watched.context
         await context.grant_permissions(["notifications"], origin=host.url)
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
@@ -172,9 +172,8 @@ async def test_a_push_message_becomes_a_notification(notifying_browser: Browser,
 
 
 async def test_the_page_of_notifications(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host, viewport=PHONE, dark=True) as watched:
+    async with signed_in(browser, host, viewport=PHONE, dark=True, path="/notifications") as watched:
         await watched.context.grant_permissions(["notifications"], origin=host.url)
-        await watched.open("/notifications")
         await expect(watched.page.get_by_role("button", name="Turn on")).to_be_visible()
         await watched.assert_accessible()
         watched.assert_clean()

@@ -87,9 +87,8 @@ async def test_names_of_people_and_audits_of_skills(
     (tmp_path / "source/SKILL.md").write_text(f"---\nname: harm\ndescription: Harms.\n---\n\n{code}\n{HARMFUL}\n")
     (change,) = skills.fetch(str(tmp_path / "source"))
     skills.apply(change, enable=False)
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path=f"/c/{session.id}") as watched:
         page = watched.page
-        await watched.open(f"/c/{session.id}")
         await expect(page.locator(".user .caption")).to_have_text(LINE)
         await _assert_harmless(watched)
         await watched.visit("/tools")
@@ -106,9 +105,8 @@ async def test_titles_lists_and_menus(
     await settled(owner, session, 2)
     await owner.patch(f"/web/sessions/{session}", json={"title": LINE})
     await owner.post(f"/web/sessions/{session}/branch", json={"seq": 1})
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path=f"/c/{session}") as watched:
         page = watched.page
-        await watched.open(f"/c/{session}")
         await expect(page.get_by_role("heading", level=1)).to_have_text(LINE)
         assert await page.title() == f"{LINE} · Talaria"
         await page.get_by_label("Search conversations").fill("window")

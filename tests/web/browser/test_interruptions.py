@@ -57,7 +57,7 @@ async def _assert_caught_up(page: Page) -> None:
 
 async def test_a_minute_offline_is_made_up_for_once(browser: Browser, host: Hosted, model: ModelServer) -> None:
     story = Story(model)
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, installs=True) as watched:
         page = watched.page
         await page.clock.install()
         await page.reload()

@@ -87,9 +87,8 @@ async def test_the_palette_opens_a_page_with_a_form(browser: Browser, host: Host
 
 
 async def test_a_setting_is_changed(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/settings/agent") as watched:
         page = watched.page
-        await watched.open("/settings/agent")
         await expect(page.get_by_label("Max iterations")).to_be_visible()
         await _tab_to(page, "Max iterations")
         await page.keyboard.press("Control+a")

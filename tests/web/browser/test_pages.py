@@ -1,7 +1,6 @@
 """The web app in a real browser: what people see and do, in light and dark, on a desk and on a phone."""
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, ViewportSize, expect
@@ -55,7 +54,7 @@ async def test_a_conversation(
     browser: Browser, host: Hosted, model: ModelServer, viewport: ViewportSize, dark: bool
 ) -> None:
     model.otherwise(Say(REPLY, pause=0.002))
-    async with signed_in(browser, host, viewport=viewport, dark=dark) as watched:
+    async with signed_in(browser, host, viewport=viewport, dark=dark, installs=dark) as watched:
         await watched.assert_accessible()
         await watched.say("Count the words, please.")
         page = watched.page
@@ -148,8 +147,10 @@ async def test_keyboard_alone_is_enough(browser: Browser, host: Hosted, model: M
         watched.assert_clean()
 
 
-async def test_a_draft_survives_a_reload(browser: Browser, host: Hosted) -> None:
+async def test_a_draft_survives_a_reload_and_the_code_is_not_stored(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host) as watched:
+        assert "code" not in watched.page.url
+        assert "code" not in str(await watched.page.evaluate("JSON.stringify(localStorage)"))
         box = watched.page.get_by_label("Message", exact=True)
         await box.fill("Half a thought")
         await watched.page.reload()
@@ -190,7 +191,7 @@ async def test_conversations_are_renamed_archived_and_deleted(
 
 
 async def test_tabs_share_one_stream(browser: Browser, host: Hosted, model: ModelServer) -> None:
-    model.otherwise(Say("Hello from afar. " * 20, pause=0.01))
+    model.otherwise(Say("Hello from afar. " * 3, pause=0.01))
     async with signed_in(browser, host) as watched:
         await watched.say("Hi")
         await watched.page.wait_for_url(re.compile("/c/"))
@@ -225,9 +226,3 @@ async def test_signing_out_elsewhere_ends_the_page(browser: Browser, host: Hoste
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("link", name="New", exact=True)).to_be_visible()
         assert watched.foreign == []
-
-
-async def test_the_code_leaves_the_address(browser: Browser, host: Hosted, tmp_path: Path) -> None:
-    async with signed_in(browser, host) as watched:
-        assert "code" not in watched.page.url
-        assert "code" not in str(await watched.page.evaluate("JSON.stringify(localStorage)"))

@@ -22,9 +22,8 @@ async def test_person_takes_over_types_and_hands_back(browser: Browser, host: Ho
             opened.folder.write_options(structs.replace(opened.folder.read_options(), allowed_hosts=(site.host,)))
             await connection.page.goto(url)
             await opened.take_snapshot()
-            async with signed_in(browser, host) as watched:
+            async with signed_in(browser, host, path="/browser") as watched:
                 page = watched.page
-                await watched.open("/browser")
                 await page.get_by_role("link", name="Shopping").click()
                 await expect(page.get_by_text("/login")).to_have_count(2)
                 await watched.assert_accessible()

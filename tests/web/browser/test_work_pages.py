@@ -86,8 +86,7 @@ def _add_background(tx: Transaction, session: SessionId) -> None:
 
 @asynccontextmanager
 async def opened(browser: Browser, host: Hosted, path: str) -> AsyncIterator[Watched]:
-    async with signed_in(browser, host) as watched:
-        await watched.open(path)
+    async with signed_in(browser, host, path=path) as watched:
         yield watched
         watched.assert_clean()
 
@@ -234,10 +233,10 @@ async def test_the_log_is_followed(browser: Browser, host: Hosted) -> None:
 
 
 async def test_guests_have_no_pages_of_the_inside(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host, person="alice") as watched:
+    async with signed_in(browser, host, person="alice", path="/logs") as watched:
         page = watched.page
         for path in ("/logs", "/gateway", "/doctor"):
-            await watched.open(path)
+            await watched.visit(path)
             await expect(page.get_by_text("There is no such page.")).to_be_visible()
         await expect(page.get_by_role("link", name="Goals")).to_be_visible()
         await expect(page.get_by_role("link", name="Logs")).to_have_count(0)
