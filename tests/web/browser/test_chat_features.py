@@ -2,15 +2,24 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
-import pytest
 from playwright.async_api import Browser, expect
 from tests.api.in_process_server import Hosted
 from tests.web.browser.pages import Watched, needs_chromium, signed_in
 
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession, SessionChanges
+from talaria.core.ids import SessionId
 from talaria.testing.model_server import Ask, ModelServer, Say
 
 pytestmark = needs_chromium
+
+_PRESS_TWICE = """key => {  // nothing comes between them
+    for (let count = 0; count < 2; count++)
+        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    return document.activeElement.textContent;
+}"""
 
 
 async def _say(watched: Watched, text: str, replies: int) -> None:
@@ -258,6 +267,36 @@ async def test_keys_work_where_nothing_is_typed(browser: Browser, host: Hosted, 
         watched.assert_clean()
 
 
+async def test_keys_act_at_once_and_their_row_survives_changes_of_the_list(browser: Browser, host: Hosted) -> None:
+    store, today = host.application.store, datetime.now(UTC)
+
+    async def change(session: SessionId, at: datetime) -> None:
+        await store.write(lambda tx: tx.sessions.update(session, SessionChanges(updated_at=at)))
+
+    def create(tx: Transaction) -> list[SessionId]:
+        return [tx.sessions.create(NewSession(source="web", title=title)).id for title in "abc"]
+
+    sessions = await store.write(create)
+    for session, age in zip(sessions, (0, 40, 41), strict=True):
+        await change(session, today - timedelta(days=age))
+    async with signed_in(browser, host) as watched:
+        page, rows = watched.page, watched.page.locator(".row-link")
+        await expect(rows).to_have_text(["a", "b", "c"])
+        await page.get_by_label("Message", exact=True).blur()
+        assert await page.evaluate(_PRESS_TWICE, "j") == "b"
+        for days, order in ((39, "acb"), (38, "abc")):  # both ways within a part of the list
+            await change(sessions[2 if days == 39 else 1], today - timedelta(days=days))
+            await expect(rows).to_have_text(list(order))
+            await expect(rows.filter(has_text="b")).to_be_focused()
+        await change(sessions[1], today + timedelta(minutes=1))  # into another part
+        await expect(rows).to_have_text(["b", "a", "c"])
+        await expect(rows.first).to_be_focused()
+        await page.keyboard.press("j")
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(f"{watched.url}/c/{sessions[0]}")
+        watched.assert_clean()
+
+
 async def test_escape_stops_only_from_the_message_field(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answering(lambda _: Say("word " * 2000, pause=0.05))
     async with signed_in(browser, host) as watched:
@@ -280,27 +319,28 @@ async def test_escape_stops_only_from_the_message_field(browser: Browser, host: 
         watched.assert_clean()
 
 
-@pytest.mark.parametrize("text", ["日本語", "Größe"])
 async def test_enter_during_composition_belongs_to_the_input_method(
-    browser: Browser, host: Hosted, model: ModelServer, text: str
+    browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
     model.answering(lambda _: Say("Yes."))
     async with signed_in(browser, host) as watched:
         page, box = watched.page, watched.page.get_by_label("Message", exact=True)
         session = await watched.context.new_cdp_session(page)
-        await box.focus()
-        await session.send(
-            "Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)}
-        )
-        await expect(box).to_have_value(text)
-        enter = {"type": "rawKeyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 229}
-        await session.send("Input.dispatchKeyEvent", enter)
-        await session.send("Input.insertText", {"text": text})
-        await expect(box).to_have_value(text)
-        assert await page.locator(".bubble").count() == 0
-        await page.keyboard.press("Enter")
-        await expect(page.locator(".bubble")).to_have_text(text)
-        await expect(page.locator(".reply")).to_have_count(1)
+        for count, text in enumerate(("日本語", "Größe")):
+            await box.focus()
+            await session.send(
+                "Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)}
+            )
+            await expect(box).to_have_value(text)
+            enter = {"type": "rawKeyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 229}
+            await session.send("Input.dispatchKeyEvent", enter)
+            await session.send("Input.insertText", {"text": text})
+            await expect(box).to_have_value(text)
+            assert await page.locator(".bubble").count() == count, text
+            await page.keyboard.press("Enter")
+            await expect(page.locator(".bubble").nth(count)).to_have_text(text)
+            await expect(page.locator(".reply")).to_have_count(count + 1)
+            await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         watched.assert_clean()
 
 

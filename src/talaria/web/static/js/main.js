@@ -12,6 +12,7 @@ import {
   drawerOpen,
   followLink,
   me,
+  navigate,
   onPage,
   outdated,
   overlay,
@@ -26,7 +27,10 @@ import {
 
 const TOAST_MILLISECONDS = 8000;
 const INSTALL_MILLISECONDS = 1000;
+const SEQUENCE_MILLISECONDS = 1500;
 let problem = "";
+/** When the first key of a sequence was pressed. */
+let begunAt = -Infinity;
 /** The page for signing in, once it is loaded. @type {Signal<typeof import("./pages/sign_in.js") | null>} */
 const signInPage = signal(null);
 
@@ -112,7 +116,7 @@ addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
     overlay.value = overlay.peek()?.kind === "palette" ? null : { kind: "palette" };
-  } else if (!isTyping(event)) void import("./keys.js").then(({ pressKey }) => pressKey(event));
+  } else if (!isTyping(event)) pressKey(event); // before the next key, which may open what has the focus
 });
 
 effect(() => {
@@ -124,6 +128,33 @@ function isTyping(event) {
   const target = /** @type {Element} */ (event.target);
   return event.ctrlKey || event.metaKey || event.altKey || !me.peek() || overlay.peek() !== null ||
     target.closest("input, textarea, select, dialog") !== null;
+}
+
+/** Act on a key that belongs to nothing else. @param {KeyboardEvent} event */
+function pressKey(event) {
+  const isSecond = event.timeStamp - begunAt < SEQUENCE_MILLISECONDS;
+  begunAt = event.key === "g" && !isSecond ? event.timeStamp : -Infinity;
+  if (isSecond && event.key === "c") navigate("/");
+  else if (isSecond && event.key === "m") navigate("/home");
+  else if (event.key === "?") overlay.value = { kind: "help" };
+  else if (event.key === "/") focusSearch(event);
+  else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
+}
+
+/** @param {KeyboardEvent} event */
+function focusSearch(event) {
+  event.preventDefault();
+  drawerOpen.value = true;
+  document.getElementById("search")?.focus();
+}
+
+/** Move to the next or previous row of the list; Enter opens it. @param {number} step */
+function move(step) {
+  const rows = [...document.querySelectorAll(".list .row-link, .list .hit, .list .page-link")];
+  const at = rows.findIndex((row) => row === document.activeElement);
+  const current = at >= 0 ? at + step : Math.max(rows.findIndex((row) => row.matches("[aria-current]")), 0);
+  const row = rows[Math.min(Math.max(current, 0), rows.length - 1)];
+  if (row instanceof HTMLElement) row.focus();
 }
 
 // A link that signs in, opened where the app is already open, changes only the fragment.

@@ -120,6 +120,11 @@ function Conversations() {
 /** @type {(props: object) => Child} */
 function SessionList() {
   const groups = groupByDay(sessions.value);
+  const focused = document.activeElement?.closest(".row-link")?.getAttribute("href");
+  useLayoutEffect(() => { // a row that moves to another day is drawn again
+    const row = document.querySelector(`.row-link[href="${focused}"]`);
+    if (document.activeElement === document.body && row instanceof HTMLElement) row.focus();
+  });
   return nav(
     { class: "list", "aria-label": archivedShown.value ? "Archived conversations" : "Recent conversations" },
     ...groups.map(([day, rows]) =>
