@@ -1,10 +1,11 @@
 """The management pages in a real browser: people, browsers, models, tools, memory and settings."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 from tests.api.in_process_server import Hosted, hosted
 from tests.web.browser.pages import DESKTOP, PHONE, needs_chromium, signed_in, watch
 from tests.web.conftest import PEOPLE
@@ -58,16 +59,25 @@ async def test_the_menu_shows_the_page_that_is_open(browser: Browser, host: Host
     async with signed_in(browser, host) as watched:
         await watched.page.set_viewport_size({"width": 1000, "height": 480})  # too low for the whole menu
         await watched.page.wait_for_function("innerHeight === 480")  # a busy browser changes it later
+        drawn = asyncio.Event()
+
+        async def delay(route: Route) -> None:
+            await drawn.wait()
+            await route.continue_()
+
+        await watched.page.route("**/pages.css", delay)
         await watched.visit("/settings/approval")
         current = watched.page.get_by_role("navigation", name="Pages").locator("[aria-current]")
+        await expect(current).to_be_in_viewport(ratio=0.99)
+        drawn.set()  # the styles make the menu higher
+        await expect(current).to_have_css("text-decoration-line", "none")
         await expect(current).to_be_in_viewport(ratio=0.99)
 
 
 async def test_a_request_is_approved_and_a_key_created(browser: Browser, host: Hosted) -> None:
     store = host.application.store
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/people") as watched:
         page = watched.page
-        await watched.open("/people")
         await page.get_by_text("Nobody asks for access.").wait_for()
         await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", "Grace")))  # the page hears of it
         await page.get_by_role("button", name="Approve Grace").click()
@@ -91,7 +101,7 @@ async def test_a_request_is_approved_and_a_key_created(browser: Browser, host: H
 
 
 async def test_a_browser_shows_a_code_and_the_owner_types_it(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/browsers") as watched:
         context = await browser.new_context(viewport=PHONE)
         other = watch(await context.new_page(), context, host.url)
         await other.open("/")
@@ -99,7 +109,6 @@ async def test_a_browser_shows_a_code_and_the_owner_types_it(browser: Browser, h
         code = await other.page.locator(".big-code").inner_text()
         await other.assert_accessible()
         page = watched.page
-        await watched.open("/browsers")
         await page.get_by_label("Code that it shows").fill(code.lower())
         await page.get_by_role("button", name="Sign it in").click()
         await expect(other.page.get_by_role("heading", name="New conversation")).to_be_visible()
@@ -124,15 +133,14 @@ async def test_a_code_is_approved_in_a_terminal(browser: Browser, host: Hosted) 
     await other.open("/tools")
     await expect(other.page.get_by_role("heading", level=1)).to_have_text("Memory")
     await expect(other.page.get_by_role("link", name="Settings")).to_have_count(0)
-    await other.open("/settings")
+    await other.visit("/settings")
     await expect(other.page.get_by_text("There is no such page.")).to_be_visible()
     await context.close()
 
 
 async def test_settings_are_changed_with_faults_next_to_the_field(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/settings") as watched:
         page = watched.page
-        await watched.open("/settings")
         await page.get_by_label("Search settings").fill("model calls per turn")
         field = page.get_by_label("Max iterations")
         await field.fill("0")
@@ -149,9 +157,8 @@ async def test_settings_are_changed_with_faults_next_to_the_field(browser: Brows
 
 
 async def test_a_change_elsewhere_is_not_overwritten(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/settings/approval") as watched:
         page = watched.page
-        await watched.open("/settings/approval")
         await page.get_by_label("Mode", exact=True).select_option("off")
         set_value(host.application.profile, "log.level", "debug")
         await page.get_by_role("button", name="Save").click()
@@ -164,9 +171,8 @@ async def test_a_change_elsewhere_is_not_overwritten(browser: Browser, host: Hos
 
 
 async def test_the_file_is_compared_before_it_is_saved(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/settings/file") as watched:
         page = watched.page
-        await watched.open("/settings/file")
         editor = page.get_by_label("Settings as TOML")
         await expect(editor).to_have_value(host.application.profile.config_file.read_text())
         text = await editor.input_value()
@@ -218,14 +224,13 @@ async def test_a_first_model_is_set_up(browser: Browser, fresh: Hosted, model: M
 
 async def test_a_model_is_tested_and_memory_is_edited(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("Yes"))
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/models") as watched:
         page = watched.page
-        await watched.open("/models")
         await page.get_by_role("button", name="Test mine:scripted").click()
         await expect(page.locator(".result.good")).to_contain_text("Answers in")
         await page.get_by_role("button", name="Make mine:test-model the default").click()
         await expect(page.locator(".hero-name")).to_have_text("test-model")
-        await watched.open("/tools")
+        await watched.visit("/tools")
         await page.get_by_role("switch", name="Toolset web").click()
         await until(lambda: "web" not in host.application.settings.tools.toolsets)
         await page.get_by_label("Add to: About the person").fill("Likes tea")
@@ -243,9 +248,8 @@ async def test_a_model_is_tested_and_memory_is_edited(browser: Browser, host: Ho
 
 async def test_a_skill_and_a_hook_are_written(browser: Browser, host: Hosted) -> None:
     profile = host.application.profile
-    async with signed_in(browser, host) as watched:
+    async with signed_in(browser, host, path="/tools") as watched:
         page = watched.page
-        await watched.open("/tools")
         await page.get_by_role("button", name="New skill").click()
         await page.get_by_label("Name: lower-case").fill("Water Plants")
         await page.get_by_label("When to use it").fill("For the plants")

@@ -181,7 +181,9 @@ export const PAGES = [
 const loaded = new Map();
 const loadedCount = signal(0);
 
-void addStyles(COMMON_STYLES);
+/** Whether the menu has its styles, and its height with them. */
+const isStyled = signal(false);
+void addStyles(COMMON_STYLES).then(() => (isStyled.value = true));
 
 /** Pages for the person who is signed in. @type {() => PageEntry[]} */
 export const visiblePages = () => PAGES.filter((page) => !page.owner || me.value?.owner);
@@ -215,8 +217,8 @@ export function CurrentPage() {
 
 /** The menu of pages, in place of the list of conversations. @type {(props: object) => Child} */
 export function PageMenu() {
-  const current = path.value;
-  useEffect(() => document.querySelector(".page-menu [aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
+  const shown = [path.value, isStyled.value];
+  useEffect(() => document.querySelector(".page-menu [aria-current]")?.scrollIntoView({ block: "nearest" }), shown);
   const groups = Map.groupBy(visiblePages(), (page) => page.group);
   return nav(
     { class: "list page-menu", "aria-label": "Pages" },
