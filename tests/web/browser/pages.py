@@ -62,6 +62,10 @@ class Watched:
         await self.page.get_by_label("Message", exact=True).fill(text)
         await self.page.get_by_role("button", name="Send").click()
 
+    async def turn_stored(self) -> None:
+        """Wait until the transcript has replaced the turn: entries are drawn again then, with their folds closed."""
+        await expect(self.page.get_by_role("button", name="Retry")).to_be_visible()
+
     async def assert_accessible(self, *, own_colours: bool = True) -> None:
         """Check the page with axe: nothing may be wrong. Without ``own_colours`` the browser chooses them."""
         if not await self.page.evaluate("'axe' in window"):

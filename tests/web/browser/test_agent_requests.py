@@ -113,6 +113,7 @@ async def test_made_images_and_screenshots_are_shown(browser: Browser, tmp_path:
                 pictures = page.locator(".entries > li > .entry > .files img")
                 await expect(pictures, f"results of the tools: {results}").to_have_count(2)
                 await expect(page.locator(".bubble")).to_have_text("Draw")
+                await watched.turn_stored()
                 await page.locator("details.tool").last.locator("summary").click()
                 await expect(page.locator(".fold-body img")).to_have_count(1)
                 for picture in await page.locator(".files img").all():

@@ -1,5 +1,6 @@
 """What people do with a conversation in a real browser: edit, retry, undo, choose, mention, find, export, answer."""
 
+import asyncio
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ _PRESS_TWICE = """key => {  // nothing comes between them
 async def _say(watched: Watched, text: str, replies: int) -> None:
     await watched.say(text)
     await expect(watched.page.locator(".reply")).to_have_count(replies)
-    await expect(watched.page.get_by_role("button", name="Stop")).to_be_hidden()
+    await watched.turn_stored()
 
 
 async def test_a_message_is_edited_in_a_branch(browser: Browser, host: Hosted, model: ModelServer) -> None:
@@ -146,16 +147,20 @@ async def test_a_file_is_mentioned(browser: Browser, host: Hosted, model: ModelS
 
 async def test_changes_of_a_file_are_shown_as_a_diff(browser: Browser, host: Hosted, model: ModelServer) -> None:
     edit = Ask("edit_file", {"path": "a.txt", "old_text": "old line", "new_text": "new line"})
-    model.script(Say(calls=[Ask("write_file", {"path": "a.txt", "content": "old line\nkept\n"})]), Say(calls=[edit]))
+    write, goes_on = Ask("write_file", {"path": "a.txt", "content": "old line\nkept\n"}), asyncio.Event()
+    model.script(Say(calls=[write]), Say(calls=[edit]), Say("It is done.", hold=(2, goes_on)))
     model.answering(lambda _: Say("Done."))
     async with signed_in(browser, host) as watched:
         page = watched.page
-        await _say(watched, "Change it", 1)
+        await watched.say("Change it")
+        await expect(page.locator(".reply")).to_have_text("It is")
         for _ in range(2):  # live, then from the transcript
             await page.locator("details.tool", has_text="edit_file").locator("summary").click()
             await expect(page.locator(".diff-del")).to_contain_text("-old line")
             await expect(page.locator(".diff-add")).to_contain_text("+new line")
             await watched.assert_accessible()
+            goes_on.set()
+            await watched.turn_stored()
             await page.reload()
         await watched.say("/diff")
         await expect(page.locator(".note .diff-add")).to_have_text(["+new line\n", "+kept\n"])

@@ -107,6 +107,7 @@ async def test_an_approval_needs_a_deliberate_click(browser: Browser, host: Host
         await page.keyboard.press("Alt+4")
         await expect(asked).to_be_hidden()
         await expect(page.locator(".reply").last).to_contain_text("I left it alone.")
+        await watched.turn_stored()
         tool = page.locator("details.tool")
         await tool.locator("summary").click()
         await expect(tool.locator("pre").first).to_contain_text("rm -rf *")
