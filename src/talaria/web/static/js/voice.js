@@ -2,7 +2,7 @@
  * Voice input: a recording becomes text in the composer. Loaded where recordings can be transcribed.
  * @module
  */
-import { useEffect, useRef, useSignal } from "../vendor/preact.js";
+import { useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { send } from "./attachments.js";
 import { button, icon } from "./elements.js";
 import { attempt } from "./state.js";
@@ -16,7 +16,7 @@ export function VoiceButton({ text }) {
   const current = useSignal(/** @type {Recording | null} */ (null));
   const busy = useSignal(false);
   const isOpen = useRef(true);
-  useEffect(() => () => {
+  useLayoutEffect(() => () => { // at once; other effects end after the next frame
     isOpen.current = false;
     current.peek()?.cancel(); // a recording ends with the composer
   }, []);
