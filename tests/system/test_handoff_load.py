@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
 from tests.system.handoff_fixture import GREETING, asked, begun, scene
@@ -14,38 +15,41 @@ from talaria.handoff.service import request_handoff_to
 from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import ModelServer
 
-GATEWAYS, REQUESTS = 8, 100
+GATEWAYS, REQUESTS = 4, 40
+MANY_GATEWAYS, MANY_REQUESTS = 8, 100
 HOME = Address("loopback", "crew", "group", user_id="ann")
 SLOW = Address("loopback", "slow", "group", user_id="ann")
 
 
-def all_asked(tx: Transaction) -> tuple[list[SessionId], list[SessionId]]:
+def all_asked(tx: Transaction, gateways: int, requests: int) -> tuple[list[SessionId], list[SessionId]]:
     """Ask for as many slow moves as there are gateways, then for quick ones."""
-    slow = [begun(tx, f"slow boat {number}") for number in range(GATEWAYS)]
+    slow = [begun(tx, f"slow boat {number}") for number in range(gateways)]
     for session_id in slow:
         request_handoff_to(tx, session_id, SLOW)
-    return slow, [asked(tx, HOME, f"boat {number}") for number in range(REQUESTS)]
+    return slow, [asked(tx, HOME, f"boat {number}") for number in range(requests)]
 
 
-async def test_eight_gateways_move_a_hundred_sessions_once_each_despite_slow_ones(
-    tmp_path: Path, server: ModelServer, postgres_place: Place
+async def test_gateways_move_many_sessions_once_each_despite_slow_ones(
+    tmp_path: Path, server: ModelServer, postgres_place: Place, request: pytest.FixtureRequest
 ) -> None:
+    is_long = request.config.getoption("--long")
+    gateways, requests = (MANY_GATEWAYS, MANY_REQUESTS) if is_long else (GATEWAYS, REQUESTS)
     async with scene(tmp_path, server, postgres_place) as here, AsyncExitStack() as stack:
-        for _ in range(GATEWAYS):
+        for _ in range(gateways):
             await stack.enter_async_context(worker(here.program))
-        await here.served(GATEWAYS)
+        await here.served(gateways)
         here.network.disrupt(Fault("thread", "delay", times=0, chat_id=SLOW.chat_id, seconds=12))
-        slow, quick = await here.terminal.ask(all_asked)
+        slow, quick = await here.terminal.ask(lambda tx: all_asked(tx, gateways, requests))
         for session_id in quick:
             assert (await here.terminal.until_over(session_id))["state"] == "completed"
         for session_id in slow:
             assert (await here.terminal.until_over(session_id))["state"] == "completed"
-        assert here.threads.index(SLOW.chat_id) >= GATEWAYS  # they were asked for first
+        assert here.threads.index(SLOW.chat_id) >= gateways  # they were asked for first
         bindings = [await here.terminal.places(session_id) for session_id in (*quick, *slow)]
         places = [place.address for (place,) in bindings]
         await here.network.until(lambda: all(here.seen(place) for place in places), seconds=120)
         assert len({(place.chat_id, place.thread_id) for place in places}) == len(places)
-        assert sorted(here.threads) == [HOME.chat_id] * REQUESTS + [SLOW.chat_id] * GATEWAYS
+        assert sorted(here.threads) == [HOME.chat_id] * requests + [SLOW.chat_id] * gateways
         assert [here.seen(place) for place in places] == [[GREETING]] * len(places)
         for place in places[::10]:
             here.network.say(place, "and now?", sender="ann")
