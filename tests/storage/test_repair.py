@@ -27,17 +27,22 @@ from talaria.testing.clock import SettableClock
 
 SESSIONS, MESSAGES = 6, 80
 ALL = SESSIONS * MESSAGES
+FEW_MESSAGES, KILLS = 30, 30
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A store with a few conversations."""
-    path = tmp_path / "talaria.db"
+    return create_store(tmp_path / "talaria.db", MESSAGES)
+
+
+def create_store(path: Path, messages: int) -> Path:
+    """Create a store with so many messages in each conversation."""
     database = open_sqlite(path)
 
     def talk(tx: Transaction) -> None:
         ids = [tx.sessions.create(NewSession(source="cli", title=f"Talk {n}")).id for n in range(SESSIONS)]
-        for number in range(MESSAGES):
+        for number in range(messages):
             for session in ids:
                 tx.messages.append(session, [said(f"message {number} {'of words ' * 20}")])
 
@@ -144,20 +149,21 @@ def test_damaged_header_is_neither_a_newer_store_nor_another_program(file: Path,
 
 
 @pytest.mark.timeout(300)
-def test_repair_that_is_killed_anywhere_is_repeated_or_finished(file: Path) -> None:
+def test_repair_that_is_killed_anywhere_is_repeated_or_finished(tmp_path: Path) -> None:
+    file = create_store(tmp_path / "talaria.db", FEW_MESSAGES)
     damage(file, seed=3, places=20)
     copy = file.with_name("whole.db")
     copy.write_bytes(file.read_bytes())
     expected = recover(copy).messages
-    assert expected < ALL
+    assert expected < SESSIONS * FEW_MESSAGES
     done = subprocess.run(
-        [sys.executable, "-m", "tests.storage.killed_repair", str(file), "60"],
+        [sys.executable, "-m", "tests.storage.killed_repair", str(file), str(KILLS)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,
     )
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) >= 60
+    assert len(results) >= KILLS
     for result in results:
         assert result["is_there"], result
         assert result["messages"] == expected, result
