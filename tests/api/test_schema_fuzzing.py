@@ -25,11 +25,10 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 @pytest.mark.one_engine
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("phase", ["coverage", "fuzzing", "stateful"])
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_nothing_makes_the_server_fail(
-    tmp_path: Path, model: ModelServer, phase: str, engine: str, request: pytest.FixtureRequest
+    tmp_path: Path, model: ModelServer, engine: str, request: pytest.FixtureRequest
 ) -> None:
     examples = 100 if request.config.getoption("--long") else 5
     settings = ""
@@ -42,7 +41,7 @@ async def test_nothing_makes_the_server_fail(
             "run",
             f"{api.url}/openapi.json",
             "--phases",
-            phase,
+            "coverage,fuzzing,stateful",
             "--checks",
             _CHECKS,
             "--include-path-regex",
@@ -62,6 +61,7 @@ async def test_nothing_makes_the_server_fail(
         out, _ = await fuzzing.communicate()
         shown = out.decode()
         assert fuzzing.returncode == 0, shown
+        assert all(f"✅ {phase}" in shown for phase in ("Coverage", "Fuzzing", "Stateful")), shown
         asked = re.search(r"(\d+) generated, (\d+) passed", shown)
         assert asked is not None, shown
         assert int(asked[1]) == int(asked[2]) > 0
