@@ -2,8 +2,8 @@
 
 A module belongs to the slow tier if it, or a module of ``tests`` or ``talaria.testing`` that it imports, starts
 programs or imports a client library. A single test of another module is marked ``slow`` if the code under test starts
-programs, or if it takes more than 0.3 s of CPU time. While a test of a quick run is running, starting a program raises
-`RuntimeError`, so that a test cannot be in the wrong tier unnoticed.
+programs, or if it takes more than 0.3 s of CPU time or waits for seconds. While a test of a quick run is running,
+starting a program raises `RuntimeError`, so that a test cannot be in the wrong tier unnoticed.
 """
 
 import re
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 SLOW_FOLDERS = ("tests/system", "tests/house")
@@ -22,6 +24,8 @@ SLOW_IMPORTS = {
 SLOW_CALLS = {"create_subprocess_exec", "create_subprocess_shell", "fork", "posix_spawn"}
 _SLOW_CALL = re.compile(rf"\.({'|'.join(sorted(SLOW_CALLS))})\b")
 _IMPORT = re.compile(r"^ *(?:from +([\w.]+) +import +(\([^)]*\)|[^\n(]+)|import +([^\n]+))", re.MULTILINE)
+# Tests of `talaria.testing.platform_suite` that wait until an adapter gives up on its network.
+WAITING_TESTS = {"test_a_silent_network_is_reported_in_time", "test_a_connection_without_a_sign_of_life_is_given_up"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec"}
 
 
@@ -69,6 +73,11 @@ def _imports(text: str) -> Iterator[str]:
         if source:
             yield source
             yield from (f"{source}.{name}" for name in re.findall(r"[\w]+", names))
+
+
+def is_slow_test(item: pytest.Item) -> bool:
+    """Return whether a test of a quick module is left out of a quick run."""
+    return item.get_closest_marker("slow") is not None or item.name.partition("[")[0] in WAITING_TESTS
 
 
 class ProcessBan:

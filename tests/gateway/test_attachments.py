@@ -47,6 +47,7 @@ async def test_a_picture_is_recognised_by_its_content(tmp_path: Path, server: Mo
     assert isinstance(false, File)
 
 
+@pytest.mark.slow
 async def test_a_fetch_that_never_ends_holds_up_no_other_chat(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(NETWORK) as network:

@@ -88,6 +88,7 @@ def test_a_handler_that_hangs_is_left_behind(tmp_path: Path) -> None:
     hook.line.close()
 
 
+@pytest.mark.slow
 def test_a_handler_that_always_hangs_takes_a_few_threads_and_no_more(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", QUICK, HANGS)
     hook = Watched(tmp_path, most=4)

@@ -14,6 +14,7 @@ QUICK = timedelta(seconds=2)
 
 
 @pytest.mark.one_engine
+@pytest.mark.slow
 async def test_discord_that_falls_silent_is_connected_to_again(store: Store) -> None:
     async with DiscordServer(heartbeat=0.3) as server, Wire(server.url) as wire:
         server.gateway.public_url = wire.url

@@ -10,6 +10,7 @@ from talaria.testing.slack_server import SlackServer
 
 
 @pytest.mark.one_engine
+@pytest.mark.slow
 async def test_slack_that_falls_silent_is_connected_again(store: Store) -> None:
     async with SlackServer() as server, Wire(server.world.url) as wire:
         server.world.url = wire.url

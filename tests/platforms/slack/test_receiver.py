@@ -324,6 +324,7 @@ async def test_an_app_token_that_is_wrong_is_reported_without_it(server: SlackSe
     await slack.close()
 
 
+@pytest.mark.slow
 async def test_a_websocket_that_does_not_open_is_reported_in_time(server: SlackServer) -> None:
     slack = Slack(settings_for(server))
     server.office.forget_tickets = True

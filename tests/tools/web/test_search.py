@@ -216,6 +216,7 @@ async def test_an_engine_with_a_new_key_is_asked_at_once(servers: SearchServers,
     assert (await search(chain, "rye")).startswith("Results from Brave:")
 
 
+@pytest.mark.slow
 async def test_an_engine_that_hangs_is_left_after_the_time_limit(
     servers: SearchServers, opened: list[SearchChain]
 ) -> None:
