@@ -14,7 +14,7 @@ from tests.order import spread
 from tests.shared_servers import SharedServers, server_address
 from tests.storage.engines import Place, empty_sqlite_file, one_by_one
 from tests.storage.schema_pool import SchemaPool
-from tests.tiers import ProcessBan, is_slow
+from tests.tiers import ProcessBan, is_slow, is_slow_test
 
 from talaria.contracts.store import Database, Transaction
 from talaria.core.ids import new_id
@@ -28,6 +28,7 @@ SERVERS = pytest.StashKey[SharedServers]()
 BAN = pytest.StashKey[ProcessBan]()
 MEMORY = Path("/dev/shm")
 NEEDED_MEMORY = 2 << 30
+GARBAGE = 10_000  # objects between two searches for cycles; Python's 700 suits processes with less memory
 OpenDatabase = Callable[[str], Database]
 
 # How long an example takes says how busy the machine is; figures are the business of bench/.
@@ -56,13 +57,14 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(GARBAGE)
         gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what belongs to a longer run: see the markers in ``pyproject.toml``."""
     if config.getoption("quick"):
-        items[:] = [item for item in items if not _is_on_postgres(item) and item.get_closest_marker("slow") is None]
+        items[:] = [item for item in items if not _is_on_postgres(item) and not is_slow_test(item)]
     if not config.getoption("long"):
         items[:] = [item for item in items if not (_is_on_postgres(item) and item.get_closest_marker("one_engine"))]
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
