@@ -90,14 +90,16 @@ def _describe(said: ConsoleMessage) -> str:
 
 
 @asynccontextmanager
-async def served(program: Program, browser: Browser) -> AsyncIterator[Watched]:
-    """Serve the web app in a process of its own, and open it signed in."""
+async def served(program: Program, browser: Browser, *, installs: bool = False) -> AsyncIterator[Watched]:
+    """Serve the web app in a process of its own, and open it signed in; ``installs`` as for `signed_in`."""
     (program.home / "work").mkdir(exist_ok=True)
     async with serving(program) as server:
         link = (await asyncio.to_thread(program.run, "web", "--no-open")).out.strip()
         context = await browser.new_context(viewport=DESKTOP, reduced_motion="reduce")
         context.set_default_timeout(LIMIT * 1000)
         try:
+            if not installs:
+                await context.add_init_script(_INSTALL_NOTHING)
             watched = watch(await context.new_page(), context, server.url, server)
             await watched.page.goto(link)
             await watched.page.get_by_role("heading", name="New conversation").wait_for()

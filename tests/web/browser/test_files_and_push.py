@@ -124,7 +124,8 @@ async def test_without_a_connection_the_app_opens_and_sends_later(
         page, context = watched.page, watched.context
         assert await page.evaluate("navigator.serviceWorker.ready.then(one => new URL(one.scope).pathname)") == "/"
         await watched.say("Hello")
-        await expect(page.get_by_text("Here I am.")).to_have_count(1)
+        await expect(page.locator(".reply")).to_have_text(["Here I am."])
+        await watched.turn_stored()  # without a connection, the page couldn't hear that
         await context.set_offline(True)
         await watched.say("Are you there?")
         await expect(page.locator(".toast")).to_contain_text("You're offline")
@@ -132,7 +133,7 @@ async def test_without_a_connection_the_app_opens_and_sends_later(
         await expect(page.locator(".boot")).to_contain_text("can't be reached")
         await context.set_offline(False)
         await page.reload()
-        await expect(page.get_by_text("Here I am.")).to_have_count(2)
+        await expect(page.locator(".reply")).to_have_text(["Here I am."] * 2)
         stored = await page.evaluate(
             f"fetch('/web/sessions/{page.url.rpartition('/')[2]}/messages').then(r => r.json())"
         )

@@ -160,7 +160,7 @@ async def test_an_upgraded_server_is_noticed_and_no_draft_is_lost(
 ) -> None:
     model.answering(lambda received: Say(f"re: {received.question}"))
     program = scripted_program(tmp_path, model)
-    async with served(program, browser) as watched, asyncio.timeout(LIMIT * 1.8):
+    async with served(program, browser, installs=True) as watched, asyncio.timeout(LIMIT * 1.8):
         page, server = watched.page, watched.server
         assert server is not None
         await watched.say("Hello")
