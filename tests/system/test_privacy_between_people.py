@@ -140,7 +140,7 @@ async def village(home: Path, server: ModelServer, store: str = "") -> AsyncIter
     more = home / "adapters" / "village-1.dist-info"
     more.mkdir(parents=True)
     (more / "METADATA").write_text("Metadata-Version: 2.1\nName: village\nVersion: 1\n")
-    opening = "talaria.testing.loopback_platform.adapter:open_platform"
+    opening = "talaria.testing.loopback_platform.factory:open_platform"
     (more / "entry_points.txt").write_text(f"[talaria.platforms]\nvillage = {opening}\n")
     async with LoopbackNetwork() as loopback, LoopbackNetwork() as other:
         program = scripted_program(
