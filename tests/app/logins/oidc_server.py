@@ -1,10 +1,10 @@
 """A real authorization server, a person with a browser, and a model server that checks the tokens."""
 
-import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -25,14 +25,15 @@ _INPUT = re.compile(r'<input[^>]* name="(\w+)"[^>]* value="([^"]*)"')
 
 @dataclass(frozen=True)
 class OidcServer:
-    """The server at ``issuer``."""
+    """The server at ``issuer``, which tests share; ``earlier`` is the number of refreshes before this test."""
 
     issuer: str
+    earlier: int = 0
 
     async def count_refreshes(self) -> int:
-        """Return how often tokens were refreshed with success."""
+        """Return how often tokens were refreshed with success in this test."""
         async with aiohttp.ClientSession() as http, http.get(f"{self.issuer}/grants") as answer:
-            return int((await answer.json()).get("refresh_token", 0))
+            return int((await answer.json()).get("refresh_token", 0)) - self.earlier
 
     async def revoke(self, token: str, client: str = "public-client") -> None:
         """Revoke a token, as its owner or the server would."""
@@ -47,31 +48,19 @@ class OidcServer:
             return answer.status == 200
 
 
-@asynccontextmanager
-async def oidc_server(seconds: int = 3600) -> AsyncIterator[OidcServer]:
-    """Run `oidc-provider`; its access tokens live for so many seconds."""
+@contextmanager
+def running_oidc_provider() -> Iterator[str]:
+    """Run `oidc-provider`, whose access tokens live for an hour; yield its address."""
     node = shutil.which("node")
     if node is None or not _PACKAGE.exists():
         pytest.skip("oidc-provider is not installed; `make apiclients` installs it where it can be had")
-    process = await asyncio.create_subprocess_exec(
-        node,
-        _SCRIPT,
-        _PACKAGE,
-        str(seconds),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
+    command = [node, _SCRIPT, _PACKAGE, "3600"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(LIMIT):
-            issuer = (await process.stdout.readline()).decode().strip()
-        yield OidcServer(issuer)
+        yield process.stdout.readline().decode().strip()
     finally:
-        process.stdin.close()
-        async with asyncio.timeout(LIMIT):
-            await process.wait()
+        process.communicate(timeout=LIMIT)  # it ends with its input
 
 
 @dataclass

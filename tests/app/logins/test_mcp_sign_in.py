@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.app import warm_program
-from tests.app.logins.oidc_server import OidcServer, Person, oidc_server
+from tests.app.logins.oidc_server import OidcServer, Person
 from tests.app.logins.protected_server import ProtectedServer, protected_server
 from tests.app.program import Outcome, Program
 
@@ -77,8 +77,8 @@ class Vault:
 
 
 @pytest.fixture
-async def vault(tmp_path: Path) -> AsyncIterator[Vault]:
-    async with oidc_server() as oidc, protected_server(oidc) as protected:
+async def vault(tmp_path: Path, oidc: OidcServer) -> AsyncIterator[Vault]:
+    async with protected_server(oidc) as protected:
         folder = tmp_path / "profiles" / "default"
         folder.mkdir(mode=0o700, parents=True)
         (folder / "config.toml").write_text(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.app import warm_program
-from tests.app.logins.oidc_server import GuardedModels, OidcServer, Person, guarded_models, oidc_server
+from tests.app.logins.oidc_server import GuardedModels, OidcServer, Person, guarded_models
 from tests.app.program import Outcome, Program
 from tests.cli.terminal_dialogue import dialogue
 
@@ -79,13 +79,9 @@ class Owner:
         return Outcome(await process.wait(), out.decode(), shown)
 
 
-@pytest.fixture(params=[3600])
-async def owner(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Owner]:
-    async with (
-        oidc_server(request.param) as oidc,
-        ModelServer() as server,
-        guarded_models(oidc, server) as models,
-    ):
+@pytest.fixture
+async def owner(tmp_path: Path, oidc: OidcServer) -> AsyncIterator[Owner]:
+    async with ModelServer() as server, guarded_models(oidc, server) as models:
         folder = tmp_path / "profiles" / "default"
         folder.mkdir(mode=0o700, parents=True)
         settings = (
