@@ -54,7 +54,7 @@ def running_oidc_provider() -> Iterator[str]:
     node = shutil.which("node")
     if node is None or not _PACKAGE.exists():
         pytest.skip("oidc-provider is not installed; `make apiclients` installs it where it can be had")
-    command = [node, _SCRIPT, _PACKAGE, "3600"]
+    command = [node, str(_SCRIPT), str(_PACKAGE), "3600"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     try:
