@@ -76,7 +76,7 @@ def test_a_process_killed_in_the_middle_of_writing_loses_nothing_that_was_acknow
         stored = [message.seq for message in load(database, session)]
         assert stored == list(range(1, len(stored) + 1))
         assert acknowledged <= len(stored)
-        steps = database.read(lambda tx: [event.payload for event in tx.events.after("steps", 0)])
+        steps = database.read(lambda tx: [event.payload for event in tx.events.after("steps", 0, len(stored))])
         assert steps == [str(last) for last in range(8, len(stored) + 1, 8)]
         last = database.read(lambda tx: tx.named_values.get("test", "last"))
         assert last is not None

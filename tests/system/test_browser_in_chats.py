@@ -89,7 +89,7 @@ async def test_evicted_session_finds_its_tab_and_cookies_again(tmp_path: Path, s
         before = len(network.shown(chat))
         network.say(chat, text, sender=chat)
         answers = await until(
-            lambda: [one for one in network.shown(chat)[before:] if not one.startswith("… ")]  # what is being done
+            lambda: [one for one in network.shown(chat)[before:] if not one.startswith(("… ", "✓ "))]  # tool calls
         )
         return answers[0]
 
