@@ -25,7 +25,7 @@ SLOW_CALLS = {"create_subprocess_exec", "create_subprocess_shell", "fork", "posi
 _SLOW_CALL = re.compile(rf"\.({'|'.join(sorted(SLOW_CALLS))})\b")
 _IMPORT = re.compile(r"^ *(?:from +([\w.]+) +import +(\([^)]*\)|[^\n(]+)|import +([^\n]+))", re.MULTILINE)
 # Tests of `talaria.testing.platform_suite` that wait until an adapter gives up on its network.
-WAITING_TESTS = {"test_a_silent_network_is_reported_in_time", "test_a_connection_without_a_sign_of_life_is_given_up"}
+WAITING_TESTS = {"test_a_silent_network_is_reported_in_time", "test_dead_connection_is_reported_as_unreachable"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec"}
 
 

@@ -1,4 +1,4 @@
-"""A wire that can go dead: it stays open on both ends, takes what is sent, and carries nothing any more."""
+"""A TCP proxy that can go dead: its connections stay open and accept data, but nothing is forwarded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,25 +17,25 @@ _SECONDS = LIMIT
 
 
 class Wire:
-    """A port of loopback that leads to an address. While it is dead, new connections are accepted, too, and silent."""
+    """A loopback port that forwards to an address. While it is dead, new connections are accepted but stay silent."""
 
     def __init__(self, target: str) -> None:
-        there = urlsplit(target)
-        self._host, self._port = there.hostname or "127.0.0.1", there.port or 80
+        parts = urlsplit(target)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
         self._alive = asyncio.Event()
         self._alive.set()
         self._tasks: set[asyncio.Task[object] | None] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         self.url = ""
-        self.held_back = 0
+        self.dropped = 0
 
     def die(self) -> None:
         """Stop forwarding in both directions, without closing the connection."""
         self._alive.clear()
 
     def revive(self) -> None:
-        """Carry again what is sent through new connections; those of before stay as they are."""
+        """Forward data of new connections again; the earlier ones stay dead."""
         self._alive = asyncio.Event()
         self._alive.set()
 
@@ -46,7 +46,7 @@ class Wire:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self.url.rpartition(":")[2])
 
     async def __aenter__(self) -> Self:
@@ -80,48 +80,48 @@ class Wire:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, alive: asyncio.Event) -> None:
         self._writers.add(writer)
-        there, back = await asyncio.open_connection(self._host, self._port)
+        upstream, back = await asyncio.open_connection(self._host, self._port)
         self._writers.add(back)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._carry(reader, back, alive))
-                group.create_task(self._carry(there, writer, alive))
+                group.create_task(self._forward(reader, back, alive))
+                group.create_task(self._forward(upstream, writer, alive))
         finally:
             back.transport.abort()
             self._writers -= {writer, back}
 
-    async def _carry(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, alive: asyncio.Event) -> None:
+    async def _forward(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, alive: asyncio.Event) -> None:
         while data := await source.read(65536):
             if not alive.is_set():
-                self.held_back += 1
+                self.dropped += 1
                 continue
             to.write(data)
             await to.drain()
         if alive.is_set():
             raise ConnectionResetError
-        await asyncio.Event().wait()  # that the other end hung up is not carried either
+        await asyncio.Event().wait()  # the end of the connection isn't forwarded either
 
 
-class Hearing:
-    """A network at work, as the gateway keeps it, and what was heard of it."""
+class RunningReceiver:
+    """A running receiver of a platform, as in the gateway, and the texts that it received."""
 
     def __init__(self, platform: Platform, store: Store) -> None:
-        self.network = Receiver(platform, store, self._take, lease=timedelta(seconds=15))
-        self.heard: list[str] = []
+        self.receiver = Receiver(platform, store, self._receive, lease=timedelta(seconds=15))
+        self.received: list[str] = []
 
-    async def _take(self, incoming: Incoming) -> str:
-        self.heard.append(incoming.text)
+    async def _receive(self, incoming: Incoming) -> str:
+        self.received.append(incoming.text)
         return ""
 
-    async def until(self, state: str, *heard: str) -> None:
-        """Wait until it is in a state and has heard these."""
-        await until(lambda: self.network.status.state == state and {*heard} <= {*self.heard})
+    async def until(self, state: str, *received: str) -> None:
+        """Wait until the receiver is in this state and has received these texts."""
+        await until(lambda: self.receiver.status.state == state and {*received} <= {*self.received})
 
 
 @asynccontextmanager
-async def hearing(platform: Platform, store: Store) -> AsyncIterator[Hearing]:
-    there = Hearing(platform, store)
+async def running_receiver(platform: Platform, store: Store) -> AsyncIterator[RunningReceiver]:
+    running = RunningReceiver(platform, store)
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(there.network.serve())
-        yield there
+        serving = group.create_task(running.receiver.serve())
+        yield running
         serving.cancel()

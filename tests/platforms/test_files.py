@@ -1,4 +1,4 @@
-"""Files of strangers get names that are safe."""
+"""Received files are saved under safe names."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from talaria.platforms.content import safe_file_name, save_file
 
 
 @given(st.text(), st.sampled_from(["", "text/plain", "image/png", "no/such"]))
-def test_names_of_files_are_safe(name: str, media_type: str) -> None:
+def test_file_names_are_made_safe(name: str, media_type: str) -> None:
     safe = safe_file_name(name, media_type)
     assert 0 < len(safe.encode()) <= 120
     assert Path(safe).name == safe
@@ -17,6 +17,6 @@ def test_names_of_files_are_safe(name: str, media_type: str) -> None:
     assert safe.isprintable()
 
 
-def test_names_that_are_taken_get_a_number(tmp_path: Path) -> None:
+def test_duplicate_file_names_get_a_number(tmp_path: Path) -> None:
     names = [save_file(b"x", "a.txt", tmp_path).name for _ in range(3)]
     assert names == ["a.txt", "a-2.txt", "a-3.txt"]

@@ -1,4 +1,4 @@
-"""Markdown in lighter notations: what people see on networks that don't read Markdown."""
+"""Markdown converted to lighter notations, for networks that don't render Markdown."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ CODE = "`**code**` and\n```sh\n# no **title**\n```\nend"
         ("```\nopen **end**", "```\nopen **end**", "open **end**"),
     ],
 )
-def test_notations(markdown: str, stars: str, plain: str) -> None:
+def test_markdown_is_converted_to_stars_and_plain_text(markdown: str, stars: str, plain: str) -> None:
     assert convert_markdown(markdown, STARS) == stars
     assert convert_markdown(markdown, PLAIN) == plain
 
@@ -41,9 +41,9 @@ def test_links_of_google_chat_have_angle_brackets() -> None:
 
 
 @given(st.text(alphabet="ab *_~`#[]()!\n\\:/h", max_size=80))
-def test_converted_text_is_never_longer_and_keeps_its_letters(text: str) -> None:
+def test_converted_text_has_the_same_letters_and_is_never_longer(text: str) -> None:
     for notation in (STARS, MARKUP):
         converted = convert_markdown(text, notation)
         assert len(converted) <= len(text)
         assert sorted(filter(str.isalpha, converted)) == sorted(filter(str.isalpha, text))
-    assert len(convert_markdown(text, PLAIN)) <= len(text)  # it also lacks the languages of code
+    assert len(convert_markdown(text, PLAIN)) <= len(text)  # the languages of code blocks are removed too

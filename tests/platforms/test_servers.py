@@ -1,4 +1,4 @@
-"""What the settings say about the servers of a network is what its adapter has."""
+"""Settings and adapters agree on which networks have servers."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from talaria.core.lazy import load_module
 from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 from talaria.testing.far_side import SelectedTests
 
-ELSEWHERE = {"telegram": "tests.contracts.test_platforms"}
+CONTRACT_TESTS = {"telegram": "tests.contracts.test_platforms"}
 
 
 @pytest.mark.parametrize("network", BUILT_IN_PLATFORMS)
-def test_settings_know_whether_a_network_has_servers(network: str) -> None:
-    module = load_module(ELSEWHERE.get(network, f"tests.platforms.{network}.test_contract"))
+def test_settings_and_adapters_agree_on_networks_with_servers(network: str) -> None:
+    module = load_module(CONTRACT_TESTS.get(network, f"tests.platforms.{network}.test_contract"))
     suites = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, SelectedTests)]
     tested = [one for one in suites if one.__name__.startswith("Test")]
     assert tested

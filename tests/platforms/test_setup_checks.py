@@ -32,19 +32,19 @@ async def check_token(secret: str, token: str, base_url: str = "", seconds: floa
     return await check(NetworkTrial({secret: token}, base_url=base_url))
 
 
-def test_every_secret_that_is_asked_for_is_registered() -> None:
-    asked = {one.name for setup in load_network_setups().values() for one in setup.questions if one.is_secret}
-    assert asked <= set(list_secret_names())
+def test_every_secret_of_a_setup_question_is_registered() -> None:
+    secrets = {one.name for setup in load_network_setups().values() for one in setup.questions if one.is_secret}
+    assert secrets <= set(list_secret_names())
 
 
-def test_every_network_says_what_to_do_next_and_explains_each_question() -> None:
+def test_every_network_setup_has_a_next_step_and_hints() -> None:
     for setup in load_network_setups().values():
         assert setup.next_step.endswith(".")
         for question in setup.questions:
             assert question.hint.endswith(".")
 
 
-def test_problems_of_a_named_account_name_its_own_section() -> None:
+def test_problems_of_a_named_account_name_its_settings_section() -> None:
     trial = NetworkTrial({"IRC_SERVER": "irc.example.org"}, {"public_url": "https://", "patience": "x"}, account="work")
     found = {name: setup.doctor(trial) for name, setup in load_network_setups().items() if setup.doctor}
     assert len(found) > 10
@@ -52,7 +52,7 @@ def test_problems_of_a_named_account_name_its_own_section() -> None:
         assert "platforms.work" in problems[0], name
 
 
-def test_problems_of_an_answer_name_no_section_because_the_account_may_be_another() -> None:
+def test_problems_of_an_answer_do_not_name_a_settings_section() -> None:
     questions = [one for setup in load_network_setups().values() for one in setup.questions if one.problem]
     problems = [one.problem("no answer: ☹") for one in questions if one.problem]
     assert "A port is a number from 1 to 65535." in problems
@@ -69,59 +69,59 @@ def test_problems_of_an_answer_name_no_section_because_the_account_may_be_anothe
         ("MATRIX_ACCESS_TOKEN", "Matrix accepted the token: @winged:example.org."),
     ],
 )
-async def test_a_right_token_brings_its_owner(base: str, secret: str, sentence: str) -> None:
-    tried = await check_token(secret, TOKEN, f"{base}/")
-    assert (tried.outcome, tried.sentence, tried.right) == ("right", sentence, True)
+async def test_valid_token_is_accepted_with_the_name_of_its_bot(base: str, secret: str, sentence: str) -> None:
+    result = await check_token(secret, TOKEN, f"{base}/")
+    assert (result.outcome, result.sentence, result.right) == ("right", sentence, True)
 
 
 @pytest.mark.parametrize("secret", CHECKS)
 @pytest.mark.parametrize("token", ["123:wrong-secret-one", "wrong", "two words", "line\nbreak", "ключ"])
-async def test_a_wrong_token_is_refused_and_not_repeated(base: str, secret: str, token: str) -> None:
-    tried = await check_token(secret, token, base)
-    assert tried.outcome == "refused"
-    assert tried.sentence.endswith(CHECKS[secret].remedy)
-    assert "secret" not in tried.sentence
+async def test_wrong_token_is_refused_and_not_shown(base: str, secret: str, token: str) -> None:
+    result = await check_token(secret, token, base)
+    assert result.outcome == "refused"
+    assert result.sentence.endswith(CHECKS[secret].remedy)
+    assert "secret" not in result.sentence
 
 
 @pytest.mark.parametrize("secret", CHECKS)
 async def test_an_unreachable_network_is_distinguished_from_a_wrong_token(secret: str) -> None:
-    tried = await check_token(secret, TOKEN, "http://127.0.0.1:9")
-    assert tried.outcome == "unreachable"
-    assert "at http://127.0.0.1:9. Check the network" in tried.sentence
-    assert TOKEN not in tried.sentence
+    result = await check_token(secret, TOKEN, "http://127.0.0.1:9")
+    assert result.outcome == "unreachable"
+    assert "at http://127.0.0.1:9. Check the network" in result.sentence
+    assert TOKEN not in result.sentence
 
 
 @pytest.mark.parametrize("secret", CHECKS)
-async def test_a_network_that_says_nothing_is_not_waited_for(base: str, secret: str) -> None:
-    tried = await check_token(secret, TOKEN, f"{base}/silent", seconds=0.2)
-    assert tried.outcome == "late"
-    assert "didn't answer within 0.2 s" in tried.sentence
+async def test_silent_network_is_reported_after_the_timeout(base: str, secret: str) -> None:
+    result = await check_token(secret, TOKEN, f"{base}/silent", seconds=0.2)
+    assert result.outcome == "late"
+    assert "didn't answer within 0.2 s" in result.sentence
 
 
 @pytest.mark.parametrize("secret", CHECKS)
-@pytest.mark.parametrize("place", ["page", "elsewhere"])
-async def test_an_answer_of_another_service_is_rejected(base: str, secret: str, place: str) -> None:
-    tried = await check_token(secret, TOKEN, f"{base}/{place}")
-    assert tried.outcome == "odd"
-    assert "doesn't respond like" in tried.sentence
+@pytest.mark.parametrize("path", ["page", "elsewhere"])
+async def test_an_answer_of_another_service_is_rejected(base: str, secret: str, path: str) -> None:
+    result = await check_token(secret, TOKEN, f"{base}/{path}")
+    assert result.outcome == "odd"
+    assert "doesn't respond like" in result.sentence
 
 
 @pytest.mark.parametrize("secret", CHECKS)
-async def test_a_network_in_trouble_says_nothing_about_the_token(base: str, secret: str) -> None:
-    tried = await check_token(secret, TOKEN, f"{base}/trouble")
-    assert (tried.outcome, "is having problems (HTTP 502). Try again" in tried.sentence) == ("odd", True)
+async def test_server_error_is_distinguished_from_a_wrong_token(base: str, secret: str) -> None:
+    result = await check_token(secret, TOKEN, f"{base}/trouble")
+    assert (result.outcome, "is having problems (HTTP 502). Try again" in result.sentence) == ("odd", True)
 
 
-async def test_an_address_that_is_none_is_a_sentence() -> None:
+async def test_invalid_server_address_is_reported_as_unreachable() -> None:
     assert (await check_token("MATRIX_ACCESS_TOKEN", TOKEN, "http://")).outcome == "unreachable"
 
 
-async def test_a_token_of_matrix_goes_to_its_own_server_alone() -> None:
-    tried = await check_token("MATRIX_ACCESS_TOKEN", TOKEN)
-    assert (tried.outcome, "belongs to a server" in tried.sentence) == ("odd", True)
+async def test_matrix_token_is_not_checked_without_a_server() -> None:
+    result = await check_token("MATRIX_ACCESS_TOKEN", TOKEN)
+    assert (result.outcome, "belongs to a server" in result.sentence) == ("odd", True)
 
 
-async def test_ntfy_is_asked_for_its_topic_and_its_token() -> None:
+async def test_ntfy_setup_checks_topic_and_token() -> None:
     topic, token = (one for one in load_network_setups()["ntfy"].questions if one.check)
     assert topic.check is not None
     assert token.check is not None
@@ -153,7 +153,7 @@ def test_a_package_can_declare_the_setup_of_its_network(tmp_path: Path, monkeypa
     assert "broken" not in setups
 
 
-async def test_the_address_of_the_settings_is_asked(base: str) -> None:
+async def test_token_check_uses_the_base_url_of_the_settings(base: str) -> None:
     options = {"base_url": f"{base}/bot"}
     check = CHECKS["TELEGRAM_BOT_TOKEN"]
     assert (await check(NetworkTrial({"TELEGRAM_BOT_TOKEN": TOKEN}, options))).right

@@ -54,9 +54,9 @@ _TRICKY_TEXTS = (
 
 
 class ReceivingSuite(SelectedTests):
-    """Tests of receiving: all updates arrive, in order, and are confirmed when the next is requested."""
+    """Tests of receiving: all updates arrive in order, and each is confirmed when the next one is requested."""
 
-    async def test_what_a_person_writes_arrives(self, far_side: FarSide) -> None:
+    async def test_private_message_is_received(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "Good morning, 👩‍👩‍👧")
             incoming = await next_incoming(arrivals)
@@ -68,7 +68,7 @@ class ReceivingSuite(SelectedTests):
         assert all([incoming.external_id, incoming.message_id, incoming.sender.id, incoming.sender.name])
         assert abs(datetime.now(UTC) - incoming.at) < timedelta(minutes=5)
 
-    async def test_an_answer_is_seen_where_it_was_asked(self, far_side: FarSide) -> None:
+    async def test_reply_appears_in_the_chat_of_the_question(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "Are you there?")
             asked = await next_incoming(arrivals)
@@ -78,7 +78,7 @@ class ReceivingSuite(SelectedTests):
         shown = asked.message_id if far_side.platform.abilities.replies else ""
         assert [(one.text, one.message_id, one.reply_to) for one in seen] == [("I am.", ref.message_id, shown)]
 
-    async def test_what_is_written_arrives_in_its_order(self, far_side: FarSide) -> None:
+    async def test_messages_are_received_in_order(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             for number in range(20):
                 await far_side.says(far_side.private, f"number {number}")
@@ -86,18 +86,18 @@ class ReceivingSuite(SelectedTests):
         assert [one.text for one in arrived] == [f"number {number}" for number in range(20)]
         assert len({one.external_id for one in arrived}) == 20
 
-    async def test_what_was_not_confirmed_comes_again(self, far_side: FarSide) -> None:
+    async def test_unconfirmed_message_is_delivered_again(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "first")
             await far_side.says(far_side.private, "second")
             assert (await next_incoming(arrivals)).text == "first"
-            lost = await next_incoming(arrivals)  # asking for this one confirms the one before
+            lost = await next_incoming(arrivals)  # this request confirms the previous message
         async with far_side.platform.connect() as arrivals:
             again = await arrival(arrivals, lambda one: one.text != "first")
         assert (again.text, again.external_id) == ("second", lost.external_id)
 
     @needs("backlog")
-    async def test_what_is_written_while_nobody_listens_arrives_later(self, far_side: FarSide) -> None:
+    async def test_message_sent_while_disconnected_is_received_later(self, far_side: FarSide) -> None:
         async with far_side.platform.connect():
             pass
         await far_side.says(far_side.private, "Is anybody there?")
@@ -105,7 +105,7 @@ class ReceivingSuite(SelectedTests):
             assert (await next_incoming(arrivals)).text == "Is anybody there?"
 
     @needs("redelivery")
-    async def test_a_redelivery_has_the_id_of_the_first_time(self, far_side: FarSide) -> None:
+    async def test_redelivered_message_has_the_same_external_id(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "once")
             assert await far_side.redelivers(), "a network that delivers everything once lacks `redelivery`"
@@ -120,35 +120,35 @@ class ChatsSuite(SelectedTests):
     """Tests of groups and threads, which have separate addresses."""
 
     @needs("groups")
-    async def test_group_messages_for_others_are_distinguished(self, far_side: FarSide) -> None:
-        place = _require(far_side.group, "groups")
+    async def test_group_message_for_others_is_not_addressed_to_us(self, far_side: FarSide) -> None:
+        address = _require(far_side.group, "groups")
         async with far_side.platform.connect() as arrivals:
-            await far_side.says(place, "and you, Bob?", addressed=False)
-            await far_side.says(place, "what time is it?")
+            await far_side.says(address, "and you, Bob?", addressed=False)
+            await far_side.says(address, "what time is it?")
             aside, asked = await next_incoming(arrivals), await next_incoming(arrivals)
         assert (aside.text, aside.addressed) == ("and you, Bob?", False)
         assert asked.addressed
         assert asked.text.endswith("what time is it?")
-        assert _chat_key(asked.address) == _chat_key(place)
+        assert _chat_key(asked.address) == _chat_key(address)
 
     @needs("threads")
-    async def test_a_thread_is_a_place_of_its_own(self, far_side: FarSide) -> None:
-        place = _require(far_side.thread, "threads")
+    async def test_thread_has_its_own_address(self, far_side: FarSide) -> None:
+        address = _require(far_side.thread, "threads")
         async with far_side.platform.connect() as arrivals:
-            await far_side.says(place, "in here")
+            await far_side.says(address, "in here")
             asked = await next_incoming(arrivals)
             await far_side.platform.send(asked.address, Content(text="in here too"), "thread")
-        assert _chat_key(asked.address) == _chat_key(place)
-        assert [one.text for one in await far_side.seen(place)] == ["in here too"]
+        assert _chat_key(asked.address) == _chat_key(address)
+        assert [one.text for one in await far_side.seen(address)] == ["in here too"]
 
     @needs("threads")
     async def test_a_handoff_thread_can_be_written_to(self, far_side: FarSide) -> None:
         parent = _require(far_side.thread, "threads").chat_id
-        made = await far_side.platform.create_handoff_thread(parent, "Trip to 日本 / *plans*\n" * 20)
-        assert made
-        place = Address(far_side.platform.name, parent, "thread", made)
-        await far_side.platform.send(place, Content(text="It continues here."), "moved")
-        assert [one.text for one in await far_side.seen(place)] == ["It continues here."]
+        thread_id = await far_side.platform.create_handoff_thread(parent, "Trip to 日本 / *plans*\n" * 20)
+        assert thread_id
+        address = Address(far_side.platform.name, parent, "thread", thread_id)
+        await far_side.platform.send(address, Content(text="It continues here."), "moved")
+        assert [one.text for one in await far_side.seen(address)] == ["It continues here."]
 
     @needs("servers")
     async def test_messages_in_a_group_name_its_server(self, far_side: FarSide) -> None:
@@ -156,41 +156,43 @@ class ChatsSuite(SelectedTests):
 
     @needs("servers", "buttons")
     async def test_a_press_in_a_group_names_its_server(self, far_side: FarSide) -> None:
-        place = _require(far_side.thread or far_side.group, "groups")
-        server = await _find_server(far_side, place)
-        ref = await far_side.platform.send(place, Content(text="May I?", buttons=(Button("Yes", "approve:7"),)), "ask")
+        address = _require(far_side.thread or far_side.group, "groups")
+        server = await _find_server(far_side, address)
+        ref = await far_side.platform.send(
+            address, Content(text="May I?", buttons=(Button("Yes", "approve:7"),)), "ask"
+        )
         async with far_side.platform.connect() as arrivals:
-            await far_side.presses(place, ref.message_id, "Yes")
+            await far_side.presses(address, ref.message_id, "Yes")
             assert (await arrival(arrivals, lambda one: bool(one.button))).server == server
 
     @needs("servers", "reactions")
     async def test_a_reaction_in_a_group_names_its_server(self, far_side: FarSide) -> None:
-        place = _require(far_side.thread or far_side.group, "groups")
-        server = await _find_server(far_side, place)
-        ref = await far_side.platform.send(place, Content(text="Done."), "marked")
+        address = _require(far_side.thread or far_side.group, "groups")
+        server = await _find_server(far_side, address)
+        ref = await far_side.platform.send(address, Content(text="Done."), "marked")
         async with far_side.platform.connect() as arrivals:
-            await far_side.reacts(place, ref.message_id, "👍")
+            await far_side.reacts(address, ref.message_id, "👍")
             assert (await arrival(arrivals, lambda one: bool(one.reaction))).server == server
 
-    async def test_no_thread_is_made_in_a_chat_that_is_not_there(self, far_side: FarSide) -> None:
+    async def test_no_thread_is_created_in_an_unknown_chat(self, far_side: FarSide) -> None:
         assert await far_side.platform.create_handoff_thread(far_side.nowhere.chat_id, "Trip") is None
 
 
 class SendingSuite(SelectedTests):
     """Tests of sending: posted messages are visible, and no text makes sending fail."""
 
-    async def test_what_is_sent_is_seen_in_its_order(self, far_side: FarSide) -> None:
+    async def test_sent_messages_appear_in_order(self, far_side: FarSide) -> None:
         for number in range(5):
             await far_side.platform.send(far_side.private, Content(text=f"piece {number}"), f"key:{number}")
         assert [one.text for one in await far_side.seen(far_side.private)] == [f"piece {number}" for number in range(5)]
 
     @pytest.mark.parametrize("text", _TRICKY_TEXTS)
-    async def test_no_text_fails_a_message(self, far_side: FarSide, text: str) -> None:
+    async def test_text_with_tricky_markup_is_sent(self, far_side: FarSide, text: str) -> None:
         await far_side.platform.send(far_side.private, Content(text=text), "nasty")
         assert "word" in (await far_side.seen(far_side.private))[0].text
 
     @pytest.mark.parametrize("letter", ["x", "é", "日", "😀"])
-    async def test_a_text_at_the_limit_is_taken_whole(self, far_side: FarSide, letter: str) -> None:
+    async def test_text_at_the_limit_is_sent_in_full(self, far_side: FarSide, letter: str) -> None:
         abilities = far_side.platform.abilities
         text = letter * (abilities.text_limit // measure(letter, abilities))
         await far_side.platform.send(far_side.private, Content(text=text), "full")
@@ -202,22 +204,22 @@ class SendingSuite(SelectedTests):
             await far_side.platform.send(far_side.private, Content(text=text), "long")
         assert await far_side.seen(far_side.private) == []
 
-    async def test_a_message_without_anything_is_refused(self, far_side: FarSide) -> None:
+    async def test_empty_message_is_refused(self, far_side: FarSide) -> None:
         with pytest.raises(Rejected):
             await far_side.platform.send(far_side.private, Content(text=" \n"), "empty")
 
-    async def test_a_chat_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
+    async def test_message_to_an_unknown_chat_is_refused(self, far_side: FarSide) -> None:
         with pytest.raises(Rejected):
             await far_side.platform.send(far_side.nowhere, Content(text="Hello?"), "nowhere")
 
     @needs("idempotent")
-    async def test_the_same_key_is_one_message_where_the_network_knows_keys(self, far_side: FarSide) -> None:
+    async def test_same_idempotency_key_sends_one_message(self, far_side: FarSide) -> None:
         refs = [await far_side.platform.send(far_side.private, Content(text="once"), "same") for _ in range(3)]
         assert len({ref.message_id for ref in refs}) == 1
         assert len(await far_side.seen(far_side.private)) == 1
 
     @needs("edits")
-    async def test_an_edit_replaces_and_may_change_nothing(self, far_side: FarSide) -> None:
+    async def test_edit_replaces_the_text_and_may_repeat_it(self, far_side: FarSide) -> None:
         ref = await far_side.platform.send(far_side.private, Content(text="first words"), "edit")
         for text in ("more **words**", "more **words**", "the last words"):
             await far_side.platform.edit(ref, Content(text=text))
@@ -225,7 +227,7 @@ class SendingSuite(SelectedTests):
         assert [(one.text, one.message_id) for one in seen] == [("the last words", ref.message_id)]
 
     @needs("edits")
-    async def test_an_edit_of_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
+    async def test_edit_of_an_unknown_message_is_refused(self, far_side: FarSide) -> None:
         ref = await far_side.platform.send(far_side.private, Content(text="here"), "edit")
         with pytest.raises(Rejected):
             await far_side.platform.edit(type(ref)(ref.address, "987654321"), Content(text="there"))
@@ -238,7 +240,7 @@ class SendingSuite(SelectedTests):
         assert [(one.text, one.buttons) for one in await far_side.seen(far_side.private)] == [("May I? Yes", ())]
 
     @needs("buttons")
-    async def test_a_button_says_what_it_stands_for(self, far_side: FarSide) -> None:
+    async def test_pressed_button_reports_its_value(self, far_side: FarSide) -> None:
         choices = (Button("Yes, do it", "approve:7"), Button("No 🛑", "deny:7"))
         ref = await far_side.platform.send(far_side.private, Content(text="May I?", buttons=choices), "ask")
         assert (await far_side.seen(far_side.private))[0].buttons == ("Yes, do it", "No 🛑")
@@ -257,7 +259,7 @@ class ReactionsSuite(SelectedTests):
     """Tests of reactions, by people and by us."""
 
     @needs("reactions")
-    async def test_a_mark_stands_in_place_of_the_one_before_and_is_taken_away(self, far_side: FarSide) -> None:
+    async def test_new_reaction_replaces_the_previous_one_and_can_be_removed(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
         marks = []
         for emoji in ("👀", "👍", "👍", "", ""):
@@ -266,14 +268,14 @@ class ReactionsSuite(SelectedTests):
         assert marks == [["👀"], ["👍"], ["👍"], [], []]
 
     @needs("reactions")
-    async def test_every_emoji_gives_one_mark(self, far_side: FarSide) -> None:
+    async def test_every_emoji_sets_one_reaction(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
         for emoji in ("✅", "❌", "🚀", "❤️", "👩‍👩‍👧"):
             await _require_reactions(far_side).react(ref, emoji)
             assert len(await far_side.marks(ref.address, ref.message_id)) == 1, emoji
 
     @needs("reactions")
-    async def test_a_mark_on_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
+    async def test_reaction_to_an_unknown_message_is_refused(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
         with pytest.raises(Rejected):
             await _require_reactions(far_side).react(MessageRef(ref.address, "987654321"), "👍")
@@ -294,7 +296,7 @@ class FilesSuite(SelectedTests):
     """Tests of files in both directions, within limits and under safe names."""
 
     @needs("files")
-    async def test_a_file_is_sent_with_its_words(self, far_side: FarSide, tmp_path: Path) -> None:
+    async def test_file_is_sent_with_its_text(self, far_side: FarSide, tmp_path: Path) -> None:
         path = tmp_path / "figures.csv"
         path.write_bytes(b"a,b\n1,2\n")
         content = Content(text="The figures.", files=(File(str(path), "figures.csv", "text/csv"),))
@@ -304,9 +306,7 @@ class FilesSuite(SelectedTests):
         assert "The figures." in [one.text for one in seen]
 
     @needs("files")
-    async def test_a_file_that_cannot_be_sent_is_refused_with_its_words(
-        self, far_side: FarSide, tmp_path: Path
-    ) -> None:
+    async def test_unsendable_file_is_refused_together_with_its_text(self, far_side: FarSide, tmp_path: Path) -> None:
         large = tmp_path / "large.bin"
         with large.open("wb") as file:
             file.truncate(far_side.platform.abilities.file_limit + 1)
@@ -318,7 +318,7 @@ class FilesSuite(SelectedTests):
         assert await far_side.seen(far_side.private) == []
 
     @needs("files")
-    async def test_a_file_is_kept_under_a_safe_name(self, far_side: FarSide, tmp_path: Path) -> None:
+    async def test_received_file_is_saved_under_a_safe_name(self, far_side: FarSide, tmp_path: Path) -> None:
         folder = tmp_path / "inner" / "folder"
         folder.mkdir(parents=True)
         paths = []
@@ -336,7 +336,7 @@ class FailuresSuite(SelectedTests):
     """Tests of failures: reported in time, with the right error, and without loss."""
 
     @needs("slow_down")
-    async def test_a_rate_limit_is_reported_with_its_pause(self, far_side: FarSide) -> None:
+    async def test_rate_limit_is_reported_with_its_retry_delay(self, far_side: FarSide) -> None:
         await _disrupt(far_side, "slow_down")
         with pytest.raises(SlowDown) as slow:
             await far_side.platform.send(far_side.private, Content(text="too much"), "slow")
@@ -354,7 +354,7 @@ class FailuresSuite(SelectedTests):
         await _expect_unreachable(far_side, "silent")
 
     @needs("deaf")
-    async def test_a_connection_without_a_sign_of_life_is_given_up(self, far_side: FarSide) -> None:
+    async def test_dead_connection_is_reported_as_unreachable(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "before")
             assert (await next_incoming(arrivals)).text == "before"
@@ -368,7 +368,7 @@ class FailuresSuite(SelectedTests):
                 assert (await arrival(arrivals, lambda one: one.text != "before")).text == "after"
 
     @needs("cut", "backlog")
-    async def test_nothing_is_lost_when_connections_break(self, far_side: FarSide) -> None:
+    async def test_no_message_is_lost_when_connections_break(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "before")
             first = await next_incoming(arrivals)
@@ -385,7 +385,7 @@ class FailuresSuite(SelectedTests):
         await far_side.platform.send(far_side.private, Content(text="still here"), "cut")
 
     @needs("revoked")
-    async def test_an_unknown_account_is_reported_without_its_secret(self, far_side: FarSide) -> None:
+    async def test_revoked_credentials_are_reported_without_the_secret(self, far_side: FarSide) -> None:
         await _disrupt(far_side, "revoked")
         with pytest.raises(BadCredentials) as unknown:
             await far_side.platform.send(far_side.private, Content(text="hello"), "revoked")
@@ -396,25 +396,25 @@ class FailuresSuite(SelectedTests):
 
 
 class PlatformSuite(ReceivingSuite, ChatsSuite, SendingSuite, ReactionsSuite, FilesSuite, FailuresSuite):
-    """All tests of the contract; those of features that the network ``lacks`` are left out."""
+    """All tests of the contract, except for features that the network ``lacks``."""
 
 
 async def next_incoming(arrivals: AsyncIterator[Incoming]) -> Incoming:
-    """Return what arrives next; nothing for half a minute is a failure."""
+    """Return the next update; half a minute without one is a failure."""
     async with asyncio.timeout(_PATIENCE):
         return await anext(arrivals)
 
 
-async def arrival(arrivals: AsyncIterator[Incoming], wanted: Callable[[Incoming], bool]) -> Incoming:
-    """Return the next arrival that is as wanted."""
+async def arrival(arrivals: AsyncIterator[Incoming], matches: Callable[[Incoming], bool]) -> Incoming:
+    """Return the next update that matches."""
     while True:
         incoming = await next_incoming(arrivals)
-        if wanted(incoming):
+        if matches(incoming):
             return incoming
 
 
 def measure(text: str, abilities: PlatformCapabilities) -> int:
-    """Return how long a text is, as a network counts."""
+    """Return the length of a text in the unit of the network."""
     match abilities.text_unit:
         case "characters":
             return len(text)
@@ -424,11 +424,11 @@ def measure(text: str, abilities: PlatformCapabilities) -> int:
             return len(text.encode())
 
 
-async def _find_server(far_side: FarSide, place: Address) -> str:
-    """Return the server that messages in a group name, to us and to others."""
+async def _find_server(far_side: FarSide, address: Address) -> str:
+    """Return the server that messages in a group name, whether they are addressed to us or to others."""
     async with far_side.platform.connect() as arrivals:
-        await far_side.says(place, "and you, Bob?", addressed=False)
-        await far_side.says(place, "what time is it?")
+        await far_side.says(address, "and you, Bob?", addressed=False)
+        await far_side.says(address, "what time is it?")
         aside, asked = await next_incoming(arrivals), await next_incoming(arrivals)
     assert aside.server == asked.server
     return asked.server
@@ -442,12 +442,12 @@ async def _receive_message(far_side: FarSide) -> MessageRef:
     return MessageRef(asked.address, asked.message_id)
 
 
-async def _disrupt(far_side: FarSide, trouble: FailureKind) -> None:
-    assert await far_side.disrupt(trouble), f"a far side that can't be made {trouble} lacks `{trouble}`"
+async def _disrupt(far_side: FarSide, failure: FailureKind) -> None:
+    assert await far_side.disrupt(failure), f"a far side that can't be made {failure} lacks `{failure}`"
 
 
-async def _expect_unreachable(far_side: FarSide, trouble: FailureKind) -> None:
-    await _disrupt(far_side, trouble)
+async def _expect_unreachable(far_side: FarSide, failure: FailureKind) -> None:
+    await _disrupt(far_side, failure)
     with pytest.raises(Unreachable):
         async with asyncio.timeout(_PATIENCE):
             await far_side.platform.send(far_side.private, Content(text="hello?"), "trouble")
@@ -456,9 +456,9 @@ async def _expect_unreachable(far_side: FarSide, trouble: FailureKind) -> None:
     assert "hello again" in [one.text for one in await far_side.seen(far_side.private)]
 
 
-def _require(place: Address | None, feature: Feature) -> Address:
-    assert place is not None, f"a network without such chats lacks `{feature}`"
-    return place
+def _require(address: Address | None, feature: Feature) -> Address:
+    assert address is not None, f"a network without such chats lacks `{feature}`"
+    return address
 
 
 def _chat_key(address: Address) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""A Discord on loopback, and the adapter of its bot."""
+"""A Discord server on loopback, and the adapter of its bot."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The far side of Discord for the contract suite: a server on loopback with a person in three places."""
+"""The far side of Discord for the contract suite: a server on loopback with a person in three chats."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ QUICK = timedelta(seconds=3)
 
 def settings_for(server: DiscordServer, **others: object) -> DiscordSettings:
     """Return the settings of the server's bot, with little patience."""
-    given: dict[str, object] = {
+    fields: dict[str, object] = {
         "token": server.token,
         "api_url": server.api_url,
         "cdn_url": f"{server.url}/cdn",
@@ -25,7 +25,7 @@ def settings_for(server: DiscordServer, **others: object) -> DiscordSettings:
         "silence": QUICK,
         **others,
     }
-    return DiscordSettings(**given)  # type: ignore[arg-type]
+    return DiscordSettings(**fields)  # type: ignore[arg-type]
 
 
 class DiscordFarSide:
@@ -106,7 +106,7 @@ class DiscordFarSide:
 
 @asynccontextmanager
 async def discord_far_side() -> AsyncIterator[DiscordFarSide]:
-    """Open the places and the adapter."""
+    """Open a server with its chats, and the adapter."""
     async with DiscordServer(heartbeat=0.5) as server:
         thread = await server.channel("general").opens_thread(server.user("Ann"), "Plans")
         platform = Discord(settings_for(server))

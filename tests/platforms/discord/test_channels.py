@@ -1,4 +1,4 @@
-"""Threads for conversations that move to Discord."""
+"""Threads for handoffs to Discord."""
 
 from typing import Literal
 
@@ -14,45 +14,45 @@ from talaria.testing.platform_suite import next_incoming
 
 
 @pytest.mark.parametrize(("kind", "seeds"), [("text", 0), ("announcements", 0), ("forum", 1)])
-async def test_a_thread_is_opened_and_what_is_said_there_is_meant_for_us(
+async def test_handoff_thread_is_created_and_its_messages_are_addressed_to_us(
     server: DiscordServer, discord: Discord, kind: Literal["text", "announcements", "forum"], seeds: int
 ) -> None:
     ann = server.user("Ann")
     channel = server.channel("general", kind)
-    made = await discord.create_handoff_thread(channel.id, "Trip to Rome")
-    assert made
-    thread = server.room(made)
+    thread_id = await discord.create_handoff_thread(channel.id, "Trip to Rome")
+    assert thread_id
+    thread = server.room(thread_id)
     assert (thread.place.name, thread.place.parent, len(thread.posts)) == ("Trip to Rome", channel.place, seeds)
-    place = Address("discord", channel.id, "thread", made)
-    await discord.send(place, Content(text="It continues here."), "k")
+    address = Address("discord", channel.id, "thread", thread_id)
+    await discord.send(address, Content(text="It continues here."), "k")
     async with discord.connect() as arrivals:
         await thread.says(ann, "and now?")
-        told = await next_incoming(arrivals)
-    assert (told.address, told.addressed) == (place, True)
+        incoming = await next_incoming(arrivals)
+    assert (incoming.address, incoming.addressed) == (address, True)
     assert channel.posts == []
 
 
-async def test_where_threads_are_forbidden_one_hangs_on_a_message(server: DiscordServer, discord: Discord) -> None:
+async def test_without_thread_permission_the_thread_is_started_from_a_message(
+    server: DiscordServer, discord: Discord
+) -> None:
     channel = server.channel("general")
     channel.place.forbids.add("threads")
-    made = await discord.create_handoff_thread(channel.id, "Trip to Rome")
+    thread_id = await discord.create_handoff_thread(channel.id, "Trip to Rome")
     (seed,) = channel.answers
-    assert (made, seed.text) == (seed.id, "Trip to Rome")
+    assert (thread_id, seed.text) == (seed.id, "Trip to Rome")
     await discord.send(Address("discord", channel.id, "thread", seed.id), Content(text="Here."), "k")
     assert [post.text for post in server.room(seed.id).answers] == ["Here."]
 
 
 @pytest.mark.parametrize("forbidden", ["all threads", "look", "messages"])
-async def test_where_that_is_refused_there_is_no_thread_and_no_trace(
-    server: DiscordServer, discord: Discord, forbidden: str
-) -> None:
+async def test_refused_thread_leaves_no_message_behind(server: DiscordServer, discord: Discord, forbidden: str) -> None:
     channel = server.channel("general")
     channel.place.forbids |= {forbidden, "threads"}
     assert await discord.create_handoff_thread(channel.id, "Trip to Rome") is None
     assert channel.posts == []
 
 
-async def test_there_are_no_threads_in_private_chats_or_in_threads(server: DiscordServer, discord: Discord) -> None:
+async def test_no_thread_is_created_in_private_chats_or_threads(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     thread = await server.channel("general").opens_thread(ann, "Plans")
     assert await discord.create_handoff_thread(server.private(ann).id, "Trip to Rome") is None
@@ -61,7 +61,7 @@ async def test_there_are_no_threads_in_private_chats_or_in_threads(server: Disco
     assert not any(one.method == "POST" for one in server.calls)
 
 
-async def test_a_pause_is_no_refusal(server: DiscordServer, discord: Discord) -> None:
+async def test_rate_limit_while_creating_a_thread_is_raised(server: DiscordServer, discord: Discord) -> None:
     channel = server.channel("general")
     server.fail(open_thread, 429, retry_after=9)
     with pytest.raises(SlowDown):

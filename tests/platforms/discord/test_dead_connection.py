@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from tests.platforms.dead_connection import Wire, hearing
+from tests.platforms.dead_connection import Wire, running_receiver
 from tests.platforms.discord.far_side import settings_for
 
 from talaria.contracts.store import Store
@@ -15,14 +15,14 @@ QUICK = timedelta(seconds=2)
 
 @pytest.mark.one_engine
 @pytest.mark.slow
-async def test_discord_that_falls_silent_is_connected_to_again(store: Store) -> None:
+async def test_dead_discord_connection_is_resumed(store: Store) -> None:
     async with DiscordServer(heartbeat=0.3) as server, Wire(server.url) as wire:
         server.gateway.public_url = wire.url
         ann = server.user("Ann")
         room = server.private(ann)
-        given = settings_for(server, api_url=f"{wire.url}/api/v10", patience=QUICK, silence=QUICK)
-        discord = Discord(given)
-        async with hearing(discord, store) as there:
+        settings = settings_for(server, api_url=f"{wire.url}/api/v10", patience=QUICK, silence=QUICK)
+        discord = Discord(settings)
+        async with running_receiver(discord, store) as there:
             await there.until("connected")
             await room.says(ann, "before")
             await there.until("connected", "before")

@@ -1,4 +1,4 @@
-"""From Discord's events to our vocabulary: who is meant, where it was said, and what was said."""
+"""Translation of Discord's events: who is addressed, the address, and the text."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -31,7 +31,7 @@ def answer_to(author: dict[str, Any]) -> dict[str, Any]:
     return {"type": 19, "message_reference": reference, "referenced_message": {"author": author}, "mentions": [author]}
 
 
-def test_a_private_message_is_meant_for_us() -> None:
+def test_private_message_is_addressed_to_us() -> None:
     incoming = read_message(message("hello"), CHAT, ACCOUNT)
     assert incoming is not None
     assert (incoming.external_id, incoming.message_id, incoming.text) == ("900", "900", "hello")
@@ -49,14 +49,14 @@ def test_a_private_message_is_meant_for_us() -> None:
         (Channel("72", 11, "A post", "5", "61"), Address("discord", "61", "thread", "72")),
     ],
 )
-def test_channels_threads_and_posts_are_places(channel: Channel, address: Address) -> None:
+def test_channels_threads_and_forum_posts_have_addresses(channel: Channel, address: Address) -> None:
     incoming = read_message(message("hello"), channel, ACCOUNT)
     assert incoming is not None
     assert (incoming.address, incoming.chat_name) == (address, channel.name)
 
 
 @pytest.mark.parametrize(
-    ("mode", "said", "channel", "meant"),
+    ("mode", "posted", "channel", "is_addressed"),
     [
         ("reply", message("hello"), CHANNEL, False),
         ("reply", message("<@1> hello"), CHANNEL, True),
@@ -74,14 +74,16 @@ def test_channels_threads_and_posts_are_places(channel: Channel, address: Addres
         ("reply", message("<@&56> hello", mention_roles=["56"]), CHANNEL, False),
     ],
 )
-def test_who_is_meant_in_a_server(mode: Any, said: Message, channel: Channel, meant: bool) -> None:
-    incoming = read_message(said, channel, BotIdentity("discord", ME, mode), own_role="55")
+def test_group_mode_decides_which_server_messages_are_addressed(
+    mode: Any, posted: Message, channel: Channel, is_addressed: bool
+) -> None:
+    incoming = read_message(posted, channel, BotIdentity("discord", ME, mode), own_role="55")
     assert incoming is not None
-    assert incoming.addressed is meant
+    assert incoming.addressed is is_addressed
 
 
 @pytest.mark.parametrize("channel", [CHANNEL, THREAD])
-def test_in_a_free_channel_and_its_threads_everything_is_meant_for_us(channel: Channel) -> None:
+def test_every_message_in_a_free_channel_and_its_threads_is_addressed(channel: Channel) -> None:
     incoming = read_message(message("hello"), channel, BotIdentity("discord", ME, free=frozenset({"60"})))
     assert incoming is not None
     assert incoming.addressed
@@ -100,7 +102,7 @@ def test_in_a_free_channel_and_its_threads_everything_is_meant_for_us(channel: C
         ("`code` **bold** @everyone", "`code` **bold** @everyone"),
     ],
 )
-def test_names_are_read_as_people_see_them(content: str, text: str) -> None:
+def test_mentions_and_emoji_are_replaced_by_names(content: str, text: str) -> None:
     mentions = [BOB, {**US, "global_name": "Talaria"}]
     incoming = read_message(message(content, mentions=mentions), CHANNEL, ACCOUNT, own_role="55")
     assert incoming is not None
@@ -108,7 +110,7 @@ def test_names_are_read_as_people_see_them(content: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "posted",
     [
         message("beep", author={**BOB, "bot": True}),
         message("beep", webhook_id="4"),
@@ -117,23 +119,23 @@ def test_names_are_read_as_people_see_them(content: str, text: str) -> None:
         message(""),
     ],
 )
-def test_what_no_person_said_is_not_heard(said: Message) -> None:
-    assert read_message(said, CHAT, ACCOUNT) is None
+def test_messages_of_bots_and_system_messages_are_ignored(posted: Message) -> None:
+    assert read_message(posted, CHAT, ACCOUNT) is None
 
 
-def test_an_edit_is_the_new_text_under_an_id_of_its_own() -> None:
-    said = message("better", edited_timestamp="2026-07-28T10:05:00+00:00")
-    incoming = read_message(said, CHAT, ACCOUNT, edited=True)
+def test_edit_has_the_new_text_and_its_own_external_id() -> None:
+    posted = message("better", edited_timestamp="2026-07-28T10:05:00+00:00")
+    incoming = read_message(posted, CHAT, ACCOUNT, edited=True)
     assert incoming is not None
     assert (incoming.external_id, incoming.message_id) == ("900:2026-07-28T10:05:00+00:00", "900")
     assert (incoming.edited, incoming.at) == (True, datetime(2026, 7, 28, 10, 5, tzinfo=UTC))
     assert read_message(message("same"), CHAT, ACCOUNT, edited=True) is None  # a preview of a link came
 
 
-def test_what_is_passed_on_and_polls_have_words() -> None:
-    passed = {"message": {"content": "the plan", "attachments": [_file("1", "plan.pdf", "application/pdf")]}}
+def test_forwarded_messages_and_polls_are_described_as_text() -> None:
+    snapshot = {"message": {"content": "the plan", "attachments": [_file("1", "plan.pdf", "application/pdf")]}}
     reference = {"type": 1, "message_id": "800", "channel_id": "61"}
-    incoming = read_message(message(message_snapshots=[passed], message_reference=reference), CHAT, ACCOUNT)
+    incoming = read_message(message(message_snapshots=[snapshot], message_reference=reference), CHAT, ACCOUNT)
     assert incoming is not None
     assert (incoming.text, incoming.reply_to) == ("[forwarded] the plan", "")
     assert [one.name for one in incoming.attachments] == ["plan.pdf"]
@@ -146,7 +148,7 @@ def _file(number: str, name: str, kind: str, **more: Any) -> dict[str, Any]:
     return {"id": number, "filename": name, "size": 5, "url": "x:", "content_type": kind, **more}
 
 
-def test_files_are_what_they_are() -> None:
+def test_attachments_have_kind_and_media_type() -> None:
     files = [
         _file("1", "cat.png", "image/png"),
         _file("2", "notes.txt", "text/plain; charset=utf-8"),
@@ -163,7 +165,7 @@ def test_files_are_what_they_are() -> None:
     ]
 
 
-def test_a_sticker_is_known_by_its_id() -> None:
+def test_sticker_has_its_id_and_name() -> None:
     incoming = read_message(message(sticker_items=[{"id": "5", "name": "Wave", "format_type": 4}]), CHAT, ACCOUNT)
     assert incoming is not None
     (sticker,) = incoming.attachments
@@ -173,27 +175,34 @@ def test_a_sticker_is_known_by_its_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "meant"),
+    ("more", "is_addressed"),
     [({}, False), ({"message_author_id": ME}, True)],
 )
-def test_a_mark_in_a_server_is_meant_for_us_on_a_message_of_ours(more: dict[str, str], meant: bool) -> None:
+def test_reaction_in_a_server_is_addressed_if_it_is_on_our_message(more: dict[str, str], is_addressed: bool) -> None:
     member = {"nick": "Annie", "user": ANN}
-    given = {"user_id": "7", "channel_id": "60", "message_id": "800", "emoji": {"name": "👍"}, "member": member, **more}
-    incoming = read_reaction("s:4", convert(given, Reaction), CHANNEL, ACCOUNT)
+    fields = {
+        "user_id": "7",
+        "channel_id": "60",
+        "message_id": "800",
+        "emoji": {"name": "👍"},
+        "member": member,
+        **more,
+    }
+    incoming = read_reaction("s:4", convert(fields, Reaction), CHANNEL, ACCOUNT)
     assert incoming is not None
     assert (incoming.external_id, incoming.reaction, incoming.message_id) == ("s:4", "👍", "800")
-    assert (incoming.addressed, incoming.sender) == (meant, Sender("7", "Annie"))
+    assert (incoming.addressed, incoming.sender) == (is_addressed, Sender("7", "Annie"))
 
 
 @pytest.mark.parametrize(("who", "emoji"), [(ME, {"name": "👍"}), ("7", {"id": "5", "name": "blob"}), ("7", {})])
 def test_own_reactions_and_custom_emoji_are_not_reported(who: str, emoji: dict[str, str]) -> None:
-    given = {"user_id": who, "channel_id": "60", "message_id": "800", "emoji": emoji}
-    assert read_reaction("s:4", convert(given, Reaction), CHANNEL, ACCOUNT) is None
+    fields = {"user_id": who, "channel_id": "60", "message_id": "800", "emoji": emoji}
+    assert read_reaction("s:4", convert(fields, Reaction), CHANNEL, ACCOUNT) is None
 
 
 def interaction(kind: int, data: dict[str, Any], **more: Any) -> Interaction:
-    given = {"id": "1400000000000000000", "application_id": ME, "type": kind, "token": "t", "data": data, "user": ANN}
-    return convert({**given, **more}, Interaction)
+    fields = {"id": "1400000000000000000", "application_id": ME, "type": kind, "token": "t", "data": data, "user": ANN}
+    return convert({**fields, **more}, Interaction)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +212,7 @@ def interaction(kind: int, data: dict[str, Any], **more: Any) -> Interaction:
         ({"name": "goal", "options": [{"name": "words", "value": "tidy up"}]}, "/goal tidy up"),
     ],
 )
-def test_a_command_becomes_the_words_that_it_stands_for(data: dict[str, Any], text: str) -> None:
+def test_command_interaction_becomes_slash_command_text(data: dict[str, Any], text: str) -> None:
     incoming = read_interaction(interaction(2, data), CHANNEL, ACCOUNT)
     assert incoming is not None
     assert (incoming.text, incoming.button, incoming.message_id) == (text, "", "")
@@ -218,7 +227,7 @@ def test_a_command_becomes_the_words_that_it_stands_for(data: dict[str, Any], te
         ({"custom_id": "talaria-menu", "component_type": 3, "values": ["model:3"]}, "model:3"),
     ],
 )
-def test_a_choice_says_what_it_stands_for(data: dict[str, Any], value: str) -> None:
+def test_component_interaction_reports_the_chosen_value(data: dict[str, Any], value: str) -> None:
     pressed = interaction(3, data, message={"id": "800"})
     incoming = read_interaction(pressed, THREAD, ACCOUNT)
     assert incoming is not None
@@ -227,5 +236,5 @@ def test_a_choice_says_what_it_stands_for(data: dict[str, Any], value: str) -> N
 
 
 @pytest.mark.parametrize("kind", [1, 4, 5])
-def test_interactions_of_other_kinds_are_not_heard(kind: int) -> None:
+def test_other_interaction_types_are_ignored(kind: int) -> None:
     assert read_interaction(interaction(kind, {"name": "status"}), CHANNEL, ACCOUNT) is None

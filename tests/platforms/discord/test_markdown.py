@@ -17,18 +17,18 @@ from talaria.platforms.discord.outgoing import build_components, build_menu, for
         "||hidden|| <@123> @everyone",
     ],
 )
-def test_what_discord_understands_stays_as_it_is(text: str) -> None:
+def test_markdown_supported_by_discord_is_unchanged(text: str) -> None:
     assert format_text(text) == text
 
 
-def test_a_table_is_drawn_in_letters_of_one_width() -> None:
+def test_table_is_drawn_in_a_code_block() -> None:
     drawn = format_text("Before\n\n| city | °C |\n|---|---:|\n| **Rome** | 31 |\n| 東京 | 28 |\n\nBehind")
     assert drawn == "Before\n\n```\ncity │ °C\n─────┼───\nRome │ 31\n東京 │ 28\n```\n\nBehind"
 
 
-def test_a_wide_table_is_written_row_by_row() -> None:
-    told = format_text(f"| name | what | why |\n|---|---|---|\n| a | {'long ' * 12} | so |\n| b | | {'x' * 9} |")
-    assert told == f"- **a**: what: {('long ' * 12).strip()}; why: so\n- **b**: why: xxxxxxxxx"
+def test_wide_table_becomes_a_list_of_rows() -> None:
+    formatted = format_text(f"| name | what | why |\n|---|---|---|\n| a | {'long ' * 12} | so |\n| b | | {'x' * 9} |")
+    assert formatted == f"- **a**: what: {('long ' * 12).strip()}; why: so\n- **b**: why: xxxxxxxxx"
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_a_wide_table_is_written_row_by_row() -> None:
         ("see ![](https://example.org/cat.png)", "see https://example.org/cat.png"),
     ],
 )
-def test_what_discord_would_show_as_signs_is_made_readable(text: str, shown: str) -> None:
+def test_unsupported_markdown_is_replaced(text: str, shown: str) -> None:
     assert format_text(text) == shown
 
 
-def test_where_drawing_makes_it_too_long_the_source_is_sent() -> None:
+def test_table_source_is_sent_if_the_drawing_is_too_long() -> None:
     source = f"|a|b|\n|-|-|\n|{'x' * 30}|1|\n" + "|1|2|\n" * 300
     assert len(source) < 2000
     assert format_text(source) == source.strip("\n")
@@ -64,12 +64,12 @@ def test_up_to_five_choices_are_buttons_and_more_are_a_menu() -> None:
 @pytest.mark.parametrize(
     "buttons", [[Button("x", str(n)) for n in range(26)], [Button("x", "v" * 101)], [Button("x", "")]]
 )
-def test_choices_that_discord_would_not_take_are_refused(buttons: list[Button]) -> None:
+def test_invalid_choices_are_refused(buttons: list[Button]) -> None:
     with pytest.raises(Rejected):
         build_components(buttons)
 
 
-def test_a_menu_has_the_names_that_discord_takes() -> None:
+def test_command_menu_contains_only_valid_names() -> None:
     shown = build_menu(
         [("status", "How\nthings are"), ("not a name", "x"), ("Big", "x"), ("new", "x" * 200), ("bare", "")]
     )
@@ -81,13 +81,13 @@ def test_a_menu_has_the_names_that_discord_takes() -> None:
     assert len(build_menu([(f"c{number}", "x") for number in range(150)])) == 100
 
 
-def test_each_part_of_a_message_has_a_key_that_fits() -> None:
+def test_each_part_of_a_message_has_its_own_short_nonce() -> None:
     keys = {make_nonce(key, part) for key in ("a" * 300, "b") for part in (0, 1)}
     assert len(keys) == 4
     assert all(len(key) <= 25 for key in keys)
 
 
-def test_a_thread_has_a_name_on_one_line() -> None:
+def test_thread_name_is_one_line_and_limited() -> None:
     assert make_thread_name("Trip to\n 日本 " * 40).startswith("Trip to 日本 Trip")
     assert len(make_thread_name("x" * 300)) == 100
     assert make_thread_name(" \n ") == "Conversation"

@@ -1,4 +1,4 @@
-"""A bot as the settings describe it."""
+"""Opening the Discord adapter from settings."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -35,8 +35,8 @@ async def test_options_reach_the_bot(server: DiscordServer, store: Store, tmp_pa
         async with platform.connect() as arrivals:
             await quiet.says(ann, "anybody?")
             await free.says(ann, "anybody?")
-            told = [await next_incoming(arrivals) for _ in range(2)]
-    assert [(one.addressed, one.text) for one in told] == [(False, "anybody?"), (True, "anybody?")]
+            received = [await next_incoming(arrivals) for _ in range(2)]
+    assert [(one.addressed, one.text) for one in received] == [(False, "anybody?"), (True, "anybody?")]
     assert [one["name"] for one in server.world.commands] == ["help"]
 
 
@@ -50,7 +50,7 @@ async def test_options_reach_the_bot(server: DiscordServer, store: Store, tmp_pa
         ("x", {"silence": "soon"}),
     ],
 )
-async def test_what_makes_no_sense_is_refused_with_its_name(
+async def test_invalid_options_are_refused_with_the_name_of_the_network(
     store: Store, tmp_path: Path, token: str | None, options: dict[str, str]
 ) -> None:
     with pytest.raises(Refused, match=r"Discord|platforms\.discord"):

@@ -1,4 +1,4 @@
-"""What happens on Discord reaches us: over connections that break, sessions that end, and processes that do."""
+"""Receiving from Discord: broken connections, expired gateway sessions and new processes."""
 
 from datetime import timedelta
 
@@ -16,34 +16,34 @@ from talaria.testing.discord_server.methods import gateway, own_application
 from talaria.testing.platform_suite import next_incoming
 
 
-def again(server: DiscordServer, store: Store) -> Discord:
+def open_adapter(server: DiscordServer, store: Store) -> Discord:
     """Return the adapter of another process."""
     return Discord(settings_for(server), (), DurableProgressStore(store, "discord"))
 
 
-async def test_another_process_continues_with_the_session(server: DiscordServer, store: Store) -> None:
+async def test_another_process_resumes_the_gateway_session(server: DiscordServer, store: Store) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
-    first = again(server, store)
+    first = open_adapter(server, store)
     async with first.connect() as arrivals:
         await room.says(ann, "one")
         await room.says(ann, "two")
         assert [(await next_incoming(arrivals)).text for _ in range(2)] == ["one", "two"]
     await first.close()
     await room.says(ann, "three")
-    second = again(server, store)
+    second = open_adapter(server, store)
     async with second.connect() as arrivals:
         assert [(await next_incoming(arrivals)).text for _ in range(2)] == ["two", "three"]  # "two" was not confirmed
     await second.close()
     assert server.gateway.logins == ["identify", "resume"]
 
 
-async def test_after_a_session_that_ended_places_where_we_talk_are_caught_up_with(
+async def test_missed_messages_of_known_chats_are_read_after_an_expired_session(
     server: DiscordServer, store: Store
 ) -> None:
     ann = server.user("Ann")
     room, channel, other = server.private(ann), server.channel("general"), server.channel("gossip")
-    first = again(server, store)
+    first = open_adapter(server, store)
     async with first.connect() as arrivals:
         await room.says(ann, "in private")
         await channel.says(ann, "in the channel", mention=True)
@@ -56,22 +56,22 @@ async def test_after_a_session_that_ended_places_where_we_talk_are_caught_up_wit
     await channel.says(ann, "missed in the channel", mention=True)
     await other.says(ann, "missed there", mention=True)
     missed = await room.says(ann, "missed in private")
-    second = again(server, store)
+    second = open_adapter(server, store)
     async with second.connect() as arrivals:
         await room.says(ann, "live")
-        told = [await next_incoming(arrivals) for _ in range(4)]
+        incoming = [await next_incoming(arrivals) for _ in range(4)]
     await second.close()
     texts = ["confirmed by the next", "missed in the channel", "missed in private", "live"]
-    assert [one.text for one in told] == texts
-    assert (told[2].external_id, told[2].address) == (missed.id, Address("discord", room.id))
-    assert told[1].address == Address("discord", channel.id, "group")
+    assert [one.text for one in incoming] == texts
+    assert (incoming[2].external_id, incoming[2].address) == (missed.id, Address("discord", room.id))
+    assert incoming[1].address == Address("discord", channel.id, "group")
     assert server.gateway.logins == ["identify", "invalid", "identify"]
 
 
-async def test_what_was_missed_is_read_again_until_it_was_taken(server: DiscordServer, store: Store) -> None:
+async def test_missed_messages_are_read_again_until_they_are_confirmed(server: DiscordServer, store: Store) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
-    first = again(server, store)
+    first = open_adapter(server, store)
     async with first.connect() as arrivals:
         for text in ("one", "two"):
             await room.says(ann, text)
@@ -80,40 +80,38 @@ async def test_what_was_missed_is_read_again_until_it_was_taken(server: DiscordS
     server.gateway.expire()
     await room.says(ann, "three")
     await room.says(ann, "four")
-    heard = []
+    received = []
     for number in (1, 2, 2, 1):
-        platform = again(server, store)
+        platform = open_adapter(server, store)
         async with platform.connect() as arrivals:
-            heard.append([(await next_incoming(arrivals)).text for _ in range(number)])
+            received.append([(await next_incoming(arrivals)).text for _ in range(number)])
         await platform.close()
-    assert heard == [["two"], ["two", "three"], ["three", "four"], ["four"]]
+    assert received == [["two"], ["two", "three"], ["three", "four"], ["four"]]
     assert server.gateway.logins == ["identify", *["invalid", "identify"] * 4]
 
 
 @pytest.mark.parametrize("trouble", ["reconnect", "cut"])
-async def test_a_connection_that_ends_is_made_again_and_nothing_is_lost_or_reported_twice(
+async def test_reconnect_neither_loses_nor_repeats_messages(
     server: DiscordServer, discord: Discord, trouble: str
 ) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
-    heard = []
+    received = []
     async with discord.connect() as arrivals:
         for number in range(3):
             await room.says(ann, f"before {number}")
-            heard.append(await next_incoming(arrivals))
+            received.append(await next_incoming(arrivals))
             if trouble == "reconnect":
                 await server.gateway.ask_to_reconnect()
             else:
                 server.gateway.drop()
             await room.says(ann, f"after {number}")
-            heard.append(await next_incoming(arrivals))
-    assert [one.text for one in heard] == [f"{when} {number}" for number in range(3) for when in ("before", "after")]
+            received.append(await next_incoming(arrivals))
+    assert [one.text for one in received] == [f"{when} {number}" for number in range(3) for when in ("before", "after")]
     assert server.gateway.logins == ["identify"] + ["resume"] * 3
 
 
-async def test_a_session_that_ends_while_we_listen_is_followed_by_another(
-    server: DiscordServer, discord: Discord
-) -> None:
+async def test_expired_session_is_replaced_while_connected(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
     async with discord.connect() as arrivals:
@@ -126,7 +124,7 @@ async def test_a_session_that_ends_while_we_listen_is_followed_by_another(
     assert server.gateway.logins == ["identify", "invalid", "identify"]
 
 
-async def test_what_cannot_be_read_is_left_out(server: DiscordServer, discord: Discord) -> None:
+async def test_unreadable_events_are_ignored(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     async with discord.connect() as arrivals:
         await server.gateway.tell("MESSAGE_CREATE", {"id": 5, "content": []})
@@ -137,7 +135,7 @@ async def test_what_cannot_be_read_is_left_out(server: DiscordServer, discord: D
         assert (await next_incoming(arrivals)).text == "hello"
 
 
-async def test_edits_are_heard_and_previews_are_not(server: DiscordServer, discord: Discord) -> None:
+async def test_edits_are_reported_and_link_previews_are_not(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
     async with discord.connect() as arrivals:
@@ -146,13 +144,13 @@ async def test_edits_are_heard_and_previews_are_not(server: DiscordServer, disco
         await room.previews(post)
         await room.edits(post, "see https://example.com")
         edit = await next_incoming(arrivals)
-        await room.previews(post)  # told again with the time of the edit
+        await room.previews(post)  # repeated with the time of the edit
         repeated = await next_incoming(arrivals)
     assert (edit.edited, edit.text, edit.message_id) == (True, "see https://example.com", post.id)
     assert repeated.external_id == edit.external_id != post.id
 
 
-async def test_commands_are_registered_where_they_differ(server: DiscordServer, discord: Discord) -> None:
+async def test_commands_are_registered_only_if_they_changed(server: DiscordServer, discord: Discord) -> None:
     for _ in range(2):
         async with discord.connect():
             pass
@@ -160,7 +158,7 @@ async def test_commands_are_registered_where_they_differ(server: DiscordServer, 
     assert [one.method for one in server.calls if one.path.endswith("/commands")] == ["GET", "PUT", "GET"]
 
 
-async def test_commands_that_cannot_be_registered_hold_nothing_up(server: DiscordServer, discord: Discord) -> None:
+async def test_failed_command_registration_does_not_block_messages(server: DiscordServer, discord: Discord) -> None:
     server.fail(own_application, 403)
     ann = server.user("Ann")
     async with discord.connect() as arrivals:
@@ -168,18 +166,18 @@ async def test_commands_that_cannot_be_registered_hold_nothing_up(server: Discor
         assert (await next_incoming(arrivals)).text == "hello"
 
 
-async def test_a_command_is_acknowledged_at_once_and_cleared_away_by_its_answer(
+async def test_command_is_acknowledged_at_once_and_its_placeholder_removed_by_the_answer(
     server: DiscordServer, discord: Discord
 ) -> None:
     ann = server.user("Ann")
     thread = await server.channel("general").opens_thread(ann, "Plans")
     async with discord.connect() as arrivals:
         asked = await thread.uses(ann, "status", "of all")
-        told = await next_incoming(arrivals)
+        incoming = await next_incoming(arrivals)
         assert (asked.answer, asked.ephemeral, asked.standing) == (5, True, True)
-        await discord.send(told.address, Content(text="All is well."), "k")
-    assert (told.text, told.external_id) == ("/status of all", asked.id)
-    assert told.address == Address(
+        await discord.send(incoming.address, Content(text="All is well."), "k")
+    assert (incoming.text, incoming.external_id) == ("/status of all", asked.id)
+    assert incoming.address == Address(
         "discord", thread.place.parent.id if thread.place.parent else "", "thread", thread.id
     )
     assert not asked.standing
@@ -193,38 +191,38 @@ async def test_a_choice_is_acknowledged_and_reported_with_its_id(server: Discord
     await discord.send(Address("discord", room.id), Content(text="Which?", buttons=_choices(8)), "k")
     async with discord.connect() as arrivals:
         asked = await room.presses(ann, room.answers[0], from_menu[0])
-        told = await next_incoming(arrivals)
+        incoming = await next_incoming(arrivals)
     async with discord.connect() as arrivals:
         repeated = await next_incoming(arrivals)
-    assert (told.button, asked.answer, asked.standing) == (from_menu[1], 6, False)
-    assert (repeated.button, repeated.external_id) == (told.button, told.external_id)
+    assert (incoming.button, asked.answer, asked.standing) == (from_menu[1], 6, False)
+    assert (repeated.button, repeated.external_id) == (incoming.button, incoming.external_id)
 
 
-async def test_naming_our_role_is_naming_us(server: DiscordServer, discord: Discord) -> None:
+async def test_mention_of_our_role_is_addressed_to_us(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     channel = server.channel("general")
     async with discord.connect() as arrivals:
         await channel.says(ann, "what now?", by_role=True)
-        told = await next_incoming(arrivals)
-    assert (told.addressed, told.text) == (True, "what now?")
+        incoming = await next_incoming(arrivals)
+    assert (incoming.addressed, incoming.text) == (True, "what now?")
 
 
-async def test_a_post_in_a_forum_is_a_thread(server: DiscordServer, discord: Discord) -> None:
+async def test_forum_post_is_received_as_a_thread(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     forum = server.channel("ideas", "forum")
     async with discord.connect() as arrivals:
         post = await forum.opens_thread(ann, "An idea")
         await post.says(ann, "what do you think?", mention=True)
-        told = await next_incoming(arrivals)
-        await discord.send(told.address, Content(text="Good."), "k")
-    assert told.address == Address("discord", forum.id, "thread", post.id)
-    assert (told.chat_name, [one.text for one in post.answers]) == ("An idea", ["Good."])
+        incoming = await next_incoming(arrivals)
+        await discord.send(incoming.address, Content(text="Good."), "k")
+    assert incoming.address == Address("discord", forum.id, "thread", post.id)
+    assert (incoming.chat_name, [one.text for one in post.answers]) == ("An idea", ["Good."])
 
 
-async def test_a_channel_that_may_not_be_looked_at_is_a_group(server: DiscordServer, discord: Discord) -> None:
+async def test_channel_without_read_permission_is_treated_as_a_group(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     async with discord.connect() as arrivals:
-        hidden = server.channel("hidden")  # opened behind the greeting, which told of all others
+        hidden = server.channel("hidden")  # created after the greeting, which lists all other channels
         hidden.place.forbids.add("look")
         await hidden.says(ann, "psst", mention=True)
         assert (await next_incoming(arrivals)).address == Address("discord", hidden.id, "group")
@@ -235,23 +233,23 @@ async def test_a_missing_message_intent_is_reported_with_instructions(server: Di
     with pytest.raises(BadCredentials, match="Message Content Intent"):
         async with discord.connect():
             pass
-    modest = Discord(settings_for(server, message_content=False))
+    without_content = Discord(settings_for(server, message_content=False))
     ann = server.user("Ann")
-    async with modest.connect() as arrivals:
+    async with without_content.connect() as arrivals:
         await server.channel("general").says(ann, "among themselves")
         await server.channel("general").says(ann, "hello", mention=True)
         assert (await next_incoming(arrivals)).text == "hello"
-    await modest.close()
+    await without_content.close()
 
 
-async def test_a_token_that_only_the_gateway_does_not_know_is_reported(server: DiscordServer, discord: Discord) -> None:
+async def test_token_rejected_by_the_gateway_is_reported(server: DiscordServer, discord: Discord) -> None:
     server.gateway.token = "another"
     with pytest.raises(BadCredentials, match="rejected the bot token"):
         async with discord.connect():
             pass
 
 
-async def test_a_network_that_cannot_say_where_its_gateway_is_has_trouble(
+async def test_failure_to_get_the_gateway_url_is_reported_as_unreachable(
     server: DiscordServer, discord: Discord
 ) -> None:
     server.fail(gateway, 503)
@@ -260,7 +258,7 @@ async def test_a_network_that_cannot_say_where_its_gateway_is_has_trouble(
             pass
 
 
-async def test_a_bot_that_has_begun_too_many_sessions_waits(server: DiscordServer, discord: Discord) -> None:
+async def test_exhausted_session_starts_are_reported_as_a_rate_limit(server: DiscordServer, discord: Discord) -> None:
     server.gateway.starts_left = 0
     with pytest.raises(SlowDown) as slow:
         async with discord.connect():
@@ -268,7 +266,7 @@ async def test_a_bot_that_has_begun_too_many_sessions_waits(server: DiscordServe
     assert slow.value.retry_after == timedelta(hours=4)
 
 
-async def test_hearts_beat(server: DiscordServer, discord: Discord) -> None:
+async def test_heartbeats_are_sent(server: DiscordServer, discord: Discord) -> None:
     async with discord.connect():
         (session,) = server.gateway.sessions
         assert session.wire is not None

@@ -1,4 +1,4 @@
-"""What the bot posts, as people see it."""
+"""Messages of the bot, as people see them."""
 
 import asyncio
 import struct
@@ -25,7 +25,7 @@ VOICE_FLAG = 1 << 13
 
 
 def opus(*sizes: int, seconds: float = 2.0) -> bytes:
-    """Return an Ogg file with packets of these sizes behind the two that tell what it is."""
+    """Return an Ogg file with packets of these sizes after its two header packets."""
     packets = [b"OpusHead" + bytes(11), b"OpusTags" + bytes(8), *(bytes(size) for size in sizes)]
     lacing = b"".join(bytes([255] * (len(packet) // 255) + [len(packet) % 255]) for packet in packets)
     head = struct.pack("<4sBBqIIIB", b"OggS", 0, 4, int(48_000 * seconds), 1, 0, 0, len(lacing))
@@ -36,7 +36,7 @@ def private(server: DiscordServer) -> Address:
     return Address("discord", server.private(server.user("Ann")).id)
 
 
-async def test_nobody_is_called_by_a_name_in_a_text(server: DiscordServer, discord: Discord) -> None:
+async def test_mentions_in_text_notify_no_user(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     await discord.send(private(server), Content(text=f"@everyone <@{ann.id}>"), "k")
     (call,) = [one for one in server.calls if one.path.endswith("/messages")]
@@ -45,15 +45,13 @@ async def test_nobody_is_called_by_a_name_in_a_text(server: DiscordServer, disco
     assert (post.text, post.mentions) == (f"@everyone <@{ann.id}>", [])
 
 
-async def test_an_answer_to_what_is_gone_is_posted_all_the_same(server: DiscordServer, discord: Discord) -> None:
+async def test_reply_to_a_deleted_message_is_posted_anyway(server: DiscordServer, discord: Discord) -> None:
     for number in ("12345", "not a number"):
         await discord.send(private(server), Content(text="late", reply_to=number), number)
     assert [one.text for one in server.private(server.user("Ann")).answers] == ["late", "late"]
 
 
-async def test_many_files_go_out_ten_at_a_time_and_once(
-    server: DiscordServer, discord: Discord, tmp_path: Path
-) -> None:
+async def test_files_are_sent_once_and_ten_per_message(server: DiscordServer, discord: Discord, tmp_path: Path) -> None:
     files = []
     for number in range(12):
         path = tmp_path / f"{number}.txt"
@@ -67,20 +65,20 @@ async def test_many_files_go_out_ten_at_a_time_and_once(
     assert [file.data for file in second.files] == [b"10", b"11"]
 
 
-async def test_a_voice_note_stands_alone_and_tells_how_it_sounds(
+async def test_voice_note_is_a_separate_message_with_duration_and_waveform(
     server: DiscordServer, discord: Discord, tmp_path: Path
 ) -> None:
     path = tmp_path / "reply.ogg"
     path.write_bytes(opus(10, 200, 10, 100))
     content = Content(text="Listen.", files=(File(str(path), "reply.ogg", "audio/ogg"),))
     await discord.send(private(server), content, "voice")
-    words, voice = server.private(server.user("Ann")).answers
-    assert (words.text, words.flags, words.files) == ("Listen.", 0, [])
+    text, voice = server.private(server.user("Ann")).answers
+    assert (text.text, text.flags, text.files) == ("Listen.", 0, [])
     assert (voice.text, voice.flags, voice.files[0].seconds) == ("", VOICE_FLAG, 2.0)
     assert voice.files[0].waveform == "Df8NgA=="
 
 
-async def test_where_voice_notes_are_forbidden_one_is_a_file(
+async def test_voice_note_is_sent_as_a_file_where_voice_is_forbidden(
     server: DiscordServer, discord: Discord, tmp_path: Path
 ) -> None:
     room = server.private(server.user("Ann"))
@@ -93,11 +91,11 @@ async def test_where_voice_notes_are_forbidden_one_is_a_file(
 
 
 @pytest.mark.parametrize("data", [b"", b"OggS", b"RIFF....WAVE", opus(), opus(5, seconds=0), b"OpusHead" * 30])
-def test_what_is_no_voice_note_is_not_taken_for_one(data: bytes) -> None:
+def test_invalid_opus_data_is_not_read_as_a_voice_note(data: bytes) -> None:
     assert read_voice(data) is None
 
 
-async def test_other_sounds_are_files(server: DiscordServer, discord: Discord, tmp_path: Path) -> None:
+async def test_other_audio_is_sent_as_a_file(server: DiscordServer, discord: Discord, tmp_path: Path) -> None:
     path = tmp_path / "song.mp3"
     path.write_bytes(b"ID3 and so on")
     await discord.send(private(server), Content(files=(File(str(path), "song.mp3", "audio/mpeg"),)), "song")
@@ -105,9 +103,9 @@ async def test_other_sounds_are_files(server: DiscordServer, discord: Discord, t
     assert (post.flags, post.files[0].name) == (0, "song.mp3")
 
 
-async def test_a_picture_on_the_web_is_named_and_one_of_ours_is_sent(server: DiscordServer, discord: Discord) -> None:
-    away, here = Image("https://example.org/cat.png"), Image("data:image/png;base64,aGVsbG8=")
-    await discord.send(private(server), Content(text="Two cats.", files=(away, here)), "cats")
+async def test_web_picture_is_linked_and_own_picture_is_uploaded(server: DiscordServer, discord: Discord) -> None:
+    on_the_web, uploaded = Image("https://example.org/cat.png"), Image("data:image/png;base64,aGVsbG8=")
+    await discord.send(private(server), Content(text="Two cats.", files=(on_the_web, uploaded)), "cats")
     (post,) = server.private(server.user("Ann")).answers
     assert post.text == "Two cats.\nhttps://example.org/cat.png"
     assert [(file.name, file.data) for file in post.files] == [("picture.png", b"hello")]
@@ -122,23 +120,23 @@ async def test_more_than_five_choices_are_a_menu(server: DiscordServer, discord:
     assert (post.text, post.labels) == ("Model 3 it is.", ())
 
 
-async def test_a_message_of_another_author_is_not_edited(server: DiscordServer, discord: Discord) -> None:
+async def test_edit_of_a_message_of_another_author_is_refused(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     theirs = await server.private(ann).says(ann, "mine")
     with pytest.raises(Rejected, match="50005"):
         await discord.edit(MessageRef(private(server), theirs.id), Content(text="ours"))
 
 
-@pytest.mark.parametrize("place", [Address("discord", "general"), Address("discord", "1", "thread", "a/../b")])
-async def test_a_place_that_cannot_be_is_refused_without_asking(discord: Discord, place: Address) -> None:
+@pytest.mark.parametrize("address", [Address("discord", "general"), Address("discord", "1", "thread", "a/../b")])
+async def test_invalid_address_is_refused_without_a_request(discord: Discord, address: Address) -> None:
     with pytest.raises(Rejected, match="no channel"):
-        await discord.send(place, Content(text="hello"), "k")
+        await discord.send(address, Content(text="hello"), "k")
     with pytest.raises(Rejected, match="no channel"):
-        await discord.show_typing(place)
+        await discord.show_typing(address)
 
 
 @pytest.mark.parametrize(("forbidden", "code"), [({"messages"}, "50013"), (set(), "50008")])
-async def test_where_we_may_not_speak_is_refused(
+async def test_sending_without_permission_is_refused(
     server: DiscordServer, discord: Discord, forbidden: set[str], code: str
 ) -> None:
     channel = server.channel("rules", "text" if forbidden else "forum")
@@ -148,7 +146,7 @@ async def test_where_we_may_not_speak_is_refused(
 
 
 @pytest.mark.parametrize(("scope", "everywhere"), [("user", False), ("global", True)])
-async def test_a_pause_is_for_one_place_or_for_all(
+async def test_rate_limit_applies_to_one_chat_or_to_all(
     server: DiscordServer, discord: Discord, scope: str, everywhere: bool
 ) -> None:
     server.fail(create_message, 429, retry_after=2.5, scope=scope)
@@ -157,7 +155,7 @@ async def test_a_pause_is_for_one_place_or_for_all(
     assert (slow.value.retry_after, slow.value.everywhere) == (timedelta(seconds=2.5), everywhere)
 
 
-async def test_the_pace_that_discord_names_is_kept_at_each_place(server: DiscordServer, discord: Discord) -> None:
+async def test_rate_limit_of_discord_is_observed_per_chat(server: DiscordServer, discord: Discord) -> None:
     server.limit(create_message, 5, 30)
     other = Address("discord", server.channel("general").id, "group")
     for number in range(5):
@@ -170,13 +168,13 @@ async def test_the_pace_that_discord_names_is_kept_at_each_place(server: Discord
     assert not any(one.status == 429 for one in server.calls)
 
 
-async def test_many_at_once_are_sent_once_each(server: DiscordServer, discord: Discord) -> None:
+async def test_concurrent_messages_are_sent_once_each(server: DiscordServer, discord: Discord) -> None:
     async def send(number: int) -> None:
         while True:
             try:
                 await discord.send(private(server), Content(text=str(number)), f"k{number}")
                 return
-            except SlowDown as slow:  # on a busy machine the pauses add up: a caller waits, and sends again
+            except SlowDown as slow:  # on a busy machine the pauses add up: a caller waits and retries
                 await asyncio.sleep(slow.retry_after.total_seconds())  # real time: the pause that the server asks for
 
     server.limit(create_message, 5, 0.3)
@@ -186,7 +184,7 @@ async def test_many_at_once_are_sent_once_each(server: DiscordServer, discord: D
     assert sorted(int(one.text) for one in server.private(server.user("Ann")).answers) == list(range(12))
 
 
-async def test_a_short_rate_limit_is_observed_silently(server: DiscordServer, discord: Discord) -> None:
+async def test_short_rate_limit_is_waited_for_without_an_error(server: DiscordServer, discord: Discord) -> None:
     server.fail(create_message, 429, retry_after=0.05)
     await discord.send(private(server), Content(text="hello"), "k")
     assert [one.text for one in server.private(server.user("Ann")).answers] == ["hello"]
@@ -201,31 +199,27 @@ async def test_typing_is_shown_in_the_chat_of_the_turn(server: DiscordServer, di
         await discord.show_typing(private(server))
 
 
-async def test_a_mark_of_ours_is_asked_for_only_where_it_is_not_known(server: DiscordServer, discord: Discord) -> None:
+async def test_own_reaction_is_fetched_only_if_it_is_unknown(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
-    said = await server.private(ann).says(ann, "hello")
-    said.marks["👀"] = [server.bot.id]  # from before a restart
-    ref = MessageRef(private(server), said.id)
+    posted = await server.private(ann).says(ann, "hello")
+    posted.marks["👀"] = [server.bot.id]  # from before a restart
+    ref = MessageRef(private(server), posted.id)
     for emoji in ("👍", "✅", ""):
         await discord.react(ref, emoji)
-    assert not any(said.marks.values())
+    assert not any(posted.marks.values())
     assert [one.method for one in server.calls if one.path.endswith("{message_id}")] == ["GET"]
 
 
-async def test_an_emoji_that_discord_does_not_know_becomes_a_neutral_one(
-    server: DiscordServer, discord: Discord
-) -> None:
+async def test_unknown_emoji_is_replaced_by_a_neutral_one(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
-    said = await server.private(ann).says(ann, "hello")
-    await discord.react(MessageRef(private(server), said.id), "ok")
-    assert said.marks == {"👀": [server.bot.id]}
+    posted = await server.private(ann).says(ann, "hello")
+    await discord.react(MessageRef(private(server), posted.id), "ok")
+    assert posted.marks == {"👀": [server.bot.id]}
     server.fail(add_reaction, 403)
     server.fail(get_message, 404)
 
 
-async def test_a_file_is_fetched_from_where_it_lies_now(
-    server: DiscordServer, discord: Discord, tmp_path: Path
-) -> None:
+async def test_file_is_fetched_from_its_current_url(server: DiscordServer, discord: Discord, tmp_path: Path) -> None:
     ann = server.user("Ann")
     room = server.private(ann)
     async with discord.connect() as arrivals:

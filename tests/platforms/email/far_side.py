@@ -1,4 +1,4 @@
-"""People with mailboxes on a real mail server, and an account of ours there."""
+"""The far side of e-mail for the contract suite: people with mailboxes on a real mail server, and our account."""
 
 import asyncio
 import re

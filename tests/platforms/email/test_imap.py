@@ -1,4 +1,4 @@
-"""The IMAP client with servers that do other things than Dovecot: without IDLE, with odd answers, or hanging up."""
+"""The IMAP client with servers that differ from Dovecot: without IDLE, with odd answers, or hanging up."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class ScriptedImap:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._answer(reader, writer)
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             pass
         finally:
             writer.transport.abort()
@@ -40,7 +40,7 @@ class ScriptedImap:
                 continue
             tag, _, command = line.partition(" ")
             self.received.append(command)
-            known = [words for words in self._answers if command.startswith(words)]
+            known = [prefix for prefix in self._answers if command.startswith(prefix)]
             for answer in self._answers[known[0]] if known else ["{tag} OK done"]:
                 if answer == "hang up":
                     return
@@ -81,7 +81,7 @@ async def test_change_reported_between_commands_is_not_waited_for() -> None:
     assert "IDLE" not in script.received
 
 
-async def test_change_reported_as_idle_begins_ends_it() -> None:
+async def test_change_reported_at_the_start_of_idle_ends_it() -> None:
     for answer in (["* 7 EXISTS", "+ idling"], ["+ idling", "* OK still here", "* 7 EXISTS"]):
         async with scripted({"IDLE": answer}) as (_, connection), asyncio.timeout(LIMIT):
             await connection.wait_for_change(timedelta(hours=1))
@@ -100,7 +100,7 @@ async def test_last_mail_is_not_listed_again() -> None:
         assert [entry.uid for entry in await connection.list_after(4)] == [5]
 
 
-async def test_mail_is_read_whole_in_any_form() -> None:
+async def test_mail_body_is_read_as_literal_or_quoted_string() -> None:
     body = 'a "quoted" (list) {3}\r\nabc)'
     literal = [f"* 1 FETCH (UID 5 BODY[] {{{len(body)}}}\r\n{body} FLAGS (\\Seen))", "{tag} OK done"]
     quoted = ['* 1 FETCH (FLAGS () BODY[] "a \\"b\\" c" UID 5)', "{tag} OK done"]
@@ -151,7 +151,7 @@ async def test_folder_with_another_alphabet_is_encoded() -> None:
     assert script.received[1] == 'SELECT "Post/Entw&APw-rfe &- &ZeVnLA-"'
 
 
-async def test_sent_folder_is_found_by_its_mark_or_name() -> None:
+async def test_sent_folder_is_found_by_its_flag_or_name() -> None:
     marked = ['* LIST (\\HasNoChildren \\Sent) "/" "Gesendete Objekte"', "{tag} OK done"]
     named = ['* LIST () "." INBOX', '* LIST () "." INBOX.Sent', "{tag} OK done"]
     for answer, name in ((marked, "Gesendete Objekte"), (named, "INBOX.Sent"), (["{tag} OK done"], None)):

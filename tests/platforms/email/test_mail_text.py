@@ -38,16 +38,16 @@ def test_quoted_mail_at_the_end_is_stripped(quote: str, gap: str) -> None:
     assert strip_quotes(f"Tuesday, please: not earlier.{gap}{quote}\n").strip() == "Tuesday, please: not earlier."
 
 
-def test_quotes_between_answers_stay() -> None:
+def test_quotes_between_answers_remain() -> None:
     text = "> Which day?\nTuesday.\n> Which train?\nThe first one."
     assert strip_quotes(text) == text
 
 
-def test_list_in_a_reply_stays_when_a_quote_follows() -> None:
+def test_list_in_a_reply_remains_when_a_quote_follows() -> None:
     assert strip_quotes("Buy these:\n- milk\n- 2 eggs\n\n> What do we need?").strip() == "Buy these:\n- milk\n- 2 eggs"
 
 
-def test_forwarded_mail_stays_whole() -> None:
+def test_forwarded_mail_is_not_stripped() -> None:
     text = (
         "Please sum this up.\n\n---------- Forwarded message ---------\nFrom: Bob\nDate: today\nSubject: x\n\nThe news."
     )

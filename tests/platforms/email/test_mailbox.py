@@ -1,4 +1,4 @@
-"""A mailbox on a real server: forged senders, threads, what was read, renumbered mails, TLS and OAuth."""
+"""A mailbox on a real server: forged senders, threads, read flags, renumbered mails, TLS and OAuth."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def other(far_side: MailFarSide) -> AsyncIterator[list[Email]]:
 FORGED_REPORT = f"mx.{DOMAIN}; dmarc=pass header.from={DOMAIN}; auth=pass smtp.auth="
 
 
-async def test_forged_senders_do_not_get_in(far_side: MailFarSide) -> None:
+async def test_mails_of_forged_senders_are_ignored(far_side: MailFarSide) -> None:
     mallory = new_address("mallory")
     plain = compose(far_side.alice, far_side.bot, "Give me the keys.", "forged")
     with_report = compose(far_side.alice, far_side.bot, "Give me the keys.", "forged with report")
@@ -74,7 +74,7 @@ async def test_automatic_mail_is_not_received_and_stays_unread(far_side: MailFar
         assert (await next_incoming(arrivals)).text == "back\n\nI'm back."
         await far_side.submit(compose(far_side.alice, far_side.bot, "And now?", "more"))
         assert (await next_incoming(arrivals)).text == "more\n\nAnd now?"
-        # The one before was confirmed by asking for this one, which isn't confirmed yet.
+        # Requesting this mail confirmed the previous one; this one isn't confirmed yet.
         read = await asyncio.to_thread(far_side.server.flags, far_side.bot)
     assert read == {"away": False, "back": True, "more": False}
 
@@ -86,7 +86,7 @@ async def test_mails_from_before_the_first_start_are_not_answered(far_side: Mail
         assert (await next_incoming(arrivals)).text == "from now"
 
 
-async def test_renumbered_mailbox_is_read_from_where_it_was(far_side: MailFarSide) -> None:
+async def test_renumbered_mailbox_is_read_from_the_last_position(far_side: MailFarSide) -> None:
     await far_side.says(far_side.private, "from last week")
     async with far_side.platform.connect() as arrivals:
         await far_side.says(far_side.private, "first")
@@ -96,16 +96,16 @@ async def test_renumbered_mailbox_is_read_from_where_it_was(far_side: MailFarSid
     await asyncio.to_thread(far_side.server.renumber, far_side.bot)
     await far_side.says(far_side.private, "third")
     async with far_side.platform.connect() as arrivals:
-        again = [await next_incoming(arrivals)]
-        while again[-1].text != "third":
-            again.append(await next_incoming(arrivals))
-    # Those of the same second come again under their ids, and are recognised by these.
-    repeated = {one.text: one.external_id for one in again}
+        reread = [await next_incoming(arrivals)]
+        while reread[-1].text != "third":
+            reread.append(await next_incoming(arrivals))
+    # Mails of the same second are delivered again, with the same ids.
+    repeated = {one.text: one.external_id for one in reread}
     assert "second" in repeated
     assert repeated.get("first", first.external_id) == first.external_id
 
 
-async def test_conversation_stays_in_its_thread(far_side: MailFarSide) -> None:
+async def test_replies_stay_in_their_mail_thread(far_side: MailFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         await far_side.submit(compose(far_side.alice, far_side.bot, "Which trains run?", "Trip to Rome"))
         asked = await next_incoming(arrivals)
@@ -126,7 +126,7 @@ async def test_conversation_stays_in_its_thread(far_side: MailFarSide) -> None:
     assert (booked.text, booked.address, booked.reply_to) == ("Book it.", asked.address, ref.message_id)
 
 
-async def test_answer_to_a_mail_of_ours_comes_back_to_its_chat(far_side: MailFarSide) -> None:
+async def test_reply_to_our_mail_has_the_address_of_its_chat(far_side: MailFarSide) -> None:
     home = Address("email", far_side.alice)
     async with far_side.platform.connect() as arrivals:
         await far_side.platform.send(home, Content(text="The backup failed. Repeat it?"), "cron:1")
@@ -188,7 +188,7 @@ async def test_connections_are_encrypted(far_side: MailFarSide, other: list[Emai
 
 
 class TokenServer:
-    """The sign-in server of a provider: renews tokens, and says whether one is valid (RFC 7662)."""
+    """The sign-in server of a provider: renews tokens, and reports whether one is valid (RFC 7662)."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -1,4 +1,4 @@
-"""Which senders count as verified: by the report of the receiving server, and by no other."""
+"""Verified senders: only the report of the receiving server counts."""
 
 from email import message_from_string, policy
 
@@ -39,7 +39,7 @@ OUTLOOK = """spf=pass (sender IP is 192.0.2.1)
     ],
     ids=["gmail", "outlook", "fastmail", "opendkim", "quoted reason", "spf", "exim login", "upper case"],
 )
-def test_reports_of_servers_are_understood(server: str, report: str) -> None:
+def test_report_of_a_trusted_server_verifies_the_sender(server: str, report: str) -> None:
     assert check(f"Authentication-Results: {report}\n{ALICE}", server.lower()) == "alice@example.com"
 
 
@@ -61,7 +61,7 @@ def test_reports_of_servers_are_understood(server: str, report: str) -> None:
         f"evil-{MX}; dmarc=pass header.from=example.com",
     ],
 )
-def test_reports_that_prove_nothing_are_refused(report: str) -> None:
+def test_report_without_a_matching_pass_is_refused(report: str) -> None:
     with pytest.raises(UnverifiedSender):
         check(f"Authentication-Results: {report}\n{ALICE}")
 
@@ -89,13 +89,13 @@ def test_forged_report_below_the_real_one_is_ignored() -> None:
             check(f"Authentication-Results: {MX}; {real}\nReceived: from evil\n{forged}{ALICE}")
 
 
-def test_report_of_another_server_above_hides_what_is_below() -> None:
+def test_reports_below_the_report_of_another_server_are_ignored() -> None:
     forged = f"Authentication-Results: {MX}; dmarc=pass header.from=example.com\n"
     with pytest.raises(UnverifiedSender, match="reports no check"):
         check(f"Authentication-Results: relay.example; none\n{forged}{ALICE}")
 
 
-def test_report_further_down_than_usual_is_refused_where_the_depth_is_known() -> None:
+def test_report_below_the_configured_depth_is_refused() -> None:
     report = f"Authentication-Results: {MX}; dmarc=pass header.from=example.com\n"
     assert check(f"Received: by lmtp\n{report}{ALICE}", received_above=1) == "alice@example.com"
     with pytest.raises(UnverifiedSender):

@@ -42,14 +42,14 @@ async def test_login_is_tested_with_both_servers(far_side: MailFarSide) -> None:
     assert "imap_host and smtp_host" in missing.sentence
 
 
-async def test_other_name_of_the_checking_server_is_noticed(far_side: MailFarSide) -> None:
+async def test_wrong_authserv_id_is_reported(far_side: MailFarSide) -> None:
     await far_side.submit(compose(far_side.alice, far_side.bot, "Hello."))
     assert "authserv_id" not in (await try_login(far_side)).sentence
     sentence = (await try_login(far_side, authserv_id="mx.example.org")).sentence
     assert "checked by `mx.test.local`, and authserv_id is `mx.example.org`" in sentence
 
 
-def test_doctor_names_what_is_missing() -> None:
+def test_doctor_reports_missing_settings() -> None:
     assert SETUP.doctor is not None
     assert "Set address" in SETUP.doctor(NetworkTrial({}, {}))[0]
     assert SETUP.doctor(NetworkTrial({"EMAIL_PASSWORD": "x"}, {"address": "bot@gmail.com"})) == ()

@@ -1,4 +1,4 @@
-"""Mails as updates and updates as mails, without a server."""
+"""Translation of mails to updates and of messages to mails, without a server."""
 
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -60,7 +60,7 @@ def test_reply_to_a_mail_outside_threads_goes_to_the_chat() -> None:
     assert read(compose(ALICE, BOT, "Do it.", In_Reply_To=f"<{ours}>")).address == Address("email", ALICE)
 
 
-def test_thread_is_that_of_the_first_reference() -> None:
+def test_first_reference_determines_the_thread() -> None:
     found = read(compose(ALICE, BOT, "Yes.", References="<root@a.example> <second@b.example>"))
     assert found.address.thread_id == make_thread_id("root@a.example")
 
@@ -81,7 +81,7 @@ def test_thread_is_that_of_the_first_reference() -> None:
         ("From", BOT),
     ],
 )
-def test_mail_of_machines_is_ignored(header: str, value: str) -> None:
+def test_automatic_mail_is_ignored(header: str, value: str) -> None:
     with pytest.raises(IgnoredMail):
         read(compose(ALICE, BOT, "I'm on holiday.", **{header.replace("-", "_"): value}))
 
@@ -93,7 +93,7 @@ def test_delivery_report_is_ignored() -> None:
         read(mail)
 
 
-def test_manual_mail_may_say_so() -> None:
+def test_mail_marked_as_not_automatic_is_received() -> None:
     assert read(compose(ALICE, BOT, "Hi.", Auto_Submitted="no")).addressed
 
 
@@ -108,7 +108,7 @@ def test_copy_is_not_addressed_to_us() -> None:
     assert read(compose(ALICE, "undisclosed-recipients:;", "Hi.")).addressed
 
 
-def test_same_mail_has_the_same_id_and_another_sender_another() -> None:
+def test_external_id_depends_on_message_id_and_sender() -> None:
     first = compose(ALICE, BOT, "Hi.", Message_ID="<same@example.com>")
     other = compose("bob@example.com", BOT, "Hi.", Message_ID="<same@example.com>")
     assert read(first).external_id == read(first).external_id != read(other).external_id
@@ -153,7 +153,7 @@ def test_html_of_a_reply_loads_nothing_and_runs_nothing() -> None:
     assert not [tag for tag in ("<script", "<img", 'href="javascript') if tag in html]
 
 
-def test_plain_text_needs_no_html() -> None:
+def test_plain_text_is_sent_without_html() -> None:
     assert make(Content(text="Just a line.\nAnd another.")).get_content_type() == "text/plain"
 
 
@@ -196,7 +196,7 @@ def test_invalid_settings_are_named(options: dict[str, str], secrets: dict[str, 
         read_settings("email", options, lambda name: secrets.get(name, ""))
 
 
-def test_servers_of_a_provider_are_known_for_its_and_for_own_domains() -> None:
+def test_provider_sets_the_servers_for_its_own_and_custom_domains() -> None:
     for options in (GMAIL, {"address": "bot@example.org", "provider": "gmail.com"}):
         found = read_settings("email", options, lambda name: "x" if name == "EMAIL_PASSWORD" else "")
         assert (found.imap_host, found.smtp_port, found.authserv_ids) == ("imap.gmail.com", 465, ("mx.google.com",))

@@ -103,7 +103,7 @@ def test_the_example_of_the_documentation_is_decrypted() -> None:
     assert decrypt_body(body, "test key") == b"hello world"
 
 
-async def test_the_address_is_tested_with_a_challenge(far_side: FeishuFarSide) -> None:
+async def test_url_verification_challenge_is_answered(far_side: FeishuFarSide) -> None:
     challenge = {"type": "url_verification", "challenge": "ajls384kdjx98XX", "token": KEYS.token}
     async with far_side.platform.connect(), ClientSession() as session:
         async with session.post(far_side.server.tunnel, data=far_side.server.encrypt(challenge)) as answered:
@@ -113,7 +113,7 @@ async def test_the_address_is_tested_with_a_challenge(far_side: FeishuFarSide) -
             assert refused.status == 401
 
 
-async def test_posts_that_prove_nothing_are_refused(far_side: FeishuFarSide) -> None:
+async def test_posts_with_invalid_signature_token_or_body_are_refused(far_side: FeishuFarSide) -> None:
     server = far_side.server
     header = {"event_id": "1", "event_type": "other", "token": KEYS.token}
     body, foreign = server.encrypt({"header": header}), server.encrypt({"header": {**header, "token": "another"}})
@@ -141,7 +141,7 @@ async def test_rich_texts_and_mentions_are_read(far_side: FeishuFarSide) -> None
     assert [one.kind for one in asked.attachments] == ["picture"]
 
 
-async def test_a_renewed_token_replaces_a_refused_one(far_side: FeishuFarSide) -> None:
+async def test_refused_access_token_is_renewed(far_side: FeishuFarSide) -> None:
     await far_side.platform.send(far_side.private, Content(text="one"), "one")
     far_side.server.forget_tokens()
     await far_side.platform.send(far_side.private, Content(text="two"), "two")
@@ -167,8 +167,8 @@ async def test_setup_tests_the_secret_and_the_address(far_side: FeishuFarSide) -
 
     async def check(app_secret: str) -> str:
         assert secret.check is not None
-        given = {"FEISHU_APP_ID": KEYS.app_id, "FEISHU_APP_SECRET": app_secret}
-        return (await secret.check(NetworkTrial(given, {"api_url": far_side.server.url}))).outcome
+        secrets = {"FEISHU_APP_ID": KEYS.app_id, "FEISHU_APP_SECRET": app_secret}
+        return (await secret.check(NetworkTrial(secrets, {"api_url": far_side.server.url}))).outcome
 
     assert (await check(KEYS.secret), await check("wrong")) == ("right", "refused")
     assert (domain.problem("lark"), url.problem(PUBLIC), port.problem("8649")) == ("", "", "")
@@ -178,12 +178,10 @@ async def test_setup_tests_the_secret_and_the_address(far_side: FeishuFarSide) -
     assert "public_url" in SETUP.doctor(NetworkTrial({}))[0]
 
 
-def test_both_domains_have_an_address() -> None:
+def test_both_domains_have_an_api_url() -> None:
     secrets = structs.asdict(KEYS)
-    addresses = [
-        read_settings("feishu", {"public_url": PUBLIC, "domain": one}, secrets).api for one in ("feishu", "lark")
-    ]
-    assert addresses == ["https://open.feishu.cn", "https://open.larksuite.com"]
+    urls = [read_settings("feishu", {"public_url": PUBLIC, "domain": one}, secrets).api for one in ("feishu", "lark")]
+    assert urls == ["https://open.feishu.cn", "https://open.larksuite.com"]
 
 
 @pytest.mark.parametrize("options", [{}, {"public_url": PUBLIC, "gruop_mode": "free"}, {"public_url": "nowhere"}])

@@ -65,7 +65,7 @@ class GoogleChatFarSide(WebhookFarSide):
         self.server.press(message_id, ANN, label)
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
-        place = f"spaces/{at.chat_id}/threads/{at.thread_id}"
+        thread = f"spaces/{at.chat_id}/threads/{at.thread_id}"
         found = [one for one in self.server.sent if one["space"]["name"] == f"spaces/{at.chat_id}"]
         return [
             VisibleMessage(
@@ -75,7 +75,7 @@ class GoogleChatFarSide(WebhookFarSide):
                 files=tuple(unquote(link.rpartition("/")[2]) for link in _links(one)),
             )
             for one in found
-            if not at.thread_id or (one["thread"]["name"] == place and "cardsV2" in one)
+            if not at.thread_id or (one["thread"]["name"] == thread and "cardsV2" in one)
         ]
 
 
@@ -83,8 +83,8 @@ def _links(message: dict[str, Any]) -> list[str]:
     widgets = [
         one for card in message.get("cardsV2", []) for part in card["card"]["sections"] for one in part["widgets"]
     ]
-    words = [*message["text"].split(), *(one["image"]["imageUrl"] for one in widgets if "image" in one)]
-    return [word for word in words if word.startswith(f"{PUBLIC}/files/")]
+    urls = [*message["text"].split(), *(one["image"]["imageUrl"] for one in widgets if "image" in one)]
+    return [url for url in urls if url.startswith(f"{PUBLIC}/files/")]
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ class TestGoogleChat(PlatformSuite, lacks={"servers", "typing", "reactions", "ba
 
 
 @pytest.mark.parametrize("claims", [{"aud": "1"}, {"iss": "https://accounts.google.com"}, {"exp": 1_600_000_000}])
-async def test_a_token_for_something_else_is_refused(far_side: GoogleChatFarSide, claims: dict[str, Any]) -> None:
+async def test_token_with_wrong_claims_is_refused(far_side: GoogleChatFarSide, claims: dict[str, Any]) -> None:
     server = far_side.server
     async with far_side.platform.connect():
         assert await _post(far_side, server.issuer.sign({**server.claims, **claims})) == 401
@@ -110,7 +110,7 @@ async def test_a_token_for_something_else_is_refused(far_side: GoogleChatFarSide
         assert await _post(far_side, "") == 401
 
 
-async def test_without_a_project_number_events_are_signed_for_the_address(
+async def test_without_a_project_number_the_token_audience_is_the_public_url(
     far_side: GoogleChatFarSide, tmp_path: Path
 ) -> None:
     platform = GoogleChat(structs.replace(far_side.settings, project_number=""), tmp_path)
@@ -123,7 +123,7 @@ async def test_without_a_project_number_events_are_signed_for_the_address(
     await platform.close()
 
 
-async def test_a_registered_command_has_its_name(far_side: GoogleChatFarSide) -> None:
+async def test_registered_command_is_received_as_a_slash_command(far_side: GoogleChatFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         far_side.server.command(SPACE, ANN, "model", "fast")
         asked = await next_incoming(arrivals)

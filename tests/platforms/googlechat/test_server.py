@@ -9,7 +9,7 @@ from google.oauth2 import id_token, service_account
 from talaria.testing.googlechat_server import CHAT_ACCOUNT, googlechat_server
 
 
-async def test_the_official_library_gets_a_token_and_accepts_those_of_events(tmp_path: Path) -> None:
+async def test_official_library_gets_a_token_and_verifies_event_tokens(tmp_path: Path) -> None:
     async with googlechat_server("123456789012", {}) as server:
         server.write_key_file(tmp_path / "key.json")
         account = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call] # it has no types

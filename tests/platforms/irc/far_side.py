@@ -1,4 +1,4 @@
-"""The other end of an IRC network: people with clients of their own, on a real server behind a wire that can die."""
+"""The far side of IRC for the contract suite: people with their own clients, on a real server behind a proxy."""
 
 import asyncio
 import ssl
@@ -42,7 +42,7 @@ class Person:
         await self._writer.drain()
 
     async def line_with(self, *parts: str) -> str:
-        """Return the next line that contains one of these."""
+        """Return the next line that contains one of these parts."""
         while True:
             async with asyncio.timeout(LIMIT):
                 data = await self._reader.readline()
@@ -64,12 +64,12 @@ class Person:
         return self.lines
 
     async def register(self) -> None:
-        """Make an account of the services with the name of the nick, and log in to it."""
+        """Register an account with the name of the nick at the services, and log in to it."""
         await self.send(f"PRIVMSG NickServ :REGISTER {self.nick} {PASSWORD} {self.nick}@example.org")
         await self.line_with(" 900 ")
 
     async def messages(self, target: str, *, sender: str) -> list[str]:
-        """Return what a nick wrote to a channel or to us."""
+        """Return the texts that a nick wrote to a channel or to us."""
         marker = f" PRIVMSG {target} :"
         lines = [line for line in await self.catch_up() if marker in line]
         return [line.partition(marker)[2] for line in lines if line.partition("!")[0].endswith(f":{sender}")]
@@ -79,7 +79,7 @@ class Person:
 
 
 class RecordingIrc(Irc):
-    """The adapter; remembers the ids of sent messages, which IRC doesn't show to anybody."""
+    """The adapter; records the ids of sent messages, which IRC doesn't show to users."""
 
     def __init__(self, settings: IrcSettings, store: Store) -> None:
         super().__init__(settings, store, ["new", "help"])

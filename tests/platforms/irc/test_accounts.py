@@ -1,4 +1,4 @@
-"""Accounts of IRC services: logging in with SASL over TLS, and whom to trust. The server and its services are real."""
+"""Accounts of IRC services: login with SASL over TLS, and verified senders. Server and services are real."""
 
 import hashlib
 import ssl
@@ -35,7 +35,7 @@ async def join_stranger(there: IrcFarSide) -> Person:
     return stranger
 
 
-async def test_account_is_the_sender_and_survives_another_nick(services_side: IrcFarSide) -> None:
+async def test_account_identifies_the_sender_after_a_nick_change(services_side: IrcFarSide) -> None:
     async with services_side.platform.connect() as arrivals:
         await services_side.says(services_side.private, "hello")
         first = await next_incoming(arrivals)
@@ -49,7 +49,7 @@ async def test_account_is_the_sender_and_survives_another_nick(services_side: Ir
     assert seen == ["hello, both of you"]
 
 
-async def test_stranger_without_login_is_never_taken_for_an_account(services_side: IrcFarSide) -> None:
+async def test_nick_without_login_does_not_identify_an_account(services_side: IrcFarSide) -> None:
     stranger = await join_stranger(services_side)
     name = services_side.person.nick
     async with services_side.platform.connect() as arrivals:
@@ -63,7 +63,7 @@ async def test_stranger_without_login_is_never_taken_for_an_account(services_sid
     assert received.sender.id.startswith(f"unverified:{name}!")
 
 
-async def test_reply_for_an_account_is_not_sent_to_another_owner_of_its_nick(services_side: IrcFarSide) -> None:
+async def test_reply_for_an_account_is_not_sent_to_another_user_of_its_nick(services_side: IrcFarSide) -> None:
     stranger = await join_stranger(services_side)
     name = services_side.person.nick
     await services_side.person.send("NICK away" + name)
@@ -87,7 +87,7 @@ async def test_account_is_looked_up_if_the_server_does_not_send_it(services_side
 
 
 async def test_wrong_password_is_reported_without_the_password(services_side: IrcFarSide) -> None:
-    await FailuresSuite().test_an_unknown_account_is_reported_without_its_secret(services_side)
+    await FailuresSuite().test_revoked_credentials_are_reported_without_the_secret(services_side)
 
 
 async def test_server_without_sasl_is_refused(plain_side: IrcFarSide, store: Store) -> None:

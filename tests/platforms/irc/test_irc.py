@@ -1,11 +1,11 @@
-"""What only IRC has: long lines, nicks that are taken, flood limits, channels, and lines that are stored first."""
+"""IRC specifics: long lines, nicks in use, flood limits, channels, and lines that are stored first."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from tests.platforms.dead_connection import hearing
+from tests.platforms.dead_connection import running_receiver
 from tests.platforms.irc.far_side import IrcFarSide, Person
 
 from talaria.contracts.platform import Content
@@ -22,8 +22,8 @@ from talaria.testing.wait import until
 pytestmark = pytest.mark.one_engine
 
 
-async def test_reconnects_and_joins_after_the_connection_broke(plain_side: IrcFarSide, store: Store) -> None:
-    async with hearing(plain_side.platform, store) as there:
+async def test_adapter_reconnects_and_rejoins_after_a_broken_connection(plain_side: IrcFarSide, store: Store) -> None:
+    async with running_receiver(plain_side.platform, store) as there:
         await there.until("connected")
         await plain_side.says(plain_side.private, "before")
         await there.until("connected", "before")
@@ -36,7 +36,7 @@ async def test_reconnects_and_joins_after_the_connection_broke(plain_side: IrcFa
         await there.until("connected", "after")
 
 
-async def test_taken_nick_is_replaced_and_regained(plain_side: IrcFarSide) -> None:
+async def test_nick_in_use_is_replaced_and_regained(plain_side: IrcFarSide) -> None:
     rival = Person(plain_side.settings.nick)
     await rival.open(plain_side.server.port)
     plain_side.stack.callback(rival.close)
@@ -60,7 +60,7 @@ async def test_channel_is_joined_again_after_a_kick(plain_side: IrcFarSide) -> N
         assert (await next_incoming(arrivals)).text == "welcome back"
 
 
-async def test_other_channels_are_refused(plain_side: IrcFarSide) -> None:
+async def test_message_to_an_unconfigured_channel_is_refused(plain_side: IrcFarSide) -> None:
     with pytest.raises(Rejected, match="not one of the channels"):
         await plain_side.platform.send(Address("irc", "#elsewhere", "group"), Content(text="hello"), "key")
 
@@ -75,7 +75,7 @@ async def test_exclamation_mark_starts_a_command(plain_side: IrcFarSide) -> None
     assert texts == ["/new topic", "/help", "!important"]
 
 
-async def test_server_that_is_no_irc_is_given_up(plain_side: IrcFarSide, store: Store) -> None:
+async def test_server_that_does_not_speak_irc_is_disconnected(plain_side: IrcFarSide, store: Store) -> None:
     ended = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,7 +105,7 @@ async def test_flood_limit_asks_the_gateway_to_wait(plain_side: IrcFarSide, stor
     ]
 
 
-async def test_bucket_lets_a_burst_pass_and_then_waits() -> None:
+async def test_line_bucket_allows_a_burst_and_then_delays() -> None:
     bucket = LineBucket(per_second=0.001, burst=4)
     for _ in range(4):
         await asyncio.wait_for(bucket.take(), 60)
@@ -119,7 +119,7 @@ def test_long_line_is_cut_at_characters(text: str) -> None:
     assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
 
 
-def test_line_to_a_long_channel_reaches_everyone_whole() -> None:
+def test_line_to_a_channel_with_a_long_name_is_not_truncated() -> None:
     channel, nick = "#" + "c" * 49, "n" * 30
     pieces = split_message("日" * 133, nick, channel)
     assert len(pieces) > 1
@@ -149,7 +149,7 @@ def test_line_with_tags_is_read() -> None:
 @pytest.mark.parametrize(
     "line", [b":ann!a@h NOTICE bot :hi", b":irc.example PRIVMSG bot :hi", b":ann!a@h PRIVMSG bot :\x01VERSION\x01"]
 )
-def test_lines_that_nobody_wrote_are_ignored(line: bytes) -> None:
+def test_notices_server_lines_and_control_messages_are_ignored(line: bytes) -> None:
     message = parse_line(line)
     assert message
     assert read_privmsg(message, (), datetime.now(UTC)) is None
@@ -179,7 +179,7 @@ def test_invalid_settings_are_named(server: str, options: dict[str, str], proble
         read_settings("irc", options, server, password="secret")
 
 
-def test_settings_name_server_channels_and_keys() -> None:
+def test_server_channels_and_keys_are_read_from_settings() -> None:
     settings = read_settings("irc", {"channels": "#a, #b=key", "nick": "helper"}, "irc.example:7000")
     assert (settings.host, settings.port, settings.tls) == ("irc.example", 7000, True)
     assert (settings.channels, settings.keys, settings.account) == (("#a", "#b"), {"#b": "key"}, "helper")

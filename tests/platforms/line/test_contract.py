@@ -1,4 +1,4 @@
-"""The contract suite on LINE, and what only LINE has: signatures, mentions, links to files, stickers and places."""
+"""The contract suite on LINE, and what only LINE has: signatures, mentions, links to files, stickers and locations."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -107,16 +107,16 @@ async def test_a_post_without_the_right_signature_is_refused(far_side: LineFarSi
         assert (await next_incoming(arrivals)).text == "signed"
 
 
-async def test_stickers_and_places_are_described(far_side: LineFarSide) -> None:
+async def test_stickers_and_locations_are_described(far_side: LineFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         far_side.server.say(ANN, ANN, {"type": "sticker", "keywords": ["hello", "wave"]})
-        place = {"type": "location", "title": "Home", "address": "Attic", "latitude": 1.5, "longitude": 2.5}
-        far_side.server.say(ANN, ANN, place)
+        location = {"type": "location", "title": "Home", "address": "Attic", "latitude": 1.5, "longitude": 2.5}
+        far_side.server.say(ANN, ANN, location)
         texts = [(await next_incoming(arrivals)).text for _ in range(2)]
     assert texts == ["(sticker: hello, wave)", "Home\nAttic\n1.5, 2.5"]
 
 
-async def test_a_file_is_offered_at_an_address_that_nobody_can_guess(far_side: LineFarSide, tmp_path: Path) -> None:
+async def test_file_is_served_at_an_unguessable_url(far_side: LineFarSide, tmp_path: Path) -> None:
     picture = tmp_path / "cat.png"
     picture.write_bytes(b"\x89PNG")
     async with far_side.platform.connect(), ClientSession() as session:
@@ -138,7 +138,7 @@ async def test_a_picture_too_large_for_a_preview_is_a_link(far_side: LineFarSide
     await platform.close()
 
 
-async def test_a_command_follows_a_mention(far_side: LineFarSide) -> None:
+async def test_command_after_a_leading_mention_is_recognised(far_side: LineFarSide) -> None:
     mentionee = {"index": 3, "length": 7, "type": "user", "isSelf": True}
     message = {"type": "text", "text": "👩 @Winged /help", "mention": {"mentionees": [mentionee]}}
     async with far_side.platform.connect() as arrivals:

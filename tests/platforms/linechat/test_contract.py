@@ -1,4 +1,4 @@
-"""The example of how to add a platform, run through the contract suite; and the page, which has to quote it."""
+"""The example adapter of the how-to page, run through the contract suite; the page must quote it exactly."""
 
 import re
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ class TestLineChat(
 
 
 @pytest.mark.parametrize(
-    ("token", "options", "sensible"),
+    ("token", "options", "valid"),
     [
         ("t", {"host": "127.0.0.1", "port": "7000"}, True),
         (None, {"host": "127.0.0.1", "port": "7000"}, False),
@@ -40,8 +40,8 @@ class TestLineChat(
         ("t", {"host": "127.0.0.1", "prot": "7000"}, False),
     ],
 )
-async def test_it_is_opened_from_the_settings_of_a_profile(
-    store: Store, tmp_path: Path, token: str | None, options: dict[str, str], sensible: bool
+async def test_adapter_is_opened_from_valid_settings_only(
+    store: Store, tmp_path: Path, token: str | None, options: dict[str, str], valid: bool
 ) -> None:
     async with AsyncExitStack() as closing:
         account = PlatformAccount(
@@ -52,7 +52,7 @@ async def test_it_is_opened_from_the_settings_of_a_profile(
             folder=tmp_path,
             closing=closing,
         )
-        if sensible:
+        if valid:
             assert isinstance(open_platform(account), LineChat)
         else:
             with pytest.raises(Refused, match="linechat"):
@@ -72,7 +72,7 @@ async def test_setup_logs_in_with_the_answers() -> None:
     assert [right.outcome, wrong.outcome, gone.outcome] == ["right", "refused", "unreachable"]
 
 
-def test_the_page_shows_the_adapter_and_its_tests_as_they_are() -> None:
+def test_how_to_page_quotes_the_current_adapter_and_tests() -> None:
     blocks = dict(re.findall(r"^```(python|py)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
     assert blocks["python"] == (ROOT / "src/talaria/testing/linechat/adapter.py").read_text()
     assert blocks["py"] in Path(__file__).read_text()

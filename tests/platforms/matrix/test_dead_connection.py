@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.platforms.dead_connection import Wire, hearing
+from tests.platforms.dead_connection import Wire, running_receiver
 from tests.platforms.matrix.matrix_clients import Desk, Person
 
 from talaria.contracts.store import Store
@@ -18,14 +18,14 @@ async def test_a_homeserver_that_falls_silent_is_synced_with_again(desk: Desk, a
     Person(alice.homeserver_client, desk.account).join(room)
     async with Wire(desk.settings.homeserver) as wire:
         matrix = desk.open(homeserver=wire.url, patience=QUICK, poll=timedelta(seconds=1))
-        async with hearing(matrix, store) as there:
+        async with running_receiver(matrix, store) as there:
             await there.until("connected")
             await asyncio.to_thread(alice.say, room, "before")
             await there.until("connected", "before")
             wire.die()
             await asyncio.to_thread(alice.say, room, "meanwhile")
             await there.until("waiting")
-            assert "doesn't answer" in there.network.status.error
+            assert "doesn't answer" in there.receiver.status.error
             await there.until("connecting")
             await there.until("waiting")
             wire.revive()

@@ -128,7 +128,7 @@ class TestReachableMattermost(PlatformSuite, lacks={"reactions", "idempotent", "
         return reachable_side
 
 
-async def test_press_is_an_update_once(reachable_side: MattermostFarSide) -> None:
+async def test_repeated_press_has_one_external_id(reachable_side: MattermostFarSide) -> None:
     server, town = reachable_side.server, Address("mattermost", reachable_side.town.id, "group")
     async with reachable_side.platform.connect() as arrivals:
         question = Content(text="May I?", buttons=(Button("Yes", "approve:7"), Button("No", "deny:7")))

@@ -140,7 +140,7 @@ async def test_mentions_are_cut_out_by_utf16_units(far_side: SignalFarSide) -> N
     assert (received.text, received.addressed) == ("😀 @+15550001!", True)
 
 
-async def test_message_with_a_timer_is_not_stored_and_explained_once(far_side: SignalFarSide) -> None:
+async def test_message_with_a_timer_is_ignored_and_explained_once(far_side: SignalFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         for text in ("secret", "more"):
             far_side.daemon.deliver(ANN, message=text, expiresInSeconds=60)
@@ -150,14 +150,14 @@ async def test_message_with_a_timer_is_not_stored_and_explained_once(far_side: S
     assert "Messages disappear in this chat" in explained.text
 
 
-async def test_message_with_a_timer_is_answered_if_the_settings_say_so(far_side: SignalFarSide, store: Store) -> None:
+async def test_message_with_a_timer_is_received_if_the_settings_allow_it(far_side: SignalFarSide, store: Store) -> None:
     platform = Signal(msgspec.structs.replace(far_side.settings, disappearing="answer"), store)
     async with platform.connect() as arrivals:
         far_side.daemon.deliver(ANN, message="secret", expiresInSeconds=60)
         assert (await next_incoming(arrivals)).text == "secret"
 
 
-async def test_view_once_files_receipts_and_other_accounts_are_left_alone(far_side: SignalFarSide) -> None:
+async def test_view_once_files_receipts_and_other_accounts_are_ignored(far_side: SignalFarSide) -> None:
     file = {"id": far_side.daemon.add_file(b"x"), "contentType": "image/png", "filename": None, "size": 1}
     async with far_side.platform.connect() as arrivals:
         far_side.daemon.deliver(ANN, message="look", attachments=[file], viewOnce=True)
@@ -194,7 +194,7 @@ async def try_account(**secrets: str) -> tuple[str, str]:
     return result.outcome, result.sentence
 
 
-async def test_setup_asks_the_daemon_for_the_number_and_leaves_messages_alone(far_side: SignalFarSide) -> None:
+async def test_setup_checks_the_number_without_consuming_messages(far_side: SignalFarSide) -> None:
     far_side.daemon.deliver(ANN, message="hello")
     address = far_side.daemon.address
     assert await try_account(SIGNAL_DAEMON=address, SIGNAL_ACCOUNT=ACCOUNT) == (

@@ -1,4 +1,4 @@
-"""The far side of Slack for the contract suite: a workspace on loopback with a person in three places."""
+"""The far side of Slack for the contract suite: a workspace on loopback with a person in three chats."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,9 +18,9 @@ QUICK = timedelta(seconds=3)
 
 def settings_for(server: SlackServer, **others: object) -> SlackSettings:
     """Return the settings of the workspace's app, with little patience."""
-    given = {"token": TOKEN, "app_token": APP_TOKEN, "base_url": server.base_url}
+    credentials = {"token": TOKEN, "app_token": APP_TOKEN, "base_url": server.base_url}
     quick = {"ping": timedelta(seconds=0.5), "patience": QUICK, "file_patience": QUICK, "file_limit": 1_000_000}
-    return SlackSettings(**{**given, **quick, **others})  # type: ignore[arg-type]
+    return SlackSettings(**{**credentials, **quick, **others})  # type: ignore[arg-type]
 
 
 class SlackFarSide:
@@ -88,7 +88,7 @@ class SlackFarSide:
 
 
 def _seen(message: Message) -> VisibleMessage:
-    """Return a message as a person sees it; what it answers, outside of threads, only goes along."""
+    """Return a message as a person sees it; outside of threads, only its metadata names the answered message."""
     return VisibleMessage(
         message_id=message.ts,
         text=unescape(message.text),
@@ -100,7 +100,7 @@ def _seen(message: Message) -> VisibleMessage:
 
 @asynccontextmanager
 async def slack_far_side() -> AsyncIterator[SlackFarSide]:
-    """Open the places and the adapter; it answers in the channel, so that this is a place of its own."""
+    """Open a workspace with its chats, and the adapter; it answers in the channel, which has its own address."""
     async with SlackServer() as server:
         channel = server.channel("family", ann := server.user("Ann"))
         server.direct(ann)

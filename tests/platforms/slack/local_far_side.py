@@ -1,4 +1,4 @@
-"""The far side of Slack for the contract suite, once more: the workspace that somebody else has written."""
+"""The far side of Slack for the contract suite with local-slack, a third-party workspace."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ class LocalFarSide:
     def __init__(self, workspace: LocalSlack, platform: Slack, http: aiohttp.ClientSession) -> None:
         self.platform = platform
         self.secret = TOKEN
-        self._deeds: asyncio.Queue[tuple[str, dict[str, object]]] = asyncio.Queue()
+        self._actions: asyncio.Queue[tuple[str, dict[str, object]]] = asyncio.Queue()
         self._workspace = workspace
         self._http = http
         chat = workspace.asks("conversations.open", users=ALICE)["channel"]["id"]
@@ -70,23 +70,23 @@ class LocalFarSide:
         return False
 
     async def calm(self) -> None:
-        """There is nothing to end: it knows no trouble."""
+        """Do nothing: this workspace can't be disrupted."""
 
     async def _messages(self, at: Address) -> list[dict[str, Any]]:
-        method, words = "conversations.history", {"channel": at.chat_id}
+        method, arguments = "conversations.history", {"channel": at.chat_id}
         if at.thread_id:
-            method, words = "conversations.replies", {**words, "ts": at.thread_id}
-        answer = await asyncio.to_thread(self._workspace.asks, method, **words)
+            method, arguments = "conversations.replies", {**arguments, "ts": at.thread_id}
+        answer = await asyncio.to_thread(self._workspace.asks, method, **arguments)
         found = [one for one in answer["messages"] if one["ts"] not in self._known and one["ts"] != at.thread_id]
         return sorted(found, key=lambda one: float(one["ts"]))
 
     def _does(self, proposed_action: str, **details: object) -> None:
-        self._deeds.put_nowait((proposed_action, {"user": ALICE, **details}))
+        self._actions.put_nowait((proposed_action, {"user": ALICE, **details}))
 
     async def act(self) -> None:
-        """Do what Alice does, one thing after the other: each ends when the app has taken it, or did not for long."""
+        """Perform Alice's actions in order; each ends when the app has acknowledged it, or after a timeout."""
         while True:
-            proposed_action, details = await self._deeds.get()
+            proposed_action, details = await self._actions.get()
             async with self._http.post(f"{self._workspace.url}/_control/{proposed_action}", json=details) as answer:
                 assert answer.ok, await answer.text()
 
@@ -103,7 +103,7 @@ def _seen(message: dict[str, Any]) -> VisibleMessage:
 
 @asynccontextmanager
 async def local_far_side(workspace: LocalSlack) -> AsyncIterator[LocalFarSide]:
-    """Open the places and the adapter in a workspace that runs."""
+    """Open the chats and the adapter in a running workspace."""
     settings = SlackSettings(
         token=TOKEN,
         app_token=APP_TOKEN,

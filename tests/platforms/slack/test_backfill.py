@@ -1,4 +1,4 @@
-"""What was said while nobody listened, and Slack has given up."""
+"""Messages that were missed while disconnected, after Slack stopped retrying."""
 
 from datetime import timedelta
 
@@ -14,13 +14,13 @@ from talaria.testing.platform_suite import next_incoming
 from talaria.testing.slack_server import SlackServer, User
 
 
-def opened(server: SlackServer, store: Store) -> Slack:
+def open_adapter(server: SlackServer, store: Store) -> Slack:
     return Slack(settings_for(server), [], DurableThreadStore(store, "slack"), DurablePositionStore(store, "slack"))
 
 
-async def test_another_process_finds_what_was_said_meanwhile(server: SlackServer, store: Store, ann: User) -> None:
+async def test_another_process_reads_missed_messages(server: SlackServer, store: Store, ann: User) -> None:
     chat, channel = server.direct(ann), server.channel("family", ann)
-    first, second = opened(server, store), opened(server, store)
+    first, second = open_adapter(server, store), open_adapter(server, store)
     async with first.connect() as arrivals:
         await chat.says(ann, "hello")
         await next_incoming(arrivals)
@@ -30,32 +30,32 @@ async def test_another_process_finds_what_was_said_meanwhile(server: SlackServer
         await chat.says(ann, "done")
         await next_incoming(arrivals)
     before = len(chat.messages)
-    said = await chat.says(ann, "are you there?")
+    posted = await chat.says(ann, "are you there?")
     await channel.says(ann, "among ourselves")
     await channel.says(ann, "and you?", thread=root.ts)
     server.office.drop()
     async with second.connect() as arrivals:
         await chat.says(ann, "the end")
-        heard = [await next_incoming(arrivals)]
-        while heard[-1].text != "the end":
-            heard.append(await next_incoming(arrivals))
+        received = [await next_incoming(arrivals)]
+        while received[-1].text != "the end":
+            received.append(await next_incoming(arrivals))
     assert before == 2
-    # What the first one had not noted comes along; the inbox knows it by its id.
-    texts = [one.text for one in heard if one.text not in ("done", "hello there")]
+    # Messages that the first process hadn't recorded are repeated; the inbox recognises their ids.
+    texts = [one.text for one in received if one.text not in ("done", "hello there")]
     assert texts == ["are you there?", "among ourselves", "and you?", "the end"]
-    found = next(one for one in heard if one.text == "are you there?")
-    assert found.external_id == f"{chat.id}:{said.ts}"
-    assert [one.addressed for one in heard if one.text in ("among ourselves", "and you?")] == [False, True]
+    found = next(one for one in received if one.text == "are you there?")
+    assert found.external_id == f"{chat.id}:{posted.ts}"
+    assert [one.addressed for one in received if one.text in ("among ourselves", "and you?")] == [False, True]
     for platform in (first, second):
         await platform.close()
 
 
 @pytest.mark.parametrize("trouble", ["missing", "failing"])
-async def test_where_slack_does_not_tell_people_are_heard_all_the_same(
+async def test_new_messages_are_received_if_the_history_cannot_be_read(
     server: SlackServer, store: Store, ann: User, trouble: str
 ) -> None:
     chat = server.direct(ann)
-    first, second = opened(server, store), opened(server, store)
+    first, second = open_adapter(server, store), open_adapter(server, store)
     async with first.connect() as arrivals:
         for text in ("hello", "again"):
             await chat.says(ann, text)
@@ -72,7 +72,7 @@ async def test_where_slack_does_not_tell_people_are_heard_all_the_same(
         await platform.close()
 
 
-async def test_after_a_short_break_nothing_is_looked_for(server: SlackServer, ann: User) -> None:
+async def test_history_is_not_read_after_a_short_break(server: SlackServer, ann: User) -> None:
     chat = server.direct(ann)
     patient, busy = Slack(settings_for(server)), Slack(settings_for(server, away=timedelta(0)))
     for slack, times in ((patient, 0), (busy, 1)):

@@ -1,4 +1,4 @@
-"""What Slack writes of people, links, channels and emoji, in our words."""
+"""Translation of Slack's text and events: people, links, channels and emoji."""
 
 from datetime import UTC, datetime
 
@@ -40,17 +40,17 @@ ME = BotIdentity(platform="slack", user_id="U0BOT", name="talaria")
         ("<>", "<>"),
     ],
 )  # fmt: skip
-def test_a_text_is_read_as_people_see_it(written: str, read: str) -> None:
+def test_slack_text_becomes_readable_text(written: str, read: str) -> None:
     assert read_text(written, {"U1ANN": "Ann", "U0BOT": "talaria"}, "U0BOT") == read
 
 
 @pytest.mark.parametrize("text", ["a & b", "<!channel>", "&amp;", "x"])
-def test_what_is_escaped_is_read_as_it_was(text: str) -> None:
+def test_escaped_text_is_read_back_unchanged(text: str) -> None:
     assert read_text(escape(text), {}, "") == text
     assert "<" not in escape(text)
 
 
-def test_the_kind_of_a_place_is_in_its_id() -> None:
+def test_chat_type_follows_from_the_channel_id() -> None:
     assert (make_address("slack", "D1", "").chat_type, make_address("slack", "D1", "1.1").chat_type) == (
         "private",
         "private",
@@ -71,7 +71,7 @@ def test_a_message_has_the_time_at_which_it_was_written() -> None:
     assert odd is not None
 
 
-def test_an_edit_that_takes_our_name_out_is_meant_for_us_all_the_same() -> None:
+def test_edit_that_removes_our_mention_is_still_addressed_to_us() -> None:
     payload = {
         "event": {
             "type": "message",
@@ -89,13 +89,13 @@ def test_an_edit_that_takes_our_name_out_is_meant_for_us_all_the_same() -> None:
 
 
 def test_me_messages_are_reported_with_the_name_of_the_person() -> None:
-    said = Event(type="message", subtype="me_message", channel="D1", user="U1", text="waves", ts="1.1")
-    incoming = read_event(said, ME, EventContext(names={"U1": "Ann"}))
+    posted = Event(type="message", subtype="me_message", channel="D1", user="U1", text="waves", ts="1.1")
+    incoming = read_event(posted, ME, EventContext(names={"U1": "Ann"}))
     assert incoming is not None
     assert incoming.text == "* Ann waves"
 
 
-def test_a_button_without_a_value_says_nothing() -> None:
+def test_button_without_a_value_is_ignored() -> None:
     payload = {"type": "block_actions", "user": {"id": "U1"}, "channel": {"id": "D1"}, "actions": [{"value": None}]}
     pressed = read_payload(payload, Interaction)
     assert pressed is not None
@@ -103,7 +103,7 @@ def test_a_button_without_a_value_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["+1", "tada", "white_check_mark", "woman-woman-girl", "+1::skin-tone-4", "heart"])
-def test_the_name_of_an_emoji_leads_there_and_back(name: str) -> None:
+def test_emoji_name_is_converted_both_ways(name: str) -> None:
     assert names_for(emoji_for(name))[0] == name
 
 
@@ -118,17 +118,17 @@ def test_the_name_of_an_emoji_leads_there_and_back(name: str) -> None:
         (":shipit:", ["shipit", "eyes"]),
     ],
 )
-def test_an_emoji_that_is_not_known_has_a_stand_in(emoji: str, names: list[str]) -> None:
+def test_emoji_has_names_and_a_fallback(emoji: str, names: list[str]) -> None:
     assert names_for(emoji) == names
 
 
 @pytest.mark.parametrize("name", ["shipit", "latin_small_letter_a", "space", ""])
-def test_a_name_that_is_not_known_stays_a_name(name: str) -> None:
+def test_unknown_emoji_name_is_unchanged(name: str) -> None:
     assert emoji_for(name) == f":{name}:"
 
 
 @pytest.mark.parametrize(
-    ("given", "safe"),
+    ("original", "safe"),
     [
         ("../../x.txt", "x.txt"),
         (".hidden", "hidden"),
@@ -138,13 +138,13 @@ def test_a_name_that_is_not_known_stays_a_name(name: str) -> None:
         ("a", "a.png"),
     ],
 )
-def test_names_of_files_are_safe(given: str, safe: str) -> None:
-    assert safe_file_name(given, "image/png" if given == "a" else "") == safe
+def test_file_names_are_made_safe(original: str, safe: str) -> None:
+    assert safe_file_name(original, "image/png" if original == "a" else "") == safe
 
 
-def test_the_workspace_of_an_organisation_wide_app_is_named_by_each_update() -> None:
-    at_home = BotIdentity(platform="slack", user_id="U0BOT", workspace="T1")
-    everywhere = BotIdentity(platform="slack", user_id="U0BOT", workspace="E1", is_org_wide=True)
-    event, press, nothing = {"team_id": "T2"}, {"team": {"id": "T3"}}, {"team": None}
-    assert [at_home.find_workspace(one) for one in (event, press, nothing)] == ["T1", "T1", "T1"]
-    assert [everywhere.find_workspace(one) for one in (event, press, nothing)] == ["T2", "T3", "E1"]
+def test_each_update_of_an_org_wide_app_names_its_workspace() -> None:
+    in_one_workspace = BotIdentity(platform="slack", user_id="U0BOT", workspace="T1")
+    org_wide = BotIdentity(platform="slack", user_id="U0BOT", workspace="E1", is_org_wide=True)
+    event, press, without_team = {"team_id": "T2"}, {"team": {"id": "T3"}}, {"team": None}
+    assert [in_one_workspace.find_workspace(one) for one in (event, press, without_team)] == ["T1", "T1", "T1"]
+    assert [org_wide.find_workspace(one) for one in (event, press, without_team)] == ["T2", "T3", "E1"]

@@ -1,4 +1,4 @@
-"""The manifest of an app, and that the adapter gets along with what it grants."""
+"""The manifest of an app: its scopes, commands and assistant."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from talaria.testing.slack_server.methods import METHODS
 COMMANDS = [("status", "How things are"), ("goal", "Work towards\nsomething"), ("x" * 33, "too long"), ("ask", "Ask")]
 
 
-def test_it_grants_what_the_adapter_asks_for() -> None:
+def test_manifest_grants_all_scopes_of_the_adapter() -> None:
     scopes = set(make_manifest([], assistant=True)["oauth_config"]["scopes"]["bot"])
     assert {method.scope for method in METHODS.values() if method.scope} <= scopes
 
@@ -24,14 +24,14 @@ def test_command_names_reserved_by_slack_are_reached_through_one_command() -> No
     assert len(many["features"]["slash_commands"]) == 50
 
 
-def test_an_assistant_is_asked_for() -> None:
+def test_manifest_requests_an_assistant_only_if_enabled() -> None:
     without, with_it = make_manifest([]), make_manifest([], assistant=True)
     assert "assistant_view" not in without["features"]
     assert "assistant_view" in with_it["features"]
     assert "assistant_thread_started" in with_it["settings"]["event_subscriptions"]["bot_events"]
 
 
-def test_the_program_prints_it(tmp_path: Path) -> None:
+def test_program_prints_the_manifest(tmp_path: Path) -> None:
     shown = Program(tmp_path).run("gateway", "slack-manifest")
     assert shown.code == 0
     manifest = json.loads(shown.out)

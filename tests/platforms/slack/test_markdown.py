@@ -1,4 +1,4 @@
-"""Markdown in blocks, and in the marks of a text."""
+"""Markdown converted to Slack's blocks and to mrkdwn."""
 
 import msgspec
 import pytest
@@ -38,11 +38,11 @@ def elements(source: str) -> tuple[Element, ...]:
     return block.elements
 
 
-def words(text: str) -> Section:
+def section(text: str) -> Section:
     return Section((TextElement(text),))
 
 
-def test_marks_within_a_line() -> None:
+def test_inline_styles_become_text_elements() -> None:
     assert elements("a **b** *c* ~~d~~ `e` ***f***") == (
         Section(
             (
@@ -61,7 +61,7 @@ def test_marks_within_a_line() -> None:
     )
 
 
-def test_links_lead_somewhere_or_are_reported() -> None:
+def test_web_links_become_links_and_others_become_text() -> None:
     source = "[**x** y](https://a.example/?q=1&r) <https://b.example> [z](../file) ![p](https://c.example/p.png)"
     assert elements(source) == (
         Section(
@@ -77,38 +77,38 @@ def test_links_lead_somewhere_or_are_reported() -> None:
     )
 
 
-def test_paragraphs_keep_their_distance_and_headings_are_bold() -> None:
+def test_paragraphs_are_separated_and_headings_are_bold() -> None:
     assert elements("# Title\ntext\nmore\n\nlast") == (
         Section((TextElement("Title", BOLD), TextElement("\ntext\nmore\n\nlast"))),
     )
 
 
-def test_lists_are_lists_of_their_depth() -> None:
+def test_lists_become_list_elements_with_indent() -> None:
     assert elements("- one\n- two\n  1. deep\n  2. deeper\n- [x] three\n\n7. seven\n8. eight") == (
-        ListElement("bullet", (words("one"), words("two"))),
-        ListElement("ordered", (words("deep"), words("deeper")), indent=1),
-        ListElement("bullet", (words("☑ three"),)),
-        ListElement("ordered", (words("seven"), words("eight")), offset=6),
+        ListElement("bullet", (section("one"), section("two"))),
+        ListElement("ordered", (section("deep"), section("deeper")), indent=1),
+        ListElement("bullet", (section("☑ three"),)),
+        ListElement("ordered", (section("seven"), section("eight")), offset=6),
     )
 
 
-def test_code_in_a_list_does_not_disturb_its_numbers() -> None:
+def test_code_in_a_list_does_not_restart_its_numbers() -> None:
     assert elements("1. one\n   ```py\n   x = 1\n   ```\n2. two") == (
-        ListElement("ordered", (words("one"),)),
+        ListElement("ordered", (section("one"),)),
         Preformatted((TextElement("x = 1"),)),
-        ListElement("ordered", (words("two"),), offset=1),
+        ListElement("ordered", (section("two"),), offset=1),
     )
 
 
-def test_a_quotation_is_one_with_all_that_is_in_it() -> None:
+def test_quotation_is_one_element_with_all_its_content() -> None:
     assert elements("before\n> said\n> - a\n> - b\n>\n> more\n\nafter") == (
-        words("before\n"),
+        section("before\n"),
         Quote((TextElement("said\n• a\n• b\nmore"),)),
-        words("after"),
+        section("after"),
     )
 
 
-def test_the_first_table_is_one_and_others_are_drawn() -> None:
+def test_first_table_is_a_table_block_and_others_are_drawn() -> None:
     first, line, second = read_markdown("| a | b |\n|:-:|--:|\n| **1** | |\n\n---\n\n| 日 | d |\n|---|---|\n| 2 | 3 |")
     assert isinstance(first, Table)
     assert [[cell.text for cell in row] for row in first.rows] == [["a", "b"], ["1", " "]]
@@ -125,7 +125,7 @@ def test_a_table_that_is_too_large_is_drawn() -> None:
         assert isinstance(block, RichText)
 
 
-def test_the_text_has_the_marks_of_slack() -> None:
+def test_blocks_are_converted_to_mrkdwn() -> None:
     source = (
         "# T\n**b** *i* ~~s~~ `c<d` [x|y](https://a.example/?a=1&b)\n- p\n  - q\n\n> said\n\n```\na & b\n```\n---\n"
     )
@@ -135,19 +135,19 @@ def test_the_text_has_the_marks_of_slack() -> None:
 
 
 @pytest.mark.parametrize("text", ["plain words", "two\nlines & <more>", "e-mail@example.org", "1 < 2 > 0"])
-def test_what_has_no_marks_is_text_alone(text: str) -> None:
+def test_text_without_markup_has_no_blocks(text: str) -> None:
     post = make_post(Content(text=text))
     assert post.blocks == []
     assert post.text == text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 @pytest.mark.parametrize("text", ["snake_case_name", "2 * 3", ":smile:", "a ~ b", "back\\`tick"])
-def test_what_slack_would_take_for_marks_is_shown_as_it_is(text: str) -> None:
+def test_text_that_resembles_mrkdwn_is_sent_literally(text: str) -> None:
     (block,) = make_post(Content(text=text)).blocks
     assert block["elements"][0]["elements"][0]["text"] == text.replace("\\", "")
 
 
-def test_no_text_is_longer_than_slack_takes() -> None:
+def test_text_is_never_longer_than_the_limit_of_slack() -> None:
     for text in ("&" * TEXT_LIMIT, "<" * TEXT_LIMIT, "- a\n\n---\n\n" * (TEXT_LIMIT // 10)):
         post = make_post(Content(text=text, buttons=(Button("x", "y"),)))
         check_blocks(post.blocks)
@@ -157,7 +157,7 @@ def test_no_text_is_longer_than_slack_takes() -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=25).map("".join) | st.text(max_size=60))
-def test_whatever_is_said_slack_takes_its_blocks(source: str) -> None:
+def test_blocks_of_any_text_are_valid(source: str) -> None:
     content = Content(text=f"x {source}", buttons=(Button("x", "y"),))
     for post in (make_post(content), make_plain_post(content)):
         check_blocks(post.blocks)

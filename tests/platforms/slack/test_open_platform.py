@@ -1,4 +1,4 @@
-"""An app as the settings describe it."""
+"""Opening the Slack adapter from settings."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -36,11 +36,11 @@ async def test_options_reach_the_app(server: SlackServer, store: Store, tmp_path
     channel = server.channel("family", ann)
     async with platform.connect() as arrivals:
         await channel.says(ann, "anybody?")
-        said = await next_incoming(arrivals)
+        incoming = await next_incoming(arrivals)
         await channel.runs(ann, "/ask", "help me")
-        asked = await next_incoming(arrivals)
-    assert (said.addressed, said.address.thread_id) == (True, "")
-    assert asked.text == "/help me"
+        command = await next_incoming(arrivals)
+    assert (incoming.addressed, incoming.address.thread_id) == (True, "")
+    assert command.text == "/help me"
     await opened.closing.aclose()
 
 
@@ -54,7 +54,7 @@ async def test_options_reach_the_app(server: SlackServer, store: Store, tmp_path
         (BOTH, {"patience": "soon"}),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_name(
+def test_invalid_options_are_refused_with_the_name_of_the_network(
     store: Store, tmp_path: Path, secrets: dict[str, str], options: dict[str, str]
 ) -> None:
     with pytest.raises(Refused, match=r"Slack|platforms\.slack"):
@@ -62,7 +62,7 @@ def test_what_makes_no_sense_is_refused_with_its_name(
 
 
 @pytest.mark.one_engine
-async def test_of_very_many_threads_the_oldest_are_forgotten(store: Store) -> None:
+async def test_oldest_joined_threads_are_removed(store: Store) -> None:
     state_store = DurableThreadStore(store, "slack")
     stamps = [f"{1_700_000_000 + number}.000100" for number in range(20_003)]
 

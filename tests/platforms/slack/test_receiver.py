@@ -1,4 +1,4 @@
-"""What people do in a workspace, as it arrives: places, retries, commands, threads."""
+"""Updates from a workspace: addresses, retries, commands and threads."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,18 +19,18 @@ from talaria.testing.slack_server.socket_mode import Envelope
 from talaria.testing.wait import until
 
 
-async def nothing_more(server: SlackServer, arrivals: AsyncIterator[Incoming], user: User) -> None:
-    """Make sure that nothing waits: what is said now is what comes next."""
+async def assert_no_other_update(server: SlackServer, arrivals: AsyncIterator[Incoming], user: User) -> None:
+    """Check that no update is pending: a message written now is the next update."""
     await server.direct(user).says(user, "the end")
     assert (await next_incoming(arrivals)).text == "the end"
 
 
-async def acknowledged(envelope: Envelope) -> None:
-    """Wait until Slack has heard that something was taken."""
+async def wait_until_acknowledged(envelope: Envelope) -> None:
+    """Wait until Slack has received the acknowledgement."""
     await until(lambda: envelope.acknowledged)
 
 
-async def test_a_mention_in_a_channel_begins_a_thread(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_mention_in_a_channel_starts_a_thread(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         asked = await channel.says(ann, "what time is it?", mention=True)
@@ -44,16 +44,18 @@ async def test_a_mention_in_a_channel_begins_a_thread(server: SlackServer, slack
     assert [(one.text, one.thread_ts) for one in channel.answers] == [("Noon.", asked.ts)]
 
 
-async def test_a_thread_of_others_is_theirs(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_thread_of_others_is_not_addressed_to_us(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         root = await channel.says(ann, "lunch?")
         await channel.says(ann, "where?", thread=root.ts)
-        heard = [await next_incoming(arrivals) for _ in range(2)]
-    assert [(one.addressed, one.address.thread_id) for one in heard] == [(False, ""), (False, root.ts)]
+        received = [await next_incoming(arrivals) for _ in range(2)]
+    assert [(one.addressed, one.address.thread_id) for one in received] == [(False, ""), (False, root.ts)]
 
 
-async def test_a_thread_that_we_began_is_ours(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_reply_in_a_thread_that_we_started_is_addressed_to_us(
+    server: SlackServer, slack: Slack, ann: User
+) -> None:
     channel = server.channel("family", ann)
     ref = await slack.send(Address("slack", channel.id, "group"), Content(text="News!"), "k")
     async with slack.connect() as arrivals:
@@ -69,16 +71,16 @@ async def test_our_threads_are_known_to_another_worker(server: SlackServer, stor
         await next_incoming(arrivals)
     async with second.connect() as arrivals:
         await channel.says(ann, "still there?", thread=asked.ts)
-        heard = await next_incoming(arrivals)
-        while heard.text != "still there?":  # what the first one did not confirm comes again
-            heard = await next_incoming(arrivals)
-    assert heard.addressed
+        received = await next_incoming(arrivals)
+        while received.text != "still there?":  # messages that the first worker didn't confirm are redelivered
+            received = await next_incoming(arrivals)
+    assert received.addressed
     for one in (first, second):
         await one.close()
 
 
 @pytest.mark.parametrize(("mode", "addressed"), [("mention", False), ("reply", True), ("free", True)])
-async def test_who_is_meant_in_a_thread_is_a_matter_of_settings(
+async def test_group_mode_decides_whether_thread_replies_are_addressed(
     server: SlackServer, ann: User, mode: str, addressed: bool
 ) -> None:
     slack, channel = Slack(settings_for(server, group_mode=mode)), server.channel("family", ann)
@@ -100,24 +102,24 @@ async def test_a_thread_in_a_private_chat_stays_private(server: SlackServer, sla
     assert below.address == Address("slack", chat.id, "private", root.ts)
 
 
-async def test_an_event_that_is_tried_three_times_arrives_once(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_redelivered_event_is_received_once(server: SlackServer, slack: Slack, ann: User) -> None:
     chat = server.direct(ann)
     async with slack.connect() as arrivals:
         await chat.says(ann, "once")
         incoming = await next_incoming(arrivals)
-        again = [await server.office.repeat(server.office.handed[0]) for _ in range(3)]
-        await nothing_more(server, arrivals, ann)
-        for envelope in again:
-            await acknowledged(envelope)
+        repeated = [await server.office.repeat(server.office.handed[0]) for _ in range(3)]
+        await assert_no_other_update(server, arrivals, ann)
+        for envelope in repeated:
+            await wait_until_acknowledged(envelope)
     assert incoming.text == "once"
 
 
-async def test_a_mention_reported_by_two_events_arrives_once(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_mention_reported_by_two_events_is_received_once(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         await channel.says(ann, "hello", mention=True)
         assert (await next_incoming(arrivals)).text == "hello"
-        await nothing_more(server, arrivals, ann)
+        await assert_no_other_update(server, arrivals, ann)
     kinds = [one.payload["event"]["type"] for one in server.office.handed]
     assert kinds == ["message", "app_mention", "message"]
 
@@ -133,14 +135,14 @@ async def test_an_edit_is_reported_and_a_preview_is_not(server: SlackServer, sla
         answer = await slack.send(first.address, Content(text="This."), "k")
         ours = next(one for one in channel.messages if one.ts == answer.message_id)
         await channel.edits(ann, ours, "That.")
-        await nothing_more(server, arrivals, ann)
+        await assert_no_other_update(server, arrivals, ann)
     assert (changed.text, changed.edited, changed.message_id) == ("what?", True, asked.ts)
     assert changed.address == first.address
     assert changed.external_id != first.external_id
 
 
 @pytest.mark.parametrize(
-    ("command", "text", "said"),
+    ("command", "text", "expected"),
     [
         ("/status", "", "/status"),
         ("/goal", "learn &amp; rest", "/goal learn & rest"),
@@ -151,29 +153,27 @@ async def test_an_edit_is_reported_and_a_preview_is_not(server: SlackServer, sla
         ("/talaria", "", "/help"),
     ],
 )
-async def test_a_slash_command_is_what_it_would_be_elsewhere(
-    server: SlackServer, slack: Slack, ann: User, command: str, text: str, said: str
+async def test_slash_command_becomes_command_text(
+    server: SlackServer, slack: Slack, ann: User, command: str, text: str, expected: str
 ) -> None:
     async with slack.connect() as arrivals:
         await server.direct(ann).runs(ann, command, text)
         incoming = await next_incoming(arrivals)
-        await nothing_more(server, arrivals, ann)
-        await acknowledged(server.office.handed[0])
-    assert (incoming.text, incoming.addressed) == (said, True)
+        await assert_no_other_update(server, arrivals, ann)
+        await wait_until_acknowledged(server.office.handed[0])
+    assert (incoming.text, incoming.addressed) == (expected, True)
     assert incoming.sender.id == ann.id
 
 
-async def test_a_command_is_acknowledged_in_time_though_it_was_not_taken_yet(
-    server: SlackServer, slack: Slack, ann: User
-) -> None:
+async def test_command_is_acknowledged_before_it_is_confirmed(server: SlackServer, slack: Slack, ann: User) -> None:
     async with slack.connect() as arrivals:
         await server.direct(ann).runs(ann, "/status")
         await next_incoming(arrivals)
-        await acknowledged(server.office.handed[0])
-        await nothing_more(server, arrivals, ann)
+        await wait_until_acknowledged(server.office.handed[0])
+        await assert_no_other_update(server, arrivals, ann)
 
 
-async def test_a_choice_of_many_is_a_list(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_many_choices_are_shown_as_a_list(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         await channel.says(ann, "which?", mention=True)
@@ -195,14 +195,14 @@ async def test_a_reaction_is_reported_in_the_thread_of_its_message(server: Slack
         await first.send(asked.address, Content(text="Hello."), "k")
         await channel.reacts(ann, channel.answers[0], "tada")
         marked = await next_incoming(arrivals)
-        await nothing_more(server, arrivals, ann)
-    async with second.connect() as arrivals:  # which has not posted it
+        await assert_no_other_update(server, arrivals, ann)
+    async with second.connect() as arrivals:  # this one didn't post the message
         await channel.reacts(ann, channel.answers[0], "party_parrot")
-        again = await next_incoming(arrivals)
-        while again.reaction != ":party_parrot:":
-            again = await next_incoming(arrivals)
+        repeated = await next_incoming(arrivals)
+        while repeated.reaction != ":party_parrot:":
+            repeated = await next_incoming(arrivals)
     assert (marked.reaction, marked.address) == ("🎉", asked.address)
-    assert again.address == asked.address
+    assert repeated.address == asked.address
     for one in (first, second):
         await one.close()
 
@@ -217,14 +217,12 @@ async def test_a_recording_is_a_voice_note(server: SlackServer, slack: Slack, an
     assert path.read_bytes() == b"sound"
 
 
-async def test_without_scopes_for_names_people_are_heard_all_the_same(
-    server: SlackServer, slack: Slack, ann: User
-) -> None:
+async def test_messages_are_received_without_the_scopes_for_names(server: SlackServer, slack: Slack, ann: User) -> None:
     server.missing = {"users:read", "channels:read"}
     async with slack.connect() as arrivals:
         await server.channel("family", ann).says(ann, "hello", mention=True)
         incoming = await next_incoming(arrivals)
-        await nothing_more(server, arrivals, ann)
+        await assert_no_other_update(server, arrivals, ann)
     assert (incoming.text, incoming.sender.id, incoming.sender.name, incoming.chat_name) == ("hello", ann.id, "", "")
     assert len([one for one in server.calls if one.method == "users.info"]) == 1
 
@@ -238,14 +236,14 @@ async def test_an_assistant_thread_has_suggestions_a_name_and_a_status(
         await chat.says(ann, "plan my\ntrip", thread=root.ts)
         incoming = await next_incoming(arrivals)
         await slack.show_typing(incoming.address)
-        await nothing_more(server, arrivals, ann)
+        await assert_no_other_update(server, arrivals, ann)
     assert incoming.address == Address("slack", chat.id, "private", root.ts)
     shown = dict(server.world.assistant_views)
     assert [one["message"] for one in shown["prompts"]["prompts"]][1:] == ["/status", "/help"]
     assert (shown["title"]["title"], shown["status"]["thread_ts"]) == ("plan my trip", root.ts)
 
 
-async def test_where_there_are_no_assistants_nothing_is_missing(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_messages_are_received_without_assistant_methods(server: SlackServer, slack: Slack, ann: User) -> None:
     threads = ("setStatus", "setTitle", "setSuggestedPrompts")
     server.absent = {f"assistant.threads.{name}" for name in threads}
     chat = server.direct(ann)
@@ -255,13 +253,11 @@ async def test_where_there_are_no_assistants_nothing_is_missing(server: SlackSer
         incoming = await next_incoming(arrivals)
         for _ in range(3):
             await slack.show_typing(incoming.address)
-        await nothing_more(server, arrivals, ann)
+        await assert_no_other_update(server, arrivals, ann)
     assert len([one for one in server.calls if one.method == "assistant.threads.setStatus"]) == 1
 
 
-async def test_other_bots_joins_and_what_cannot_be_read_are_passed_over(
-    server: SlackServer, slack: Slack, ann: User
-) -> None:
+async def test_other_bots_joins_and_unreadable_events_are_ignored(server: SlackServer, slack: Slack, ann: User) -> None:
     chat = server.direct(ann)
     common: dict[str, object] = {
         "type": "message",
@@ -286,12 +282,12 @@ async def test_other_bots_joins_and_what_cannot_be_read_are_passed_over(
         await server.office.post("interactive", {"type": "view_submission", "user": {"id": ann.id}})
         await server.office.post("slash_commands", {"command": "/x"})
         await server.office.post("something_new", {})
-        await nothing_more(server, arrivals, ann)
+        await assert_no_other_update(server, arrivals, ann)
         for envelope in server.office.handed[:-1]:
-            await acknowledged(envelope)
+            await wait_until_acknowledged(envelope)
 
 
-async def test_slack_may_ask_us_to_move(server: SlackServer, slack: Slack, ann: User) -> None:
+async def test_requested_reconnect_loses_no_message(server: SlackServer, slack: Slack, ann: User) -> None:
     async with slack.connect() as arrivals:
         await server.direct(ann).says(ann, "before")
         assert (await next_incoming(arrivals)).text == "before"
@@ -302,20 +298,20 @@ async def test_slack_may_ask_us_to_move(server: SlackServer, slack: Slack, ann: 
         assert len(opened) == 2
 
 
-async def test_of_two_that_listen_each_hears_a_part_and_nothing_twice(server: SlackServer, ann: User) -> None:
+async def test_two_receivers_share_events_without_duplicates(server: SlackServer, ann: User) -> None:
     one, two = Slack(settings_for(server)), Slack(settings_for(server))
     chat = server.direct(ann)
     async with one.connect() as left, two.connect() as right:
         for number in range(4):
             await chat.says(ann, str(number))
-        heard = [(await next_incoming(source)).text for source in (left, left, right, right)]
-    assert sorted(heard) == ["0", "1", "2", "3"]
+        received = [(await next_incoming(source)).text for source in (left, left, right, right)]
+    assert sorted(received) == ["0", "1", "2", "3"]
     assert not one.abilities.exclusive
     for platform in (one, two):
         await platform.close()
 
 
-async def test_an_app_token_that_is_wrong_is_reported_without_it(server: SlackServer) -> None:
+async def test_wrong_app_token_is_reported_without_the_token(server: SlackServer) -> None:
     slack = Slack(settings_for(server, app_token="xapp-wrong-and-secret"))
     with pytest.raises(BadCredentials) as refused:
         async with slack.connect():

@@ -1,4 +1,4 @@
-"""What the app says in a workspace: blocks, files, marks, threads, and what Slack does not take."""
+"""Messages of the app in a workspace: blocks, files, reactions, threads and refusals."""
 
 import asyncio
 from datetime import timedelta
@@ -31,7 +31,7 @@ def home(server: SlackServer, ann: User) -> Address:
     return Address("slack", server.direct(ann).id)
 
 
-async def test_marks_are_blocks_and_the_text_has_them_too(
+async def test_markup_is_sent_as_blocks_and_as_mrkdwn(
     server: SlackServer, slack: Slack, ann: User, home: Address
 ) -> None:
     await slack.send(home, Content(text=f"**Now** <!channel> & `x < y`.\n\n{TABLE}"), "k")
@@ -42,17 +42,17 @@ async def test_marks_are_blocks_and_the_text_has_them_too(
     assert message.blocks[1]["rows"][1] == [{"type": "raw_text", "text": "1"}, {"type": "raw_text", "text": " "}]
 
 
-async def test_nothing_is_fetched_for_a_preview_and_the_key_goes_along(
+async def test_message_disables_link_previews_and_contains_its_key(
     server: SlackServer, slack: Slack, home: Address
 ) -> None:
     await slack.send(home, Content(text="https://evil.example/?q=secret", reply_to="1.2"), "the key")
-    asked = server.calls[-1].parameters
-    assert (asked["unfurl_links"], asked["unfurl_media"]) == (False, False)
-    assert asked["metadata"]["event_payload"] == {"key": "the key", "reply_to": "1.2"}
+    parameters = server.calls[-1].parameters
+    assert (parameters["unfurl_links"], parameters["unfurl_media"]) == (False, False)
+    assert parameters["metadata"]["event_payload"] == {"key": "the key", "reply_to": "1.2"}
 
 
 @pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long"])
-async def test_blocks_that_are_not_taken_do_not_fail_a_message(
+async def test_refused_blocks_are_replaced_by_plain_text(
     server: SlackServer, slack: Slack, ann: User, home: Address, error: str
 ) -> None:
     content = Content(text="**Now** or never?", buttons=(Button("Now", "now"),))
@@ -67,7 +67,7 @@ async def test_blocks_that_are_not_taken_do_not_fail_a_message(
     assert message.edits == 1
 
 
-async def test_a_table_that_is_not_taken_is_drawn(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
+async def test_refused_table_is_drawn(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
     server.fail("chat.postMessage", "invalid_blocks")
     await slack.send(home, Content(text=f"**Now**\n\n{TABLE}"), "k")
     message = server.direct(ann).answers[0]
@@ -75,7 +75,7 @@ async def test_a_table_that_is_not_taken_is_drawn(server: SlackServer, slack: Sl
     assert message.blocks[0]["elements"][-1]["type"] == "rich_text_preformatted"
 
 
-async def test_words_are_not_posted_again_where_their_file_failed(
+async def test_text_is_not_posted_again_if_its_file_failed(
     server: SlackServer, slack: Slack, ann: User, home: Address, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.csv"
@@ -89,14 +89,14 @@ async def test_words_are_not_posted_again_where_their_file_failed(
     assert [(one.text, len(one.files)) for one in answers] == [("Here.", 0), ("", 1)]
 
 
-async def test_an_edit_takes_buttons_away(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
+async def test_edit_without_buttons_removes_them(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
     ref = await slack.send(home, Content(text="May I?", buttons=(Button("Yes", "y"),)), "k")
     await slack.edit(ref, Content(text="I did."))
     message = server.direct(ann).answers[0]
     assert (message.text, message.blocks) == ("I did.", [])
 
 
-async def test_a_message_of_another_author_cannot_be_edited(
+async def test_edit_of_a_message_of_another_author_is_refused(
     server: SlackServer, slack: Slack, ann: User, home: Address
 ) -> None:
     theirs = await server.direct(ann).says(ann, "mine")
@@ -113,9 +113,7 @@ async def test_a_message_of_another_author_cannot_be_edited(
         [Button(str(one), f"{one}" * 151) for one in range(6)],
     ],
 )
-async def test_choices_that_slack_has_no_room_for_are_refused(
-    slack: Slack, home: Address, buttons: list[Button]
-) -> None:
+async def test_choices_beyond_the_limits_are_refused(slack: Slack, home: Address, buttons: list[Button]) -> None:
     with pytest.raises(Rejected):
         await slack.send(home, Content(text="Which?", buttons=tuple(buttons)), "k")
 
@@ -127,9 +125,9 @@ async def test_files_follow_their_text_in_the_thread(
     root = await channel.says(ann, "figures?")
     (tmp_path / "a.csv").write_text("1,2")
     files = (File(str(tmp_path / "a.csv"), "a.csv"), Image(PIXEL))
-    place = Address("slack", channel.id, "thread", root.ts)
-    ref = await slack.send(place, Content(text="Here.", files=files), "k")
-    alone = await slack.send(place, Content(files=files[:1]), "k2")
+    target = Address("slack", channel.id, "thread", root.ts)
+    ref = await slack.send(target, Content(text="Here.", files=files), "k")
+    alone = await slack.send(target, Content(files=files[:1]), "k2")
     shown = [(one.text, one.thread_ts, [file.name for file in one.files]) for one in channel.answers]
     assert shown == [
         ("Here.", root.ts, []),
@@ -140,7 +138,7 @@ async def test_files_follow_their_text_in_the_thread(
     assert alone.message_id.startswith("F")
 
 
-async def test_a_person_is_reached_in_their_private_chat(
+async def test_message_to_a_user_id_is_sent_to_the_private_chat(
     server: SlackServer, slack: Slack, ann: User, home: Address
 ) -> None:
     ref = await slack.send(Address("slack", ann.id), Content(text="Psst."), "k")
@@ -149,23 +147,21 @@ async def test_a_person_is_reached_in_their_private_chat(
         await slack.send(Address("slack", "U0NOBODY"), Content(text="Psst."), "k")
 
 
-async def test_a_message_whose_answer_got_lost_is_not_posted_again(
-    server: SlackServer, ann: User, home: Address
-) -> None:
+async def test_message_whose_answer_was_lost_is_not_posted_again(server: SlackServer, ann: User, home: Address) -> None:
     slack = Slack(settings_for(server, patience=timedelta(seconds=1)))
     channel = server.channel("family", ann)
     root = await channel.says(ann, "hello")
-    for place in (home, Address("slack", channel.id, "thread", root.ts)):
+    for target in (home, Address("slack", channel.id, "thread", root.ts)):
         server.swallow("chat.postMessage")
         with pytest.raises(Unreachable):
-            await slack.send(place, Content(text="Once."), "k")
-        ref = await slack.send(place, Content(text="Once, mended."), "k")
-        answers = server.direct(ann).answers if place == home else channel.answers
+            await slack.send(target, Content(text="Once."), "k")
+        ref = await slack.send(target, Content(text="Once, mended."), "k")
+        answers = server.direct(ann).answers if target == home else channel.answers
         assert [(one.text, one.ts) for one in answers] == [("Once, mended.", ref.message_id)]
     await slack.close()
 
 
-async def test_a_pause_is_one_for_the_place(server: SlackServer, slack: Slack, home: Address) -> None:
+async def test_rate_limit_applies_to_one_chat(server: SlackServer, slack: Slack, home: Address) -> None:
     server.fail("chat.postMessage", "ratelimited", status=429, retry_after=30)
     with pytest.raises(SlowDown) as slow:
         await slack.send(home, Content(text="x"), "k")
@@ -180,7 +176,7 @@ async def test_a_pause_is_one_for_the_place(server: SlackServer, slack: Slack, h
     ("error", "kind"),
     [("internal_error", Unreachable), ("is_archived", Rejected), ("restricted_action", Rejected)],
 )
-async def test_errors_are_distinguished_by_what_they_ask_for(
+async def test_each_error_raises_its_error_class(
     server: SlackServer, slack: Slack, home: Address, error: str, kind: type[Exception]
 ) -> None:
     server.fail("chat.postMessage", error)
@@ -188,15 +184,13 @@ async def test_errors_are_distinguished_by_what_they_ask_for(
         await slack.send(home, Content(text="x"), "k")
 
 
-async def test_a_scope_that_is_missing_is_named(server: SlackServer, slack: Slack, home: Address) -> None:
+async def test_missing_scope_is_named(server: SlackServer, slack: Slack, home: Address) -> None:
     server.missing = {"chat:write"}
     with pytest.raises(Rejected, match="chat:write"):
         await slack.send(home, Content(text="x"), "k")
 
 
-async def test_a_mark_that_slack_does_not_have_is_a_look(
-    server: SlackServer, slack: Slack, ann: User, home: Address
-) -> None:
+async def test_unknown_emoji_is_replaced_by_eyes(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
     theirs = await server.direct(ann).says(ann, "look")
     await slack.react(MessageRef(home, theirs.ts), ":no_such_emoji:")
     assert list(theirs.reactions) == ["eyes"]
@@ -204,7 +198,7 @@ async def test_a_mark_that_slack_does_not_have_is_a_look(
     assert theirs.reactions == {}
 
 
-async def test_a_message_is_marked_also_where_marks_cannot_be_read(
+async def test_reactions_are_set_without_the_scope_to_read_them(
     server: SlackServer, slack: Slack, ann: User, home: Address
 ) -> None:
     server.missing = {"reactions:read"}
@@ -214,7 +208,7 @@ async def test_a_message_is_marked_also_where_marks_cannot_be_read(
     assert list(theirs.reactions) == ["white_check_mark"]
 
 
-async def test_a_mark_of_another_worker_is_taken_away(server: SlackServer, ann: User, home: Address) -> None:
+async def test_reaction_of_another_worker_is_replaced(server: SlackServer, ann: User, home: Address) -> None:
     one, two = Slack(settings_for(server)), Slack(settings_for(server))
     theirs = await server.direct(ann).says(ann, "look")
     theirs.reactions["heart"] = [ann.id]
@@ -225,9 +219,7 @@ async def test_a_mark_of_another_worker_is_taken_away(server: SlackServer, ann: 
         await platform.close()
 
 
-async def test_a_handoff_begins_with_a_message_that_anchors_its_thread(
-    server: SlackServer, slack: Slack, ann: User
-) -> None:
+async def test_handoff_thread_starts_with_a_message(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     thread = await slack.create_handoff_thread(channel.id, "Trip <to> *Rome*\nand back")
     assert thread == channel.answers[0].ts
@@ -236,9 +228,7 @@ async def test_a_handoff_begins_with_a_message_that_anchors_its_thread(
     assert in_private == server.direct(ann).answers[0].ts
 
 
-async def test_where_we_may_not_speak_there_is_no_thread_for_a_handoff(
-    server: SlackServer, slack: Slack, ann: User
-) -> None:
+async def test_no_handoff_thread_is_created_without_permission(server: SlackServer, slack: Slack, ann: User) -> None:
     channel = server.channel("family", ann)
     server.fail("chat.postMessage", "restricted_action")
     assert await slack.create_handoff_thread(channel.id, "Trip") is None
@@ -250,7 +240,7 @@ async def test_where_we_may_not_speak_there_is_no_thread_for_a_handoff(
         await slack.create_handoff_thread(channel.id, "Trip")
 
 
-async def test_a_channel_that_is_gone_says_so_before_anything_is_written(
+async def test_typing_in_an_unavailable_channel_is_refused(
     server: SlackServer, slack: Slack, ann: User, home: Address
 ) -> None:
     channel = server.channel("family", ann)
@@ -267,7 +257,7 @@ async def test_a_channel_that_is_gone_says_so_before_anything_is_written(
 @pytest.mark.parametrize(
     "url", ["https://evil.example/f", "http://files.slack.com/f", "https://slack.com.evil.example/"]
 )
-async def test_the_token_goes_to_slack_alone(server: SlackServer, slack: Slack, tmp_path: Path, url: str) -> None:
+async def test_token_is_sent_to_slack_only(server: SlackServer, slack: Slack, tmp_path: Path, url: str) -> None:
     file = server.file("x", b"x")
     server.world.url, address = url, server.world.url
     with pytest.raises(Rejected, match="on Slack"):
@@ -275,12 +265,14 @@ async def test_the_token_goes_to_slack_alone(server: SlackServer, slack: Slack, 
     server.world.url = address
 
 
-async def test_a_file_that_is_not_given_to_us_is_refused(server: SlackServer, slack: Slack, tmp_path: Path) -> None:
+async def test_missing_oversized_or_unreadable_file_is_refused(
+    server: SlackServer, slack: Slack, tmp_path: Path
+) -> None:
     file = server.file("x.txt", b"x" * 2_000_000)
     for attachment in (
         Attachment("F0GONE", "document", "x"),
         Attachment(file.id, "document", "x", size=2_000_000),
-        Attachment(file.id, "document", "x"),  # whose size nobody told
+        Attachment(file.id, "document", "x"),  # of unknown size
     ):
         with pytest.raises(Rejected):
             await slack.fetch(attachment, tmp_path)
@@ -290,6 +282,6 @@ async def test_a_file_that_is_not_given_to_us_is_refused(server: SlackServer, sl
     assert is_empty(tmp_path)
 
 
-async def test_many_speak_at_once(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
+async def test_concurrent_messages_are_all_sent(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
     await asyncio.gather(*(slack.send(home, Content(text=f"{one}"), f"k{one}") for one in range(30)))
     assert sorted(int(one.text) for one in server.direct(ann).answers) == list(range(30))

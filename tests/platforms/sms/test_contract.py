@@ -98,8 +98,8 @@ class TestSms(
     ("caller", "signature"),
     [("+14158675309", "RSOYDt4T1cUTdK1PDd93/VVr8B8="), ("+12349013030", "0/KCTR6DLpKmkAf8muzZqo1nDgQ=")],
 )
-def test_signatures_are_those_that_twilio_publishes(caller: str, signature: str) -> None:
-    """The examples are those of the tests of the official SDK and of the page on security."""
+def test_signatures_match_the_published_examples(caller: str, signature: str) -> None:
+    """The examples come from the tests of the official SDK and from Twilio's page on security."""
     form = {"CallSid": ["CA1234567890ABCDE"], "Caller": [caller], "Digits": ["1234"], "From": [caller]}
     url = "https://mycompany.com/myapp.php?foo=1&bar=2"
     assert sign_form("12345", url, {**form, "To": ["+18005551212"]}) == signature
@@ -122,7 +122,7 @@ async def test_a_post_without_the_right_signature_is_refused(far_side: SmsFarSid
         assert (await next_incoming(arrivals)).text == "signed"
 
 
-async def test_posts_that_were_refused_or_lost_are_found_in_the_list(far_side: SmsFarSide) -> None:
+async def test_missed_posts_are_read_from_the_message_list(far_side: SmsFarSide) -> None:
     far_side.server.page_size = 2
     async with far_side.platform.connect():
         pass
@@ -138,7 +138,7 @@ async def test_posts_that_were_refused_or_lost_are_found_in_the_list(far_side: S
         assert (await arrival(arrivals, lambda one: one.text == "lost")).sender.id == ANN
 
 
-async def test_the_first_connection_answers_nothing_older(far_side: SmsFarSide) -> None:
+async def test_first_connection_ignores_older_messages(far_side: SmsFarSide) -> None:
     far_side.server.say(ANN, "an hour ago")
     far_side.server.received[0]["at"] -= 3600
     async with far_side.platform.connect() as arrivals:
@@ -146,7 +146,7 @@ async def test_the_first_connection_answers_nothing_older(far_side: SmsFarSide) 
         assert (await next_incoming(arrivals)).text == "now"
 
 
-async def test_people_who_send_stop_get_nothing_until_start(far_side: SmsFarSide) -> None:
+async def test_person_who_sent_stop_gets_no_messages_until_start(far_side: SmsFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         for text in ("help", " Stop ", "HELP"):
             far_side.server.say(ANN, text)

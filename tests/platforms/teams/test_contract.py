@@ -130,7 +130,7 @@ class TestTeams(PlatformSuite, lacks={"reactions", "idempotent", "backlog", "dea
         {"serviceurl": None},
     ],
 )
-async def test_a_token_for_something_else_is_refused(far_side: TeamsFarSide, claims: dict[str, Any]) -> None:
+async def test_token_with_wrong_claims_is_refused(far_side: TeamsFarSide, claims: dict[str, Any]) -> None:
     async with far_side.platform.connect() as arrivals:
         far_side.server.claims = claims
         status = await _post(far_side, far_side.server.issuer.sign(_claims(far_side)))
@@ -157,7 +157,7 @@ async def test_a_forged_token_is_refused(far_side: TeamsFarSide) -> None:
         assert await _post(far_side, issuer.sign(claims)) == 200
 
 
-async def test_posts_are_to_be_repeated_while_the_keys_cannot_be_fetched(
+async def test_senders_are_asked_to_retry_while_signing_keys_cannot_be_fetched(
     far_side: TeamsFarSide, store: Store, tmp_path: Path
 ) -> None:
     settings = structs.replace(far_side.settings, openid_url=f"{far_side.server.url}/nowhere")
@@ -167,7 +167,7 @@ async def test_posts_are_to_be_repeated_while_the_keys_cannot_be_fetched(
     await without_keys.close()
 
 
-async def test_replaced_keys_are_fetched_again_but_not_for_every_unknown_one(
+async def test_rotated_keys_are_fetched_again_but_not_for_every_unknown_key(
     far_side: TeamsFarSide, clock: SettableClock
 ) -> None:
     far_side.server.issuer = issuer = JwtIssuer()
@@ -192,7 +192,7 @@ async def test_replaced_keys_are_fetched_again_but_not_for_every_unknown_one(
     await keys.close()
 
 
-async def test_another_process_reaches_a_chat_at_its_stored_service(
+async def test_another_process_sends_to_the_stored_service_url_of_a_chat(
     far_side: TeamsFarSide, store: Store, tmp_path: Path
 ) -> None:
     await _receive(far_side, "hello")
@@ -203,7 +203,7 @@ async def test_another_process_reaches_a_chat_at_its_stored_service(
     await later.close()
 
 
-async def test_mentions_are_removed_or_readable(far_side: TeamsFarSide) -> None:
+async def test_own_mention_is_removed_and_other_mentions_are_readable(far_side: TeamsFarSide) -> None:
     fields = far_side.server.mention("ask <at>Bob</at> about <b>")
     async with far_side.platform.connect() as arrivals:
         far_side.server.say(CHANNEL, ANN, **fields)
@@ -213,7 +213,7 @@ async def test_mentions_are_removed_or_readable(far_side: TeamsFarSide) -> None:
     assert asked.server == "19:team@thread.tacv2"
 
 
-async def test_an_edit_is_an_update_of_its_message(far_side: TeamsFarSide) -> None:
+async def test_edit_is_reported_as_the_same_message(far_side: TeamsFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         message_id = far_side.server.say(PERSONAL, ANN, "frist")
         far_side.server.edit(PERSONAL, ANN, message_id, "first")
@@ -230,7 +230,7 @@ async def test_pasted_pictures_are_downloaded_with_our_token(far_side: TeamsFarS
     assert (await far_side.platform.fetch(picture, tmp_path / "inbox")).read_bytes() == b"\x89PNG"
 
 
-async def test_our_token_goes_to_the_service_only(far_side: TeamsFarSide) -> None:
+async def test_token_is_sent_to_the_service_only(far_side: TeamsFarSide) -> None:
     elsewhere = {"contentType": "image/png", "contentUrl": "https://evil.example/v3/attachments/1", "name": "cat.png"}
     plain = {"contentType": "image/png", "contentUrl": "http://127.0.0.1:9/metadata", "name": "cat.png"}
     async with far_side.platform.connect() as arrivals:
@@ -266,7 +266,7 @@ async def test_a_message_to_a_channel_starts_a_thread_and_can_be_edited(far_side
     assert (sent.conversation, sent.activity["text"]) == (f"{CHANNEL};messageid={ref.message_id}", "More news")
 
 
-def test_line_ends_are_breaks_outside_code() -> None:
+def test_line_ends_become_breaks_outside_code() -> None:
     text = "one\ntwo\n\nthree\n```\na\nb\n```\n- x\n- y"
     assert break_lines(text) == "one  \ntwo\n\nthree  \n```\na\nb\n```\n- x  \n- y"
 
@@ -280,8 +280,8 @@ async def test_setup_tests_the_secret_and_the_address(far_side: TeamsFarSide) ->
 
     async def check(app_secret: str, **more: str) -> str:
         assert secret.check is not None
-        given = {"TEAMS_APP_ID": APP_ID, "TEAMS_APP_SECRET": app_secret}
-        return (await secret.check(NetworkTrial(given, {**options, **more}))).outcome
+        secrets = {"TEAMS_APP_ID": APP_ID, "TEAMS_APP_SECRET": app_secret}
+        return (await secret.check(NetworkTrial(secrets, {**options, **more}))).outcome
 
     assert await check(SECRET) == "right"
     assert await check("wrong") == "refused"

@@ -40,7 +40,7 @@ async def test_the_official_client_posts_edits_and_starts_a_thread(teams: TeamsS
 
     posted = await client.conversations.send_to_conversation(PERSONAL, message("hello"))
     await client.conversations.update_activity(PERSONAL, posted.id, message("hello again"))
-    made = await client.conversations.create_conversation(
+    thread = await client.conversations.create_conversation(
         ConversationParameters(
             is_group=True,
             bot=ChannelAccount(id=f"28:{APP_ID}"),
@@ -48,15 +48,15 @@ async def test_the_official_client_posts_edits_and_starts_a_thread(teams: TeamsS
             activity=message("news"),
         )
     )
-    await client.conversations.send_to_conversation(made.id, message("more news"))
+    await client.conversations.send_to_conversation(thread.id, message("more news"))
     assert [(one.conversation, one.activity["text"]) for one in teams.sent] == [
         (PERSONAL, "hello again"),
-        (f"{CHANNEL};messageid={made.activity_id}", "news"),
-        (made.id, "more news"),
+        (f"{CHANNEL};messageid={thread.activity_id}", "news"),
+        (thread.id, "more news"),
     ]
 
 
-async def test_posts_are_activities_of_the_official_model(teams: TeamsServer) -> None:
+async def test_posted_activities_match_the_official_model(teams: TeamsServer) -> None:
     received: list[Activity] = []
 
     async def receive(request: web.Request) -> web.Response:

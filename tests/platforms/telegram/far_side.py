@@ -1,4 +1,4 @@
-"""The far side of Telegram for the contract suite: a loopback Bot API server with a person in three places."""
+"""The far side of Telegram for the contract suite: a loopback Bot API server with a person in three chats."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def settings_for(server: TelegramServer, **others: object) -> TelegramSettings:
 
 
 def free_webhook() -> Webhook:
-    """Return a webhook at a port of loopback that is free."""
+    """Return a webhook at a free loopback port."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -42,12 +42,12 @@ def free_webhook() -> Webhook:
 class TelegramFarSide:
     """Ann, her chat with the bot, her group and her forum."""
 
-    def __init__(self, server: TelegramServer, platform: Telegram, topic: Topic, places: tuple[Chat, Chat]) -> None:
+    def __init__(self, server: TelegramServer, platform: Telegram, topic: Topic, chats: tuple[Chat, Chat]) -> None:
         self.platform = platform
         self.secret = server.token
         self._server = server
         self._ann = server.user("Ann")
-        group, forum = places
+        group, forum = chats
         chat = server.private(self._ann)
         self._chats = {str(one.id): one for one in (chat, group, forum)}
         self._last: Message | None = None
@@ -118,7 +118,7 @@ class TelegramFarSide:
 
 
 class WebhookFarSide(TelegramFarSide):
-    """The same, where Telegram calls the bot: there is no connection that could go deaf."""
+    """The same with a webhook: there is no connection that could go deaf."""
 
     async def disrupt(self, trouble: FailureKind) -> bool:
         return trouble != "deaf" and await super().disrupt(trouble)
@@ -126,7 +126,7 @@ class WebhookFarSide(TelegramFarSide):
 
 @asynccontextmanager
 async def telegram_far_side(*, webhook: bool = False) -> AsyncIterator[TelegramFarSide]:
-    """Open the places and the adapter."""
+    """Open a server with its chats, and the adapter."""
     async with TelegramServer() as server:
         ann = server.user("Ann")
         group, forum = server.group("Family", ann), server.forum("Project", ann)

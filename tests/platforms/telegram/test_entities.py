@@ -1,4 +1,4 @@
-"""Marks on messages, as Telegram has them: some seventy emoji, and no word of whose message it is."""
+"""Reactions on Telegram: about seventy emoji, and updates that don't name the author of the message."""
 
 import msgspec
 import pytest
@@ -18,43 +18,44 @@ GROUP = {"id": -100, "type": "supergroup", "title": "Family"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "shown"), [("✅", "👍"), ("✔️", "👍"), ("❌", "👎"), ("❤️", "❤"), ("🚀", "👀"), ("⏳", "👀"), ("🔥", "🔥")]
+    ("requested", "shown"),
+    [("✅", "👍"), ("✔️", "👍"), ("❌", "👎"), ("❤️", "❤"), ("🚀", "👀"), ("⏳", "👀"), ("🔥", "🔥")],
 )
-async def test_what_telegram_does_not_offer_is_replaced_by_what_comes_nearest(
-    server: TelegramServer, telegram: Telegram, wanted: str, shown: str
+async def test_unsupported_emoji_is_replaced_by_the_nearest_one(
+    server: TelegramServer, telegram: Telegram, requested: str, shown: str
 ) -> None:
     ann = server.user("Ann")
-    said = await server.private(ann).says(ann, "hello")
-    await telegram.react(MessageRef(Address("telegram", str(ann.id)), str(said.id)), wanted)
-    assert said.reactions == {server.bot.id: (shown,)}
+    message = await server.private(ann).says(ann, "hello")
+    await telegram.react(MessageRef(Address("telegram", str(ann.id)), str(message.id)), requested)
+    assert message.reactions == {server.bot.id: (shown,)}
 
 
 async def test_a_chat_without_reactions_is_reported(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
-    said = await server.private(ann).says(ann, "hello")
+    message = await server.private(ann).says(ann, "hello")
     server.fail("setMessageReaction", 400, 10, description="Bad Request: REACTION_INVALID")
     with pytest.raises(Rejected, match="REACTION_INVALID"):
-        await telegram.react(MessageRef(Address("telegram", str(ann.id)), str(said.id)), "🚀")
+        await telegram.react(MessageRef(Address("telegram", str(ann.id)), str(message.id)), "🚀")
     assert [call.method for call in server.calls] == ["setMessageReaction"] * 3
 
 
-async def test_a_mark_on_our_message_in_a_topic_stands_in_that_topic(
+async def test_reaction_to_our_message_in_a_topic_has_the_address_of_the_topic(
     server: TelegramServer, telegram: Telegram
 ) -> None:
     ann = server.user("Ann")
     forum = server.forum("Project", ann)
     topic = await forum.opens_topic(ann, "Plans")
-    place = Address("telegram", str(forum.id), "thread", str(topic.id))
+    topic_address = Address("telegram", str(forum.id), "thread", str(topic.id))
     theirs = await forum.says(ann, "what now?", thread=topic)
     async with telegram.connect() as arrivals:
         await next_incoming(arrivals)
-        ref = await telegram.send(place, Content(text="May I?"), "k")
+        ref = await telegram.send(topic_address, Content(text="May I?"), "k")
         await forum.reacts(ann, theirs, "🔥")
         await forum.reacts(ann, forum.answers[0], "👍")
         aside, ours = await next_incoming(arrivals), await next_incoming(arrivals)
     assert (aside.reaction, aside.addressed) == ("🔥", False)
     assert (ours.reaction, ours.addressed, ours.message_id) == ("👍", True, ref.message_id)
-    assert ours.address == place
+    assert ours.address == topic_address
     assert ours.sender.id == str(ann.id)
 
 
@@ -65,20 +66,20 @@ async def test_a_removed_reaction_is_not_reported(server: TelegramServer, telegr
     async with telegram.connect() as arrivals:
         for emoji in (["👍"], ["👍", "🔥"], [], ["👎"]):
             await chat.reacts(ann, chat.answers[0], *emoji)
-        told = [await next_incoming(arrivals) for _ in range(3)]
-    assert [one.reaction for one in told] == ["👍", "🔥", "👎"]
-    assert {one.message_id for one in told} == {ref.message_id}
-    assert len({one.external_id for one in told}) == 3
+        received = [await next_incoming(arrivals) for _ in range(3)]
+    assert [one.reaction for one in received] == ["👍", "🔥", "👎"]
+    assert {one.message_id for one in received} == {ref.message_id}
+    assert len({one.external_id for one in received}) == 3
 
 
-async def test_where_everything_is_meant_for_us_so_are_marks(server: TelegramServer) -> None:
+async def test_reactions_are_addressed_to_us_in_free_mode(server: TelegramServer) -> None:
     free = Telegram(settings_for(server, group_mode="free"))
     ann = server.user("Ann")
     group = server.group("Family", ann, admin=True)
-    said = await group.says(ann, "hello")
+    message = await group.says(ann, "hello")
     async with free.connect() as arrivals:
         await next_incoming(arrivals)
-        await group.reacts(ann, said, "👍")
+        await group.reacts(ann, message, "👍")
         incoming = await next_incoming(arrivals)
     await free.close()
     assert (incoming.reaction, incoming.addressed) == ("👍", True)

@@ -1,4 +1,4 @@
-"""Markdown becomes text with marks that Telegram cannot refuse."""
+"""Markdown becomes text with entities that Telegram accepts."""
 
 import pytest
 from hypothesis import example, given
@@ -29,12 +29,12 @@ MARKDOWN = st.one_of(
 )
 
 
-def marked(formatted: Formatted) -> list[tuple[str, str, str]]:
-    return [(one.kind, covered(formatted.text, one), one.value) for one in formatted.entities]
+def list_entities(formatted: Formatted) -> list[tuple[str, str, str]]:
+    return [(one.kind, covered_text(formatted.text, one), one.value) for one in formatted.entities]
 
 
-def covered(text: str, entity: Entity) -> str:
-    """Return what a mark covers; fails where it begins or ends within a character."""
+def covered_text(text: str, entity: Entity) -> str:
+    """Return the text that an entity covers; fail if it begins or ends within a character."""
     data = text.encode("utf-16-le")
     return data[entity.offset * 2 : (entity.offset + entity.length) * 2].decode("utf-16-le")
 
@@ -45,7 +45,7 @@ def crosses(one: Entity, other: Entity) -> bool:
 
 @pytest.mark.slow
 @given(MARKDOWN)
-def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str) -> None:
+def test_entities_lie_within_the_text_and_on_character_boundaries(source: str) -> None:
     try:
         formatted = format_text(source)
     except Rejected:
@@ -54,13 +54,13 @@ def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str)
     assert formatted.text.strip()
     for entity in formatted.entities:
         assert 0 <= entity.offset < entity.offset + entity.length <= length
-        assert covered(formatted.text, entity).strip()
+        assert covered_text(formatted.text, entity).strip()
 
 
 @pytest.mark.slow
 @example("*word[a](https://a.example/x)*[a](https://a.example/x)")
 @given(MARKDOWN)
-def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
+def test_entities_are_nested_as_telegram_requires(source: str) -> None:
     try:
         entities = format_text(source).entities
     except Rejected:
@@ -77,7 +77,7 @@ def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
 
 @pytest.mark.slow
 @given(MARKDOWN, st.integers(1, 80))
-def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> None:
+def test_formatted_text_is_never_longer_than_the_limit(source: str, limit: int) -> None:
     try:
         formatted = format_text(source, limit)
     except Rejected:
@@ -86,7 +86,7 @@ def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> No
 
 
 @given(st.text(min_size=1, max_size=TEXT_LIMIT // 2))
-def test_nothing_that_fits_is_refused_but_emptiness(source: str) -> None:
+def test_only_empty_text_is_refused_below_the_limit(source: str) -> None:
     try:
         format_text(source)
     except Rejected:
@@ -94,12 +94,12 @@ def test_nothing_that_fits_is_refused_but_emptiness(source: str) -> None:
 
 
 @given(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=50))
-def test_words_without_signs_are_sent_as_they_are(words: str) -> None:
-    assert format_text(words) == Formatted(words)
+def test_plain_text_is_unchanged(text: str) -> None:
+    assert format_text(text) == Formatted(text)
 
 
 @pytest.mark.parametrize(
-    ("source", "text", "marks"),
+    ("source", "text", "expected"),
     [
         ("**b** *i*", "b i", [("bold", "b", ""), ("italic", "i", "")]),
         ("~~s~~ `c`", "s c", [("strikethrough", "s", ""), ("code", "c", "")]),
@@ -127,40 +127,40 @@ def test_words_without_signs_are_sent_as_they_are(words: str) -> None:
         ("[x](javascript:alert)", "[x](javascript:alert)", []),
     ],
 )  # fmt: skip
-def test_markdown_as_it_is_shown(source: str, text: str, marks: list[tuple[str, str, str]]) -> None:
+def test_markdown_becomes_text_with_entities(source: str, text: str, expected: list[tuple[str, str, str]]) -> None:
     formatted = format_text(source)
     assert formatted.text == text
-    assert marked(formatted) == marks
+    assert list_entities(formatted) == expected
 
 
 def test_a_narrow_table_is_drawn() -> None:
     formatted = format_text("| a | bb |\n|---|---|\n| **1** | 日本 |")
     assert formatted.text == "a │ bb\n──┼─────\n1 │ 日本"
-    assert marked(formatted) == [("pre", formatted.text, "")]
+    assert list_entities(formatted) == [("pre", formatted.text, "")]
 
 
-def test_a_wide_table_is_written_row_by_row() -> None:
+def test_wide_table_becomes_a_list_of_rows() -> None:
     long = "a value that is much too long for a telephone"
     formatted = format_text(f"| City | Size | Note |\n|---|---|---|\n| [Rome](https://a.example) | 2 | {long} |")
     assert formatted.text == f"• Rome: Size: 2; Note: {long}"
-    assert ("text_link", "Rome", "https://a.example") in marked(formatted)
+    assert ("text_link", "Rome", "https://a.example") in list_entities(formatted)
 
 
-def test_a_code_block_in_a_list_keeps_its_language_and_its_lines() -> None:
+def test_code_block_in_a_list_has_its_language_and_lines() -> None:
     formatted = format_text("1. Do:\n   ```sh\n   ls\n     -l\n   ```\n2. Then")
     assert formatted.text == "1. Do:\nls\n  -l\n2. Then"
-    assert marked(formatted) == [("pre", "ls\n  -l", "sh")]
+    assert list_entities(formatted) == [("pre", "ls\n  -l", "sh")]
 
 
-def test_signs_without_anything_to_see_are_sent_as_signs() -> None:
+def test_markup_without_visible_text_is_sent_literally() -> None:
     assert format_text("[]()").text.strip()
     assert format_text("```\n```").text.strip()
 
 
-@pytest.mark.parametrize("nothing", ["", " \n", "\x00\x01", "\r\n"])
-def test_nothing_cannot_be_sent(nothing: str) -> None:
+@pytest.mark.parametrize("text", ["", " \n", "\x00\x01", "\r\n"])
+def test_empty_text_is_refused(text: str) -> None:
     with pytest.raises(Rejected):
-        format_text(nothing)
+        format_text(text)
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:
@@ -169,18 +169,18 @@ def test_a_text_that_is_too_long_is_refused() -> None:
         format_text("😀" * (TEXT_LIMIT // 2) + "x")
 
 
-def test_of_very_many_marks_code_and_links_are_kept() -> None:
+def test_code_and_links_remain_if_there_are_too_many_entities() -> None:
     formatted = format_text("**b** " * 120 + "[l](https://a.example) `c`")
     kinds = [one.kind for one in formatted.entities]
     assert len(kinds) == MOST_ENTITIES
     assert {"text_link", "code"} <= set(kinds)
 
 
-def test_what_cannot_travel_is_taken_out() -> None:
+def test_control_characters_and_surrogates_are_replaced() -> None:
     assert format_text("a\ud800b\x07c\r\nd").text == "a\ufffdbc\nd"
 
 
-def test_deep_nesting_is_no_trouble() -> None:
+def test_deep_nesting_does_not_fail() -> None:
     assert format_text("> " * 2000 + "x").text
     assert format_text("- " * 2000 + "x").text
     assert format_text("*a _b " * 600).text

@@ -17,17 +17,15 @@ async def test_a_group_migration_is_reported_by_both_chats_with_the_old_id(
     async with telegram.connect() as arrivals:
         large = server.world.upgrade(group, ann)
         await large.says(ann, "all there?", mention=True)
-        moves, said = [await next_incoming(arrivals) for _ in range(2)], await next_incoming(arrivals)
-    assert {(one.formerly, one.address) for one in moves} == {
+        migrations, message = [await next_incoming(arrivals) for _ in range(2)], await next_incoming(arrivals)
+    assert {(one.formerly, one.address) for one in migrations} == {
         (str(group.id), Address("telegram", str(large.id), "group"))
     }
-    assert [(one.text, one.addressed, one.chat_name) for one in moves] == [("", False, "Family")] * 2
-    assert (said.text, said.formerly, said.address.chat_id) == ("all there?", "", str(large.id))
+    assert [(one.text, one.addressed, one.chat_name) for one in migrations] == [("", False, "Family")] * 2
+    assert (message.text, message.formerly, message.address.chat_id) == ("all there?", "", str(large.id))
 
 
-async def test_what_is_sent_to_the_group_of_before_is_seen_where_it_is_now(
-    server: TelegramServer, telegram: Telegram
-) -> None:
+async def test_message_to_a_migrated_group_is_sent_to_its_new_id(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)
     large = server.world.upgrade(group, ann)
@@ -37,7 +35,7 @@ async def test_what_is_sent_to_the_group_of_before_is_seen_where_it_is_now(
     assert ref.address.chat_id == str(large.id)
 
 
-async def test_other_notices_are_no_moves(server: TelegramServer) -> None:
+async def test_other_service_messages_are_not_reported_as_migrations(server: TelegramServer) -> None:
     platform = Telegram(settings_for(server))
     ann = server.user("Ann")
     forum = server.forum("Project", ann)

@@ -1,4 +1,4 @@
-"""What people do on Telegram, as the adapter tells it."""
+"""Messages, edits, button presses and files on Telegram, as the adapter reports them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ from talaria.testing.telegram_server import MessageEntity as Mark
 
 
 @asynccontextmanager
-async def arriving(server: TelegramServer, mode: GroupMode = "reply") -> AsyncIterator[AsyncIterator[Incoming]]:
+async def receiving(server: TelegramServer, mode: GroupMode = "reply") -> AsyncIterator[AsyncIterator[Incoming]]:
     platform = Telegram(settings_for(server, group_mode=mode))
     try:
         async with platform.connect() as arrivals:
@@ -32,12 +32,12 @@ async def arriving(server: TelegramServer, mode: GroupMode = "reply") -> AsyncIt
         await platform.close()
 
 
-async def test_each_kind_of_place_has_its_type(server: TelegramServer) -> None:
+async def test_each_kind_of_chat_has_its_address_type(server: TelegramServer) -> None:
     ann = server.user("Ann")
     group, supergroup = server.group("Small", ann), server.group("Large", ann, kind="supergroup")
     channel, forum = server.group("News", ann, kind="channel"), server.forum("Project", ann)
     topic = await forum.opens_topic(ann, "Plans")
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         await server.private(ann).says(ann, "a")
         await group.says(ann, "b")
         await supergroup.says(ann, "c")
@@ -63,7 +63,7 @@ async def test_a_topic_of_a_private_chat_stays_private(server: TelegramServer, t
     chat = server.private(ann)
     thread = await telegram.create_handoff_thread(str(ann.id), "Moved here")
     assert thread is not None
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         await chat.says(ann, "on we go", thread=int(thread))
         incoming = await next_incoming(arrivals)
     assert incoming.address == Address("telegram", str(ann.id), "private", thread)
@@ -77,7 +77,7 @@ async def test_a_topic_of_a_private_chat_stays_private(server: TelegramServer, t
         ("free", {"named", "CAPITALS", "/status", "/status us", "ends", "reply", "aside", "other", "quoted", "/other"}),
     ],
 )
-async def test_in_groups_the_mode_says_what_is_meant_for_us(
+async def test_group_mode_decides_which_group_messages_are_addressed(
     server: TelegramServer, telegram: Telegram, mode: GroupMode, addressed: set[str]
 ) -> None:
     ann = server.user("Ann")
@@ -85,7 +85,7 @@ async def test_in_groups_the_mode_says_what_is_meant_for_us(
     await telegram.send(Address("telegram", str(group.id), "group"), Content(text="Hello"), "k")
     ours = group.answers[0]
     name = f"@{server.bot.username}"
-    said = {
+    posted = {
         "named": f"{name} hello",
         "CAPITALS": f"{name.upper()} hello",
         "ends": f"what do you say, {name}?",
@@ -96,20 +96,20 @@ async def test_in_groups_the_mode_says_what_is_meant_for_us(
         "quoted": f"mail me at ann{name}.example",
         "aside": "just talking",
     }
-    async with arriving(server, mode) as arrivals:
-        meant = set()
-        for label, text in said.items():
+    async with receiving(server, mode) as arrivals:
+        labels = set()
+        for label, text in posted.items():
             await group.says(ann, text)
             if (await next_incoming(arrivals)).addressed:
-                meant.add(label)
+                labels.add(label)
         await group.says(ann, "reply", reply_to=ours)
         incoming = await next_incoming(arrivals)
     assert incoming.reply_to == str(ours.id)
-    assert meant | ({"reply"} if incoming.addressed else set()) == addressed
+    assert labels | ({"reply"} if incoming.addressed else set()) == addressed
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("posted", "text"),
     [
         ("@talaria_bot what is 1 + 1?", "what is 1 + 1?"),
         ("@talaria_bot: hello", "hello"),
@@ -120,31 +120,29 @@ async def test_in_groups_the_mode_says_what_is_meant_for_us(
         ("ask @talaria_bot about it", "ask @talaria_bot about it"),
     ],
 )
-async def test_our_name_is_left_out_where_it_only_says_whom_it_is_for(
-    server: TelegramServer, said: str, text: str
-) -> None:
+async def test_leading_mention_of_the_bot_is_removed(server: TelegramServer, posted: str, text: str) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)
-    async with arriving(server) as arrivals:
-        await group.says(ann, said)
+    async with receiving(server) as arrivals:
+        await group.says(ann, posted)
         incoming = await next_incoming(arrivals)
     assert (incoming.text, incoming.addressed) == (text, True)
 
 
-async def test_marks_are_reported_as_markdown(server: TelegramServer) -> None:
+async def test_entities_are_reported_as_markdown(server: TelegramServer) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)
-    marks = [Mark(type="mention", offset=0, length=12), Mark(type="bold", offset=16, length=4)]
-    marks.append(Mark(type="text_link", offset=21, length=4, url="https://a.example"))
-    async with arriving(server) as arrivals:
-        await group.says(ann, "@talaria_bot 😀 look here", entities=marks)
+    entities = [Mark(type="mention", offset=0, length=12), Mark(type="bold", offset=16, length=4)]
+    entities.append(Mark(type="text_link", offset=21, length=4, url="https://a.example"))
+    async with receiving(server) as arrivals:
+        await group.says(ann, "@talaria_bot 😀 look here", entities=entities)
         assert (await next_incoming(arrivals)).text == "😀 **look** [here](https://a.example)"
 
 
-async def test_an_edit_is_reported_as_one(server: TelegramServer) -> None:
+async def test_edit_is_reported_as_the_same_message(server: TelegramServer) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         message = await chat.says(ann, "helo")
         first = await next_incoming(arrivals)
         await chat.edits(message, "hello")
@@ -156,17 +154,17 @@ async def test_an_edit_is_reported_as_one(server: TelegramServer) -> None:
 async def test_an_edit_without_changes_is_not_reported(server: TelegramServer) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         message = await chat.says(ann, "hello")
         await chat.edits(message, "hello")
         await chat.edits(message, "hello there")
         await chat.edits(message, "hello there")
         await chat.edits(message, "hello")
-        told = [await next_incoming(arrivals) for _ in range(3)]
-    assert [(one.text, one.edited) for one in told] == [("hello", False), ("hello there", True), ("hello", True)]
+        received = [await next_incoming(arrivals) for _ in range(3)]
+    assert [(one.text, one.edited) for one in received] == [("hello", False), ("hello there", True), ("hello", True)]
 
 
-async def test_an_edit_that_was_not_taken_comes_again(server: TelegramServer, telegram: Telegram) -> None:
+async def test_unconfirmed_edit_is_delivered_again(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     message = await chat.says(ann, "helo")
@@ -178,37 +176,35 @@ async def test_an_edit_that_was_not_taken_comes_again(server: TelegramServer, te
         assert edit.text == "hello"
 
 
-async def test_a_button_that_is_pressed_stops_turning(server: TelegramServer, telegram: Telegram) -> None:
+async def test_pressed_button_is_reported_and_answered(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)
-    place = Address("telegram", str(group.id), "group")
-    await telegram.send(place, Content(text="May I?", buttons=(Button("Yes", "yes:1"),)), "k")
-    async with arriving(server) as arrivals:
+    group_address = Address("telegram", str(group.id), "group")
+    await telegram.send(group_address, Content(text="May I?", buttons=(Button("Yes", "yes:1"),)), "k")
+    async with receiving(server) as arrivals:
         await group.presses(ann, group.answers[0], "Yes")
         incoming = await next_incoming(arrivals)
     assert (incoming.button, incoming.sender.id, incoming.addressed) == ("yes:1", str(ann.id), True)
-    assert incoming.address == place
+    assert incoming.address == group_address
     await server.called("answerCallbackQuery")
 
 
-async def test_an_answer_to_a_button_that_fails_does_not_keep_it_from_us(
-    server: TelegramServer, telegram: Telegram
-) -> None:
+async def test_press_is_reported_even_if_its_answer_fails(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     await telegram.send(Address("telegram", str(ann.id)), Content(text="?", buttons=(Button("Yes", "y"),)), "k")
     server.fail("answerCallbackQuery", 400, description="query is too old")
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         await chat.presses(ann, chat.answers[0], "Yes")
         assert (await next_incoming(arrivals)).button == "y"
 
 
-async def test_files_arrive_with_their_kind_and_their_words(
+async def test_files_are_received_with_their_kind_and_caption(
     server: TelegramServer, telegram: Telegram, tmp_path: Path
 ) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         await chat.sends(ann, Photo(), caption="our cat")
         await chat.sends(ann, Voice(b"OggS words"))
         await chat.sends(ann, Sticker("🎉"))
@@ -226,10 +222,10 @@ async def test_files_arrive_with_their_kind_and_their_words(
         assert (voice.read_bytes(), voice.suffix) == (b"OggS words", ".ogg")
 
 
-async def test_of_a_photo_the_largest_size_is_taken(server: TelegramServer, telegram: Telegram, tmp_path: Path) -> None:
+async def test_largest_size_of_a_photo_is_fetched(server: TelegramServer, telegram: Telegram, tmp_path: Path) -> None:
     ann = server.user("Ann")
     photo = Photo()
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         await server.private(ann).sends(ann, photo)
         (attachment,) = (await next_incoming(arrivals)).attachments
         path = await telegram.fetch(attachment, tmp_path)
@@ -241,7 +237,7 @@ async def test_an_album_is_one_message(server: TelegramServer) -> None:
     chat = server.private(ann)
     await chat.says(ann, "before")
     await chat.sends_album(ann, [Photo(), Photo(), Photo()], caption="the trip")
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         first, album = await next_incoming(arrivals), await next_incoming(arrivals)
         await chat.says(ann, "behind")
         last = await next_incoming(arrivals)
@@ -249,16 +245,16 @@ async def test_an_album_is_one_message(server: TelegramServer) -> None:
     assert len(album.attachments) == 3
 
 
-async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server: TelegramServer) -> None:
+async def test_redelivered_album_has_the_same_external_id(server: TelegramServer) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     await chat.sends_album(ann, [Photo(), Photo()])
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         first = await next_incoming(arrivals)
     await chat.says(ann, "behind")
-    async with arriving(server) as arrivals:
-        again = await next_incoming(arrivals)
-    assert again.external_id == first.external_id
+    async with receiving(server) as arrivals:
+        redelivered = await next_incoming(arrivals)
+    assert redelivered.external_id == first.external_id
 
 
 @pytest.mark.slow
@@ -271,13 +267,13 @@ async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server:
         max_size=12,
     ).map(lambda pieces: "a " + "".join(pieces) + "z")
 )
-def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
+def test_formatted_text_is_read_back_as_the_same_markdown(source: str) -> None:
     formatted = format_text(source)
-    marks = [
+    entities = [
         TelegramEntity(one.kind, one.offset, one.length, url=one.value if one.kind == "text_link" else "")
         for one in formatted.entities
     ]
-    assert as_markdown(formatted.text, marks).replace("_soft_", "*soft*") == source
+    assert as_markdown(formatted.text, entities).replace("_soft_", "*soft*") == source
 
 
 @pytest.mark.slow
@@ -292,19 +288,19 @@ def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
         max_size=5,
     ),
 )
-def test_no_mark_makes_a_text_unreadable(text: str, marks: list[tuple[str, int, int]]) -> None:
-    read = as_markdown(text, [TelegramEntity(kind, start, length, url="u") for kind, start, length in marks])
+def test_invalid_entities_do_not_lose_text(text: str, entities: list[tuple[str, int, int]]) -> None:
+    read = as_markdown(text, [TelegramEntity(kind, start, length, url="u") for kind, start, length in entities])
     assert len(read) >= len(text)
 
 
-async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(server: TelegramServer) -> None:
+async def test_unreadable_update_does_not_block_others(server: TelegramServer) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     broken = await chat.says(ann, "broken")
     assert broken.update is not None
     broken.update.body.clear()
     await chat.says(ann, "whole")
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         assert (await next_incoming(arrivals)).text == "whole"
 
 
@@ -312,7 +308,7 @@ async def test_a_file_that_is_too_large_for_bots_is_refused(
     server: TelegramServer, telegram: Telegram, tmp_path: Path
 ) -> None:
     ann = server.user("Ann")
-    async with arriving(server) as arrivals:
+    async with receiving(server) as arrivals:
         await server.private(ann).sends(ann, Document(b"x" * (20 * 1024 * 1024 + 1), "large.bin"))
         (attachment,) = (await next_incoming(arrivals)).attachments
     with pytest.raises(Rejected):

@@ -1,4 +1,4 @@
-"""Answers that the loopback server does not give: moved groups, pages in place of answers, files that are gone."""
+"""Answers that the loopback server doesn't give: migrated groups, HTML pages, missing files."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ async def bot_at(answer: Answer) -> AsyncIterator[Telegram]:
         await runner.cleanup()
 
 
-async def test_a_group_that_has_become_another_is_written_to_there() -> None:
+async def test_message_to_a_migrated_group_is_sent_to_its_new_id() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         chat = int(str((await request.post())["chat_id"]))
         if chat == -5:
@@ -53,7 +53,7 @@ async def test_a_group_that_has_become_another_is_written_to_there() -> None:
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"", b'{"ok": fal', b"[1]", b"\xff\xfe"])
 @pytest.mark.parametrize("status", [200, 502])
-async def test_what_is_no_answer_of_telegram_is_trouble_on_the_way(body: bytes, status: int) -> None:
+async def test_invalid_answer_is_reported_as_unreachable(body: bytes, status: int) -> None:
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.Response(body=body, status=status)
 
@@ -62,7 +62,7 @@ async def test_what_is_no_answer_of_telegram_is_trouble_on_the_way(body: bytes, 
             await platform.send(Address("telegram", "7"), Content(text="hello"), "k")
 
 
-async def test_a_pause_without_a_length_still_is_one() -> None:
+async def test_rate_limit_without_a_delay_gets_a_default_delay() -> None:
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.Response(body=b"slow down", status=429)
 
@@ -72,7 +72,7 @@ async def test_a_pause_without_a_length_still_is_one() -> None:
     assert slow.value.retry_after > timedelta(0)
 
 
-async def test_a_file_that_is_gone_is_no_matter_of_the_token(tmp_path: Path) -> None:
+async def test_missing_file_is_not_reported_as_bad_credentials(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path.startswith("/file/"):
             return web.json_response({"ok": False, "error_code": 404, "description": "Not Found"}, status=404)

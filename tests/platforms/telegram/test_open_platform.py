@@ -1,4 +1,4 @@
-"""A bot as the settings describe it."""
+"""Opening the Telegram adapter from settings."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -66,7 +66,7 @@ async def test_options_reach_the_bot(server: TelegramServer, store: Store, tmp_p
         ("1:x", {"poll": "soon"}),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_name(
+def test_invalid_options_are_refused_with_the_name_of_the_network(
     store: Store, tmp_path: Path, token: str | None, options: dict[str, str]
 ) -> None:
     with pytest.raises(Refused, match=r"Telegram|platforms\.telegram"):

@@ -1,4 +1,4 @@
-"""How updates are received: what is confirmed when, and what happens when the line is bad."""
+"""Receiving updates: when they are confirmed, and failures of the connection."""
 
 import asyncio
 from datetime import timedelta
@@ -19,9 +19,7 @@ from talaria.testing.wait import LIMIT
 _HEADER = "X-Telegram-Bot-Api-Secret-Token"
 
 
-async def test_an_update_is_confirmed_no_sooner_than_the_next_is_asked_for(
-    server: TelegramServer, telegram: Telegram
-) -> None:
+async def test_update_is_confirmed_when_the_next_one_is_requested(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     async with telegram.connect() as arrivals:
@@ -35,7 +33,7 @@ async def test_an_update_is_confirmed_no_sooner_than_the_next_is_asked_for(
     assert int(server.calls[-1].parameters["offset"]) == first.update.id + 1
 
 
-async def test_what_was_taken_is_confirmed_on_leaving(server: TelegramServer, telegram: Telegram) -> None:
+async def test_processed_update_is_confirmed_on_disconnect(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     await chat.says(ann, "first")
@@ -46,29 +44,29 @@ async def test_what_was_taken_is_confirmed_on_leaving(server: TelegramServer, te
         assert (await next_incoming(arrivals)).text == "second"
 
 
-async def test_what_one_poll_brings_is_at_hand_together_and_confirmed_together(
+async def test_updates_of_one_poll_are_available_and_confirmed_together(
     server: TelegramServer, telegram: Telegram
 ) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
-    said = [await chat.says(ann, f"number {number}") for number in range(5)]
+    posted = [await chat.says(ann, f"number {number}") for number in range(5)]
     async with telegram.connect() as arrivals:
         assert (await next_incoming(arrivals)).text == "number 0"
         assert isinstance(arrivals, BatchedUpdates)
         assert [one.text for one in arrivals.at_hand(3)] == ["number 1", "number 2", "number 3"]
         assert (await next_incoming(arrivals)).text == "number 4"
         assert arrivals.at_hand(3) == []
-    assert said[3].update is not None
-    assert int(server.calls[-1].parameters["offset"]) == said[3].update.id + 1
+    assert posted[3].update is not None
+    assert int(server.calls[-1].parameters["offset"]) == posted[3].update.id + 1
 
 
-async def test_an_edit_that_changes_nothing_is_no_news_though_it_comes_with_its_message(
+async def test_edit_without_changes_in_the_same_poll_is_not_reported(
     server: TelegramServer, telegram: Telegram
 ) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
-    said = await chat.says(ann, "first")
-    await chat.edits(said, "first")
+    posted = await chat.says(ann, "first")
+    await chat.edits(posted, "first")
     await chat.says(ann, "second")
     async with telegram.connect() as arrivals:
         assert (await next_incoming(arrivals)).text == "first"
@@ -77,7 +75,7 @@ async def test_an_edit_that_changes_nothing_is_no_news_though_it_comes_with_its_
         assert (await next_incoming(arrivals)).text == "second"
 
 
-async def test_leaving_does_not_wait_for_a_network_that_is_gone(server: TelegramServer, telegram: Telegram) -> None:
+async def test_disconnect_does_not_wait_for_an_unresponsive_server(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     await chat.says(ann, "first")
@@ -116,7 +114,7 @@ async def test_only_telegram_can_call_the_webhook(server: TelegramServer) -> Non
     assert statuses == [403, 403, 403]
 
 
-async def test_nonsense_from_the_webhook_is_not_asked_for_again(server: TelegramServer) -> None:
+async def test_invalid_webhook_bodies_are_not_requested_again(server: TelegramServer) -> None:
     hook = msgspec.structs.replace(free_webhook(), secret="known")
     platform = Telegram(settings_for(server, webhook=hook))
     async with platform.connect(), aiohttp.ClientSession(headers={_HEADER: "known"}) as http:
@@ -128,7 +126,7 @@ async def test_nonsense_from_the_webhook_is_not_asked_for_again(server: Telegram
     assert statuses == [400, 400, 200]
 
 
-async def test_a_port_that_is_taken_is_reported(server: TelegramServer) -> None:
+async def test_port_in_use_is_reported(server: TelegramServer) -> None:
     hook = free_webhook()
     one, other = (Telegram(settings_for(server, webhook=hook)) for _ in range(2))
     async with one.connect():
@@ -140,10 +138,10 @@ async def test_a_port_that_is_taken_is_reported(server: TelegramServer) -> None:
 
 
 async def test_an_unreachable_server_is_reported(server: TelegramServer) -> None:
-    nobody = free_webhook()
+    unused_hook = free_webhook()
     platform = Telegram(
         TelegramSettings(
-            token=server.token, base_url=f"http://127.0.0.1:{nobody.port}/bot", patience=timedelta(seconds=2)
+            token=server.token, base_url=f"http://127.0.0.1:{unused_hook.port}/bot", patience=timedelta(seconds=2)
         )
     )
     with pytest.raises(Unreachable) as raised:

@@ -1,4 +1,4 @@
-"""What the adapter posts on Telegram, and what it makes of refusals."""
+"""Messages that the adapter posts on Telegram, and the errors that it raises."""
 
 import asyncio
 import logging
@@ -30,14 +30,14 @@ def chat(server: TelegramServer, ann: User) -> Chat:
 
 
 @pytest.fixture
-def place(ann: User) -> Address:
+def address(ann: User) -> Address:
     return Address("telegram", str(ann.id))
 
 
 async def test_edit_that_changes_nothing_is_not_sent(
-    server: TelegramServer, telegram: Telegram, chat: Chat, place: Address
+    server: TelegramServer, telegram: Telegram, chat: Chat, address: Address
 ) -> None:
-    ref = await telegram.send(place, Content(text="**Hello**"), "k")
+    ref = await telegram.send(address, Content(text="**Hello**"), "k")
     for text in ("**Hello**", "__Hello__", "Hello", "Hello\n"):
         await telegram.edit(ref, Content(text=text))
     await telegram.edit(ref, Content(text="Hello", buttons=(Button("Yes", "y"),)))
@@ -46,9 +46,9 @@ async def test_edit_that_changes_nothing_is_not_sent(
     assert [call.status for call in edits] == [200, 200, 200]
 
 
-async def test_markdown_is_seen_with_its_marks(telegram: Telegram, chat: Chat, place: Address) -> None:
+async def test_markdown_is_sent_with_entities(telegram: Telegram, chat: Chat, address: Address) -> None:
     source = "# Plan\n\n😀 **bold**, `code` and [site](https://a.example)\n\n```py\nx = 1\n```\n> said"
-    await telegram.send(place, Content(text=source), "k")
+    await telegram.send(address, Content(text=source), "k")
     (message,) = chat.answers
     assert message.text == "Plan\n\n😀 bold, code and site\n\nx = 1\nsaid"
     assert [message.styled(kind) for kind in ("bold", "code", "text_link", "pre", "blockquote")] == [
@@ -61,25 +61,25 @@ async def test_markdown_is_seen_with_its_marks(telegram: Telegram, chat: Chat, p
     assert next(one.language for one in message.entities if one.type == "pre") == "py"
 
 
-async def test_marks_that_are_refused_are_left_out(
-    server: TelegramServer, telegram: Telegram, chat: Chat, place: Address
+async def test_refused_entities_are_omitted(
+    server: TelegramServer, telegram: Telegram, chat: Chat, address: Address
 ) -> None:
     server.fail("sendMessage", 400, description="Bad Request: can't parse entities: unsupported URL")
-    await telegram.send(place, Content(text="a **bold** word"), "k")
+    await telegram.send(address, Content(text="a **bold** word"), "k")
     (message,) = chat.answers
     assert (message.text, message.entities) == ("a bold word", ())
 
 
-async def test_an_answer_to_a_message_that_is_gone_is_posted_all_the_same(
-    telegram: Telegram, chat: Chat, place: Address
-) -> None:
-    await telegram.send(place, Content(text="late", reply_to="99999"), "k")
+async def test_reply_to_a_deleted_message_is_posted_anyway(telegram: Telegram, chat: Chat, address: Address) -> None:
+    await telegram.send(address, Content(text="late", reply_to="99999"), "k")
     assert [one.text for one in chat.answers] == ["late"]
 
 
-async def test_buttons_come_in_rows_and_go_with_an_edit(telegram: Telegram, chat: Chat, place: Address) -> None:
+async def test_buttons_are_shown_in_rows_and_removed_by_an_edit(
+    telegram: Telegram, chat: Chat, address: Address
+) -> None:
     buttons = (Button("Yes", "y"), Button("No", "n"), Button("Only for the rest of this conversation", "session"))
-    ref = await telegram.send(place, Content(text="May I?", buttons=buttons), "k")
+    ref = await telegram.send(address, Content(text="May I?", buttons=buttons), "k")
     (message,) = chat.answers
     assert message.markup is not None
     assert [[one.text for one in row] for row in message.markup.inline_keyboard] == [["Yes", "No"], [buttons[2].label]]
@@ -88,16 +88,16 @@ async def test_buttons_come_in_rows_and_go_with_an_edit(telegram: Telegram, chat
 
 
 @pytest.mark.parametrize("value", ["", "x" * 65, "é" * 33])
-async def test_a_button_that_stands_for_too_much_is_refused(
-    telegram: Telegram, chat: Chat, place: Address, value: str
+async def test_button_with_an_invalid_value_is_refused(
+    telegram: Telegram, chat: Chat, address: Address, value: str
 ) -> None:
     with pytest.raises(Rejected):
-        await telegram.send(place, Content(text="?", buttons=(Button("a", value),)), "k")
+        await telegram.send(address, Content(text="?", buttons=(Button("a", value),)), "k")
     assert chat.answers == []
 
 
 async def test_pictures_voices_and_documents_are_sent_as_such(
-    telegram: Telegram, chat: Chat, place: Address, tmp_path: Path
+    telegram: Telegram, chat: Chat, address: Address, tmp_path: Path
 ) -> None:
     (tmp_path / "cat.png").write_bytes(picture())
     (tmp_path / "note.ogg").write_bytes(b"OggS\x00\x02 words")
@@ -107,17 +107,17 @@ async def test_pictures_voices_and_documents_are_sent_as_such(
         File(str(tmp_path / "note.ogg"), "note.ogg", "audio/ogg"),
         File(str(tmp_path / "plan.txt"), "../plan\n.txt", "text/plain"),
     )
-    ref = await telegram.send(place, Content(text="All **three**", files=files), "k")
+    ref = await telegram.send(address, Content(text="All **three**", files=files), "k")
     assert [one.media.kind if one.media else "text" for one in chat.answers] == ["text", "photo", "voice", "document"]
     assert ref.message_id == str(chat.answers[0].id)
 
 
-async def test_one_file_and_few_words_are_one_message_that_can_be_edited(
-    telegram: Telegram, chat: Chat, place: Address, tmp_path: Path
+async def test_file_with_short_text_is_one_editable_message(
+    telegram: Telegram, chat: Chat, address: Address, tmp_path: Path
 ) -> None:
     path = tmp_path / "plan.txt"
     path.write_text("plan")
-    ref = await telegram.send(place, Content(text="The **plan**", files=(File(str(path), "plan.txt"),)), "k")
+    ref = await telegram.send(address, Content(text="The **plan**", files=(File(str(path), "plan.txt"),)), "k")
     (message,) = chat.answers
     assert (message.text, message.styled("bold")) == ("The plan", ["plan"])
     assert message.media is not None
@@ -125,12 +125,12 @@ async def test_one_file_and_few_words_are_one_message_that_can_be_edited(
     assert chat.answers[0].text == "The new plan"
 
 
-async def test_many_words_do_not_become_a_caption(
-    telegram: Telegram, chat: Chat, place: Address, tmp_path: Path
+async def test_long_text_does_not_become_a_caption(
+    telegram: Telegram, chat: Chat, address: Address, tmp_path: Path
 ) -> None:
     path = tmp_path / "plan.txt"
     path.write_text("plan")
-    await telegram.send(place, Content(text="😀" * 600, files=(File(str(path), "plan.txt"),)), "k")
+    await telegram.send(address, Content(text="😀" * 600, files=(File(str(path), "plan.txt"),)), "k")
     assert [(len(one.text), one.media is None) for one in chat.answers] == [(600, True), (0, False)]
 
 
@@ -141,44 +141,46 @@ async def test_typing_is_seen_in_the_topic(server: TelegramServer, telegram: Tel
     assert forum.actions == [("typing", topic.id)]
 
 
-async def test_a_person_who_blocks_the_bot_gets_no_message(
-    telegram: Telegram, chat: Chat, place: Address, ann: User
+async def test_message_to_a_person_who_blocked_the_bot_is_refused(
+    telegram: Telegram, chat: Chat, address: Address, ann: User
 ) -> None:
     await chat.removes_bot(ann)
     with pytest.raises(Rejected, match="blocked"):
-        await telegram.send(place, Content(text="hello?"), "k")
+        await telegram.send(address, Content(text="hello?"), "k")
 
 
-async def test_a_group_that_threw_us_out_and_a_topic_that_is_gone_are_refused(
+async def test_message_to_a_left_group_or_deleted_topic_is_refused(
     server: TelegramServer, telegram: Telegram, ann: User
 ) -> None:
     group, forum = server.group("Family", ann), server.forum("Project", ann)
     topic = await forum.opens_topic(ann, "Plans")
     await group.removes_bot(ann)
     await forum.closes_topic(topic, delete=True)
-    for place in (
+    for address in (
         Address("telegram", str(group.id), "group"),
         Address("telegram", str(forum.id), "thread", str(topic.id)),
     ):
         with pytest.raises(Rejected):
-            await telegram.send(place, Content(text="hello?"), "k")
+            await telegram.send(address, Content(text="hello?"), "k")
 
 
-async def test_no_topic_is_made_where_there_are_none(server: TelegramServer, telegram: Telegram, ann: User) -> None:
+async def test_topic_is_created_only_in_forums_with_permission(
+    server: TelegramServer, telegram: Telegram, ann: User
+) -> None:
     group, forum = server.group("Family", ann), server.forum("Closed", ann, admin=False)
     assert await telegram.create_handoff_thread(str(group.id), "Trip") is None
     assert await telegram.create_handoff_thread(str(forum.id), "Trip") is None
     assert await telegram.create_handoff_thread(str(server.forum("Open", ann).id), "Trip") is not None
 
 
-async def test_an_edit_that_changes_nothing_is_fine_and_others_are_refused(
-    telegram: Telegram, chat: Chat, place: Address
+async def test_edit_without_changes_is_accepted_and_an_invalid_id_is_refused(
+    telegram: Telegram, chat: Chat, address: Address
 ) -> None:
-    ref = await telegram.send(place, Content(text="a **b**"), "k")
+    ref = await telegram.send(address, Content(text="a **b**"), "k")
     await telegram.edit(ref, Content(text="a **b**"))
     assert chat.answers[0].history == []
     with pytest.raises(Rejected):
-        await telegram.edit(MessageRef(place, "not a number"), Content(text="x"))
+        await telegram.edit(MessageRef(address, "not a number"), Content(text="x"))
 
 
 @pytest.mark.parametrize(
@@ -194,29 +196,29 @@ async def test_an_edit_that_changes_nothing_is_fine_and_others_are_refused(
         (502, Unreachable),
     ],
 )
-async def test_a_status_is_one_of_our_errors(
-    server: TelegramServer, telegram: Telegram, place: Address, status: int, error: type[PlatformError]
+async def test_each_status_raises_its_error(
+    server: TelegramServer, telegram: Telegram, address: Address, status: int, error: type[PlatformError]
 ) -> None:
     server.fail("sendMessage", status)
     with pytest.raises(error) as raised:
-        await telegram.send(place, Content(text="x"), "k")
+        await telegram.send(address, Content(text="x"), "k")
     assert server.token not in str(raised.value)
 
 
-async def test_flood_control_says_how_long(
-    server: TelegramServer, telegram: Telegram, chat: Chat, place: Address
+async def test_flood_control_is_reported_with_its_retry_delay(
+    server: TelegramServer, telegram: Telegram, chat: Chat, address: Address
 ) -> None:
     server.flood(after=1, retry_after=11)
-    ref = await telegram.send(place, Content(text="first"), "k")
+    ref = await telegram.send(address, Content(text="first"), "k")
     with pytest.raises(SlowDown) as slow:
-        await telegram.send(place, Content(text="second"), "k")
+        await telegram.send(address, Content(text="second"), "k")
     assert slow.value.retry_after == timedelta(seconds=11)
     with pytest.raises(SlowDown):
         await telegram.edit(ref, Content(text="third"))
     assert [one.text for one in chat.answers] == ["first"]
 
 
-async def test_the_menu_offers_what_telegram_takes(server: TelegramServer, telegram: Telegram) -> None:
+async def test_command_menu_contains_only_valid_commands(server: TelegramServer, telegram: Telegram) -> None:
     async with telegram.connect():
         (menu,) = server.menus.values()
     assert [(one.command, one.description) for one in menu] == [("status", "How things are"), ("new", "Begin anew")]
@@ -235,23 +237,23 @@ async def test_a_second_receiver_is_refused_as_a_conflict(server: TelegramServer
     other = Telegram(settings_for(server))
     async with telegram.connect() as first, other.connect() as second:
         with pytest.raises(ExceptionGroup) as ended:
-            await both(first, second)
+            await receive_both(first, second)
     await other.close()
     assert "another program" in str(ended.value.exceptions[0])
     assert isinstance(ended.value.exceptions[0], Unreachable)
 
 
-async def both(first: AsyncIterator[Incoming], second: AsyncIterator[Incoming]) -> None:
+async def receive_both(first: AsyncIterator[Incoming], second: AsyncIterator[Incoming]) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(next_incoming(first))
         group.create_task(next_incoming(second))
 
 
 async def test_the_token_is_not_written_to_the_log(
-    server: TelegramServer, telegram: Telegram, place: Address, chat: Chat, caplog: pytest.LogCaptureFixture
+    server: TelegramServer, telegram: Telegram, address: Address, chat: Chat, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    await telegram.send(place, Content(text="hello"), "k")
+    await telegram.send(address, Content(text="hello"), "k")
     server.fail("*", 401, 3)
     with pytest.raises(BadCredentials) as unknown:
         async with telegram.connect():
@@ -261,10 +263,10 @@ async def test_the_token_is_not_written_to_the_log(
 
 
 @pytest.mark.slow
-async def test_many_messages_at_once_all_arrive(server: TelegramServer, chat: Chat, place: Address) -> None:
+async def test_many_messages_at_once_all_arrive(server: TelegramServer, chat: Chat, address: Address) -> None:
     telegram = Telegram(structs.replace(settings_for(server), patience=timedelta(seconds=60)))
     async with asyncio.TaskGroup() as group:
         for number in range(100):
-            group.create_task(telegram.send(place, Content(text=f"n{number}"), "k"))
+            group.create_task(telegram.send(address, Content(text=f"n{number}"), "k"))
     await telegram.close()
     assert {one.text for one in chat.answers} == {f"n{number}" for number in range(100)}

@@ -18,7 +18,7 @@ CANCELLED = 400
 
 
 async def cancel_after(number: int, call: Coroutine[None, None, object]) -> None:
-    """Cancel a call after so many steps of the loop."""
+    """Cancel a call after this many steps of the event loop."""
     task = asyncio.ensure_future(call)
     for _ in range(number):
         await asyncio.sleep(0)
@@ -45,7 +45,7 @@ async def test_calls_cancelled_at_any_await_leave_nothing_behind(what: str) -> N
         await telegram.close()
 
 
-async def test_a_message_on_a_connection_that_is_lost_is_not_sent_again() -> None:
+async def test_message_on_a_lost_connection_is_not_sent_again() -> None:
     received: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Updates that no person of the loopback server makes, read as they come over the wire."""
+"""Reading of updates that the loopback server doesn't produce."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def update(**fields: Any) -> TelegramUpdate:
     return read
 
 
-def test_an_administrator_who_hides_is_the_chat_and_nobody_else() -> None:
+def test_anonymous_administrator_is_identified_as_the_chat() -> None:
     hidden = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
     incoming = read_update(update(text="hi", sender_chat=GROUP, **{"from": hidden}), US)
     assert incoming is not None
@@ -36,7 +36,7 @@ def test_an_administrator_who_hides_is_the_chat_and_nobody_else() -> None:
         {"location": {"latitude": 1.5, "longitude": 2.5, "live_period": 900}, "edit_date": 1_700_000_100},
     ],
 )
-def test_changes_that_nobody_made_are_no_edits(fields: dict[str, Any]) -> None:
+def test_edits_without_new_text_are_ignored(fields: dict[str, Any]) -> None:
     message = {"message_id": 5, "date": 1_700_000_000, "chat": GROUP, "from": ANN, **fields}
     read = decode_update(
         msgspec.json.encode({"update_id": 9, "edited_message": {name: one for name, one in message.items() if one}})
@@ -45,7 +45,7 @@ def test_changes_that_nobody_made_are_no_edits(fields: dict[str, Any]) -> None:
     assert read_update(read, US) is None
 
 
-def test_other_bots_are_not_heard() -> None:
+def test_messages_of_other_bots_are_ignored() -> None:
     assert read_update(update(text="hi", **{"from": {**ANN, "is_bot": True}}), US) is None
 
 
@@ -59,12 +59,12 @@ def test_other_bots_are_not_heard() -> None:
         {"pinned_message": {"message_id": 3, "date": 1, "chat": GROUP, "text": "x"}},
     ],
 )
-def test_service_notices_are_not_messages(notice: dict[str, Any]) -> None:
+def test_service_notices_are_ignored(notice: dict[str, Any]) -> None:
     assert read_update(update(**notice), US) is None
 
 
 @pytest.mark.parametrize(
-    ("thing", "words"),
+    ("content", "text"),
     [
         ({"location": {"latitude": 52.5, "longitude": 13.4}}, "[location: 52.5, 13.4]"),
         ({"contact": {"phone_number": "+49 1", "first_name": "Bob"}}, "[contact: Bob, +49 1]"),
@@ -75,20 +75,20 @@ def test_service_notices_are_not_messages(notice: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_messages_without_text_are_described(thing: dict[str, Any], words: str) -> None:
-    incoming = read_update(update(**thing), US)
+def test_messages_without_text_are_described(content: dict[str, Any], text: str) -> None:
+    incoming = read_update(update(**content), US)
     assert incoming is not None
-    assert incoming.text == words
+    assert incoming.text == text
 
 
-def test_a_mention_of_us_without_a_username_counts() -> None:
+def test_mention_of_us_without_a_username_is_addressed() -> None:
     mark = {"type": "text_mention", "offset": 0, "length": 7, "user": {"id": 1, "is_bot": True, "first_name": "T"}}
     incoming = read_update(update(text="Talaria hello", entities=[mark]), US)
     assert incoming is not None
     assert incoming.addressed
 
 
-def test_a_mention_in_a_caption_counts() -> None:
+def test_mention_in_a_caption_is_addressed() -> None:
     photo = [{"file_id": "f", "file_unique_id": "u", "width": 9, "height": 9}]
     mark = {"type": "mention", "offset": 0, "length": 12}
     incoming = read_update(update(photo=photo, caption="@talaria_bot look", caption_entities=[mark]), US)
@@ -96,7 +96,7 @@ def test_a_mention_in_a_caption_counts() -> None:
     assert (incoming.text, incoming.addressed) == ("look", True)
 
 
-def test_an_update_of_another_kind_is_left_out() -> None:
+def test_unsupported_update_is_ignored() -> None:
     read = decode_update(
         msgspec.json.encode({"update_id": 3, "inline_query": {"id": "1", "from": ANN, "query": "x", "offset": ""}})
     )
@@ -105,7 +105,7 @@ def test_an_update_of_another_kind_is_left_out() -> None:
 
 
 def test_ids_differ_between_chats_that_share_an_update_number() -> None:
-    # Telegram begins anew at a random number after a week without updates.
+    # After a week without updates, Telegram continues at a random number.
     first = read_update(update(text="a"), US)
     second = read_update(update(text="a", message_id=6), US)
     assert first is not None

@@ -1,4 +1,4 @@
-"""The far side of webhooks for the contract suite: a program that posts until it is heard, and takes replies."""
+"""The far side of webhooks for the contract suite: a program that posts each event until it is accepted."""
 
 import asyncio
 from collections import deque
@@ -21,25 +21,25 @@ SECRETS = {"WEBHOOK_SECRET": SECRET}
 _PAUSE = 0.02
 
 
-def write_route(folder: Path, name: str, **told: object) -> None:
-    """Write a route, with JSON's words for values: TOML understands them too."""
+def write_route(folder: Path, name: str, **fields: object) -> None:
+    """Write a route file with JSON literals as values; they are valid TOML too."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in told.items()]
+    lines = [f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in fields.items()]
     (folder / f"{name}.toml").write_text("".join(lines))
 
 
 class Program:
-    """Posts events one after the other, each until it is taken."""
+    """Posts events one after the other, each until it is accepted."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._events: deque[tuple[str, bytes]] = deque()
         self._more = asyncio.Event()
-        self._said = 0
+        self._count = 0
         self.hangs_up = False
 
     def say(self, text: str) -> None:
-        self._said += 1
+        self._count += 1
         self._events.append((f"event-{self._said}", msgspec.json.encode({"text": text})))
         self.last = self._events[-1]
         self._more.set()
@@ -53,12 +53,12 @@ class Program:
             while not self._events:
                 self._more.clear()
                 await self._more.wait()
-            if await self._taken(*self._events[0]):
+            if await self._is_accepted(*self._events[0]):
                 self._events.popleft()
             else:
                 await asyncio.sleep(_PAUSE)  # real time: a sender tries again later
 
-    async def _taken(self, number: str, body: bytes) -> bool:
+    async def _is_accepted(self, number: str, body: bytes) -> bool:
         if self.hangs_up:
             self.hangs_up = False
             await self._break_off(number, body)
@@ -70,7 +70,7 @@ class Program:
         return status == 202
 
     async def _break_off(self, number: str, body: bytes) -> None:
-        """Post, and be gone before the answer."""
+        """Post, and disconnect before the answer."""
         there = urlsplit(self._url)
         _, writer = await asyncio.open_connection(there.hostname, there.port)
         head = {"host": there.netloc, "content-length": str(len(body)), **standard(body, number)}
@@ -81,7 +81,7 @@ class Program:
 
 
 class WebhookFarSide:
-    """A program on the route `ann` whose words are its person's; there are no groups, threads, files or buttons."""
+    """A program on the route `ann` that posts as a person; there are no groups, threads, files or buttons."""
 
     def __init__(self, platform: Webhooks, program: Program, receiver: Receiver) -> None:
         self.platform = platform
@@ -131,7 +131,7 @@ class WebhookFarSide:
             case "cut":
                 self._receiver.hang_up()
                 self._program.hangs_up = True
-            case _:  # nobody logs in anywhere, and there is no standing connection
+            case _:  # there is no login and no standing connection
                 return False
         return True
 
@@ -141,7 +141,7 @@ class WebhookFarSide:
 
 @asynccontextmanager
 async def webhook_far_side(folder: Path) -> AsyncIterator[WebhookFarSide]:
-    """Open the adapter with one route, and the programs at its other end."""
+    """Open the adapter with one route, its sending program and its receiver of replies."""
     async with receiver() as there:
         write_route(folder, "ann", title="Ann", template="{{ text }}", fenced=False, deliver_to=there.url)
         settings = WebhookSettings(routes=str(folder), port=free_port(), posting=timedelta(seconds=2))

@@ -19,7 +19,7 @@ class TestWebhooks(
         async with webhook_far_side(tmp_path / "routes") as there:
             yield there
 
-    def test_parts_of_the_suite_are_left_out_for_what_webhooks_lack(self, far_side: WebhookFarSide) -> None:
+    def test_skipped_suites_match_the_features_that_webhooks_lack(self, far_side: WebhookFarSide) -> None:
         abilities = far_side.platform.abilities
         assert (far_side.group, far_side.thread) == (None, None)
         assert (abilities.file_limit, abilities.reactions) == (0, False)

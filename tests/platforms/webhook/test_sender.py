@@ -36,7 +36,7 @@ async def webhooks(tmp_path: Path, there: Receiver) -> AsyncIterator[Webhooks]:
     await platform.close()
 
 
-async def test_a_reply_says_which_event_of_which_conversation_it_answers(webhooks: Webhooks, there: Receiver) -> None:
+async def test_reply_contains_the_event_and_conversation_that_it_answers(webhooks: Webhooks, there: Receiver) -> None:
     await webhooks.send(HUB, HELLO, "turn:7")
     (reply,) = there.replies
     assert reply.key == there.posts[0]["webhook-id"] == "turn:7"
@@ -46,7 +46,9 @@ async def test_a_reply_says_which_event_of_which_conversation_it_answers(webhook
     }  # fmt: skip
 
 
-async def test_replies_may_have_a_secret_of_their_own(webhooks: Webhooks, there: Receiver, tmp_path: Path) -> None:
+async def test_replies_can_be_signed_with_a_separate_secret(
+    webhooks: Webhooks, there: Receiver, tmp_path: Path
+) -> None:
     write_route(tmp_path, "hub", deliver_to=there.url, deliver_secret="OTHER")
     with pytest.raises(Rejected, match="401"):
         await webhooks.send(HUB, HELLO, "k")
@@ -55,9 +57,7 @@ async def test_replies_may_have_a_secret_of_their_own(webhooks: Webhooks, there:
     assert [one.key for one in there.replies] == ["k"]
 
 
-async def test_without_a_receiver_the_reply_stays_in_the_transcript(
-    webhooks: Webhooks, there: Receiver, tmp_path: Path
-) -> None:
+async def test_reply_without_a_receiver_is_not_posted(webhooks: Webhooks, there: Receiver, tmp_path: Path) -> None:
     write_route(tmp_path, "hub")
     assert (await webhooks.send(HUB, HELLO, "k")).message_id == "k"
     assert there.posts == []
@@ -79,18 +79,20 @@ async def test_each_status_of_the_receiver_raises_its_error(
     assert SECRET not in str(raised.value)
 
 
-async def test_nobody_there_and_a_route_to_be_repaired_are_tried_again(webhooks: Webhooks, tmp_path: Path) -> None:
-    for told in (
+async def test_missing_receiver_and_broken_route_are_reported_as_unreachable(
+    webhooks: Webhooks, tmp_path: Path
+) -> None:
+    for fields in (
         {"deliver_to": f"http://127.0.0.1:{free_port()}/"},
         {"deliver_to": "http://127.0.0.1:1/", "secret": "GONE"},
         {"templat": "x"},
     ):
-        write_route(tmp_path, "hub", **told)
+        write_route(tmp_path, "hub", **fields)
         with pytest.raises(Unreachable):
             await webhooks.send(HUB, HELLO, "k")
 
 
-async def test_what_a_webhook_cannot_carry_is_refused(webhooks: Webhooks, tmp_path: Path) -> None:
+async def test_reply_with_files_is_refused(webhooks: Webhooks, tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="can't contain files"):
         await webhooks.send(HUB, Content(text="Here.", files=(File(str(tmp_path / "x.txt"), "x.txt"),)), "k")
 
@@ -113,7 +115,7 @@ async def test_options_reach_the_adapter_which_closes_with_the_gateway(
 
 
 @pytest.mark.parametrize("options", [{"port": "http"}, {"port": "0"}, {"prot": "80"}, {"patience": "soon"}])
-async def test_options_that_make_no_sense_are_refused(store: Store, tmp_path: Path, options: dict[str, str]) -> None:
+async def test_invalid_options_are_refused(store: Store, tmp_path: Path, options: dict[str, str]) -> None:
     async with AsyncExitStack() as closing:
         with pytest.raises(Refused, match=r"platforms\.webhook"):
             open_platform(account(store, tmp_path, closing, **options))

@@ -1,4 +1,4 @@
-"""The language of templates: places, defaults, cuts; nothing that runs, and nothing that fails."""
+"""The template language: fields, defaults and cuts. Templates run no code, and rendering never fails."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ EVENT = Event(
         ("{ repository.name } }} {{", "{ repository.name } }} {{"),
     ],
 )
-def test_places_are_filled_in(template: str, text: str) -> None:
+def test_template_fields_are_filled_in(template: str, text: str) -> None:
     assert parse_template(template).render(EVENT) == Rendered(text)
 
 
@@ -51,14 +51,14 @@ def test_a_missing_field_is_left_out_and_reported(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "expression",
     ["", " ", "a b", "a..b", ".a", "a()", "a | upper", "a | cut", 'a | cut "3"', "a | default 3", "a | cut 3 x",
      "a | cut -3", "a; b", "'a'", 'a | default "x', "a[0]", "a || b"],
 )  # fmt: skip
-def test_what_is_not_of_the_language_is_refused_with_its_words(words: str) -> None:
+def test_invalid_expression_is_refused_and_quoted(expression: str) -> None:
     with pytest.raises(Refused) as refused:
-        parse_template(f"before {{{{{words}}}}} behind")
-    assert f"{{{{{words}}}}}" in str(refused.value)
+        parse_template(f"before {{{{{expression}}}}} behind")
+    assert f"{{{{{expression}}}}}" in str(refused.value)
 
 
 def test_values_are_never_read_as_templates() -> None:
@@ -66,7 +66,7 @@ def test_values_are_never_read_as_templates() -> None:
     assert parse_template("{{ a }}").render(event).text == "{{ b }}"
 
 
-def test_what_no_store_takes_is_replaced() -> None:
+def test_null_characters_are_replaced() -> None:
     assert parse_template("{{ a }}").render(Event({}, {"a": "x\0y"})).text == "x\N{REPLACEMENT CHARACTER}y"
 
 
@@ -78,7 +78,7 @@ _JSON = some.recursive(
 
 
 @given(_JSON, some.from_regex(r"[ab0*_-]{1,2}(\.[ab0]{1,2}){0,3}", fullmatch=True))
-def test_no_event_and_no_place_fails(body: object, path: str) -> None:
+def test_rendering_never_fails_for_any_event_and_path(body: object, path: str) -> None:
     try:
         template = parse_template(f"{{{{ {path} }}}}")
     except Refused:

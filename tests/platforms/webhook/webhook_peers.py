@@ -1,4 +1,4 @@
-"""The programs at the other end: one that posts events, one that receives replies; both sign for themselves."""
+"""The peers of webhooks: one program posts events, one receives replies; both compute signatures themselves."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ PATIENCE = LIMIT
 
 
 def free_port() -> int:
-    """Return a free port of loopback, below those that the system gives to clients, so that it stays free."""
+    """Return a free loopback port below the range that the system gives to clients, so that it stays free."""
     while True:
         port = 15_000 + secrets.randbelow(15_000)
         with socket.socket() as one, suppress(OSError):
@@ -36,7 +36,7 @@ def mac(secret: str, content: bytes) -> bytes:
 
 
 def standard(body: bytes, number: str, *, secret: str = SECRET, at: float | None = None) -> dict[str, str]:
-    """Sign as standardwebhooks.com says."""
+    """Return signature headers as standardwebhooks.com defines them."""
     when = str(int(time.time() if at is None else at))
     signature = base64.b64encode(mac(secret, f"{number}.{when}.".encode() + body)).decode()
     return {"webhook-id": number, "webhook-timestamp": when, "webhook-signature": f"v1,{signature}"}
@@ -54,7 +54,7 @@ async def post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, 
 
 @dataclass
 class Received:
-    """A reply whose signature is right."""
+    """A reply with a valid signature."""
 
     key: str
     body: dict[str, Any]
@@ -62,7 +62,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Takes replies, each once; what is not signed by the secret is refused."""
+    """Stores replies, each once, and refuses those that aren't signed with the secret."""
 
     url: str = ""
     secret: str = SECRET
@@ -72,18 +72,18 @@ class Receiver:
     refused: int = 0
     _keys: set[str] = field(default_factory=set)
     _calm: asyncio.Event = field(default_factory=asyncio.Event)
-    _lines: set[asyncio.Transport] = field(default_factory=set)
+    _transports: set[asyncio.Transport] = field(default_factory=set)
 
     def texts(self, conversation: str = "") -> list[str]:
         return [one.body["text"] for one in self.replies if one.body["conversation"] == conversation]
 
     async def until(self, count: int) -> None:
-        """Wait until so many replies have come."""
+        """Wait until this many replies have arrived."""
         await until(lambda: len(self.replies) >= count)
 
     def hang_up(self) -> None:
-        for line in self._lines:
-            line.abort()
+        for transport in self._transports:
+            transport.abort()
 
     def calm(self) -> None:
         self.answer = lambda: 204
@@ -93,13 +93,13 @@ class Receiver:
     async def receive(self, request: web.Request) -> web.Response:
         raw, headers = await request.read(), request.headers
         if isinstance(request.transport, asyncio.Transport):
-            self._lines.add(request.transport)
+            self._transports.add(request.transport)
         self.posts.append(dict(headers))
         status = self.answer()
         if status == 0:
             await self._calm.wait()
             return web.Response(status=500)
-        if status >= 300:  # below zero it is taken, and nobody hears of it
+        if status >= 300:  # a negative status stores the reply and never confirms it
             return web.Response(status=status, headers={"retry-after": "7"} if status == 429 else {})
         content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + raw
         signature = "v1," + base64.b64encode(mac(self.secret, content)).decode()

@@ -25,7 +25,7 @@ from talaria.testing.wait import until
 from talaria.testing.whatsapp_server import NUMBER_ID, WhatsAppServer, whatsapp_server
 
 pytestmark = pytest.mark.one_engine
-TOKEN, SECRET, WORD = "EAA-token-of-the-tests", "0123456789abcdef0123456789abcdef", "verify me"
+TOKEN, SECRET, VERIFY_TOKEN = "EAA-token-of-the-tests", "0123456789abcdef0123456789abcdef", "verify me"
 ANN, ANN_ID = "16505551234", "US.13491208655302741918"
 NOBODY = "16505559999"
 PUBLIC = "https://talaria.example/whatsapp"
@@ -37,7 +37,7 @@ class WhatsAppFarSide(WebhookFarSide):
         self.port = free_port()
         server.tunnel = f"http://127.0.0.1:{self.port}/whatsapp"
         self.settings = WhatsAppSettings(
-            secrets=WhatsAppSecrets(TOKEN, SECRET, WORD),
+            secrets=WhatsAppSecrets(TOKEN, SECRET, VERIFY_TOKEN),
             endpoint=EndpointSettings(public_url=PUBLIC, port=self.port),
             phone_number_id=NUMBER_ID,
             api_url=server.url,
@@ -55,8 +55,8 @@ class WhatsAppFarSide(WebhookFarSide):
         self.nowhere = Address("whatsapp", NOBODY)
         self.server = server
 
-    async def heard(self, *people: str, ago: timedelta = timedelta(seconds=5)) -> None:
-        """Let people have written some time ago."""
+    async def record_last_message(self, *people: str, ago: timedelta = timedelta(seconds=5)) -> None:
+        """Record that these people wrote some time ago."""
         last = LastReceived(datetime.now(UTC) - ago, "wamid.earlier")
         self.server.known.add(last.message_id)
         for person in people:
@@ -97,9 +97,9 @@ class WhatsAppFarSide(WebhookFarSide):
 
 
 def _text(message: dict[str, Any]) -> str:
-    given = message[message["type"]]
+    content = message[message["type"]]
     return str(
-        given["body"]["text"] if message["type"] == "interactive" else given.get("body", given.get("caption", ""))
+        content["body"]["text"] if message["type"] == "interactive" else content.get("body", content.get("caption", ""))
     )
 
 
@@ -120,7 +120,7 @@ async def far_side(store: Store, tmp_path: Path) -> AsyncIterator[WhatsAppFarSid
     async with whatsapp_server(TOKEN, SECRET, {ANN: ("Ann", ANN_ID)}) as server:
         server.templates.add(("news", "en_US"))
         there = WhatsAppFarSide(server, store, tmp_path)
-        await there.heard(ANN, NOBODY)
+        await there.record_last_message(ANN, NOBODY)
         try:
             yield there
         finally:
@@ -141,8 +141,8 @@ async def test_a_post_without_the_right_signature_is_refused(far_side: WhatsAppF
         assert (await next_incoming(arrivals)).text == "signed"
 
 
-async def test_meta_reads_its_challenge_if_it_knows_the_word(far_side: WhatsAppFarSide) -> None:
-    query = {"hub.mode": "subscribe", "hub.verify_token": WORD, "hub.challenge": "1158201444"}
+async def test_challenge_is_answered_for_the_right_verify_token(far_side: WhatsAppFarSide) -> None:
+    query = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
     async with far_side.platform.connect(), ClientSession() as session:
         async with session.get(far_side.server.tunnel, params=query) as answer:
             assert (answer.status, await answer.text()) == (200, "1158201444")
@@ -173,8 +173,10 @@ async def test_a_changed_number_moves_the_chat(far_side: WhatsAppFarSide) -> Non
     assert (moved.formerly, moved.address.chat_id) == (ANN, "16505550000")
 
 
-async def test_after_a_day_a_message_is_a_template(far_side: WhatsAppFarSide, tmp_path: Path) -> None:
-    await far_side.heard(ANN, ago=timedelta(hours=25))
+async def test_message_after_the_service_window_is_sent_as_a_template(
+    far_side: WhatsAppFarSide, tmp_path: Path
+) -> None:
+    await far_side.record_last_message(ANN, ago=timedelta(hours=25))
     picture = tmp_path / "cat.png"
     picture.write_bytes(b"\x89PNG")
     content = Content(text="Line one.\n\n\tLine **two**.", files=(File(str(picture), "cat.png"),))
@@ -186,8 +188,8 @@ async def test_after_a_day_a_message_is_a_template(far_side: WhatsAppFarSide, tm
     assert " ".join(pieces) == "word " * 500 + "(Yes)"
 
 
-async def test_without_a_template_a_message_waits_until_the_person_writes(far_side: WhatsAppFarSide) -> None:
-    await far_side.heard(ANN, ago=timedelta(hours=25))
+async def test_without_a_template_a_late_message_fails_until_the_person_writes(far_side: WhatsAppFarSide) -> None:
+    await far_side.record_last_message(ANN, ago=timedelta(hours=25))
     settings = read_settings(
         "whatsapp",
         {
@@ -209,10 +211,10 @@ async def test_without_a_template_a_message_waits_until_the_person_writes(far_si
     assert [one.text for one in await far_side.seen(far_side.private)] == ["News!"]
 
 
-async def test_a_window_that_only_whatsapp_knows_is_closed_leads_to_a_template(far_side: WhatsAppFarSide) -> None:
+async def test_message_refused_for_a_closed_window_is_sent_as_a_template(far_side: WhatsAppFarSide) -> None:
     far_side.server.last_heard[ANN] = 0
     await far_side.platform.send(far_side.private, Content(text="refused at once"), "one")
-    await far_side.heard(ANN)
+    await far_side.record_last_message(ANN)
     ref = await far_side.platform.send(far_side.private, Content(text="refused later"), "two")
     far_side.server.sent.pop()
     async with far_side.platform.connect():
@@ -241,7 +243,7 @@ async def test_a_window_that_only_whatsapp_knows_is_closed_leads_to_a_template(f
         (404, 132001, Rejected),
     ],
 )
-async def test_errors_have_the_class_that_says_what_to_do(
+async def test_each_error_code_raises_its_error_class(
     far_side: WhatsAppFarSide, status: int, code: int, expected: type[PlatformError]
 ) -> None:
     far_side.server.error = (status, code)
@@ -251,7 +253,7 @@ async def test_errors_have_the_class_that_says_what_to_do(
         assert raised.value.everywhere is (False if code == 131056 else None)
 
 
-async def test_many_choices_and_long_texts_are_lists(far_side: WhatsAppFarSide) -> None:
+async def test_many_choices_or_long_text_are_sent_as_a_list(far_side: WhatsAppFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         for number, text in ((4, "Which?"), (2, "long " * 300), (12, "Many")):
             buttons = tuple(Button(f"The choice with a long name {one}", f"choose:{one}") for one in range(number))
@@ -276,7 +278,7 @@ async def test_an_answered_message_is_marked_as_read_once(far_side: WhatsAppFarS
     assert (far_side.server.read, far_side.server.typing) == ([first, second], [first])
 
 
-async def test_files_go_out_as_whatsapp_takes_them(far_side: WhatsAppFarSide, tmp_path: Path) -> None:
+async def test_files_are_sent_as_supported_message_types(far_side: WhatsAppFarSide, tmp_path: Path) -> None:
     files = []
     for name in ("cat.png", "voice.ogg", "notes.md", "all.zip"):
         (tmp_path / name).write_bytes(name.encode())
@@ -306,7 +308,7 @@ async def test_setup_tests_the_token_and_the_answers(far_side: WhatsAppFarSide) 
     assert url.problem is not None
     assert port.problem is not None
     options = {"api_url": far_side.server.url, "public_url": PUBLIC, "phone_number_id": NUMBER_ID}
-    secrets = {"WHATSAPP_TOKEN": TOKEN, "WHATSAPP_APP_SECRET": SECRET, "WHATSAPP_VERIFY_TOKEN": WORD}
+    secrets = {"WHATSAPP_TOKEN": TOKEN, "WHATSAPP_APP_SECRET": SECRET, "WHATSAPP_VERIFY_TOKEN": VERIFY_TOKEN}
     right = await token.check(NetworkTrial(secrets, options))
     assert right.sentence == "WhatsApp accepted the token: Winged (+1 555-078-3881)."
     wrong = [({"WHATSAPP_TOKEN": "wrong"}, {}), ({}, {"phone_number_id": "12345"})]
@@ -327,4 +329,4 @@ async def test_setup_tests_the_token_and_the_answers(far_side: WhatsAppFarSide) 
 )
 def test_wrong_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(Refused, match=r"platforms\.whatsapp"):
-        read_settings("whatsapp", {"public_url": PUBLIC, **options}, WhatsAppSecrets(TOKEN, SECRET, WORD))
+        read_settings("whatsapp", {"public_url": PUBLIC, **options}, WhatsAppSecrets(TOKEN, SECRET, VERIFY_TOKEN))

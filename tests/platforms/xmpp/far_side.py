@@ -1,4 +1,4 @@
-"""The other end of XMPP: people with clients of their own, on a real Prosody behind a wire that can die."""
+"""The far side of XMPP for the contract suite: people with their own clients, on a real Prosody behind a proxy."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ REACTIONS, OOB, UPLOAD = "urn:xmpp:reactions:0", "jabber:x:oob", "urn:xmpp:http:
 
 
 class Person:
-    """A client of a person: sends stanzas, and collects what arrives."""
+    """A client of a person: sends stanzas, and collects received ones."""
 
     def __init__(self, server: ProsodyServer, user: str) -> None:
         self.jid = f"{user}@{DOMAIN}"
@@ -70,7 +70,7 @@ class Person:
         return message_id
 
     async def upload(self, name: str, data: bytes) -> str:
-        """Upload a file, and return its address."""
+        """Upload a file, and return its URL."""
         request = make(UPLOAD, "request", {"filename": name, "size": str(len(data))})
         answer = await self.connection.request("get", request, f"upload.{DOMAIN}")
         put, get = answer.find(f".//{{{UPLOAD}}}put"), answer.find(f".//{{{UPLOAD}}}get")
@@ -85,7 +85,7 @@ class Person:
         return get.get("url", "")
 
     async def messages(self, *, sender: str) -> list[Element]:
-        """Return the messages of somebody so far."""
+        """Return the messages of a sender so far."""
         await self.connection.ping()
         return [
             one
@@ -96,11 +96,11 @@ class Person:
         ]
 
     async def texts(self, *, sender: str) -> list[str]:
-        """Return what somebody wrote, with corrections in their places."""
+        """Return the texts of a sender, with corrections applied."""
         return [one.text for one in await self.visible(sender=sender) if one.text]
 
     async def visible(self, *, sender: str) -> list[VisibleMessage]:
-        """Return the messages of somebody, as a client shows them."""
+        """Return the messages of a sender, as a client shows them."""
         shown: dict[str, VisibleMessage] = {}
         for one in await self.messages(sender=sender):
             body, replaced = one.findtext(f"{{{CLIENT}}}body"), one.find(f"{{{CORRECTION}}}replace")
@@ -196,7 +196,7 @@ class XmppFarSide:
 
     async def redelivers(self) -> bool:
         assert self.person.sent is not None
-        await self.person.connection.send(self.person.sent)  # as a client does that lost its connection meanwhile
+        await self.person.connection.send(self.person.sent)  # as a client does after it lost its connection
         await self.person.connection.ping()
         return True
 

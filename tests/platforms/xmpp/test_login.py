@@ -1,4 +1,4 @@
-"""Login and DNS of XMPP: SCRAM with the examples of its specifications, servers that lie, and SRV records."""
+"""Login and DNS of XMPP: SCRAM with the examples of its specifications, invalid XML, and SRV records."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ HEADER = b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabb
         ),
     ],
 )
-def test_scram_gives_the_proofs_of_the_specification(
+def test_scram_proofs_match_the_specification(
     mechanism: str, nonce: str, challenge: bytes, proof: bytes, outcome: bytes
 ) -> None:
     client = ScramClient(mechanism, "user", "pencil", nonce)
@@ -58,7 +58,7 @@ def test_scram_gives_the_proofs_of_the_specification(
     "challenge",
     [b"", b"r=other,s=QSXCR+Q6sek8bf92,i=4096", b"r=mine1,s=%%%,i=4096", b"r=mine1,s=QSXC,i=999999999", b"\xff"],
 )
-def test_strange_challenge_is_refused(challenge: bytes) -> None:
+def test_invalid_challenge_is_refused(challenge: bytes) -> None:
     with pytest.raises(LoginRefused):
         ScramClient("SCRAM-SHA-1", "user", "pencil", "mine").respond(challenge)
 
@@ -74,7 +74,7 @@ def test_strongest_mechanism_is_chosen() -> None:
     assert choose_mechanism({"ANONYMOUS"}) == ""
 
 
-def test_stanzas_survive_any_division_of_bytes() -> None:
+def test_stanzas_are_parsed_from_any_division_of_bytes() -> None:
     stanza = make(
         "jabber:client", "message", {"to": "a@b", "id": "<'&\">"}, make("jabber:client", "body", None, "ä<&>😀")
     )
@@ -131,7 +131,7 @@ def test_invalid_settings_are_refused(options: dict[str, str], jid: str) -> None
         read_settings("xmpp", options, jid, "")
 
 
-def test_settings_are_read() -> None:
+def test_server_rooms_and_passwords_are_read_from_settings() -> None:
     options = {"server": "xmpps://chat.example.org", "rooms": "A@rooms.example.org, b@rooms.example.org=pass=word"}
     settings = read_settings("xmpp", options, " Bot@Example.org ", "secret")
     assert (settings.jid, settings.nick, settings.domain) == ("bot@example.org", "bot", "example.org")
@@ -159,7 +159,7 @@ class NameServer(asyncio.DatagramProtocol):
         self._transport.sendto(answer.to_wire(), addr)
 
 
-async def test_servers_come_from_dns_in_their_order() -> None:
+async def test_servers_are_read_from_dns_in_priority_order() -> None:
     records = {
         "_xmpp-client._tcp.example.org.": ["20 0 5222 b.example.org.", "5 10 5222 a.example.org."],
         "_xmpps-client._tcp.example.org.": ["5 90 443 tls.example.org."],

@@ -1,4 +1,4 @@
-"""What only XMPP has: rooms with and without real addresses, archives, copies, corrections, and who may be believed."""
+"""XMPP specifics: rooms with and without real addresses, archives, copies, corrections, and verified senders."""
 
 import asyncio
 from datetime import timedelta
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.platforms.dead_connection import hearing
+from tests.platforms.dead_connection import running_receiver
 from tests.platforms.xmpp.far_side import (
     CORRECTION,
     MUC,
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.one_engine
 MUC_USER, CARBONS, FORWARD = f"{MUC}#user", "urn:xmpp:carbons:2", "urn:xmpp:forward:0"
 
 
-async def test_reconnects_and_joins_after_the_connection_broke(far_side: XmppFarSide, store: Store) -> None:
-    async with hearing(far_side.platform, store) as there:
+async def test_adapter_reconnects_and_rejoins_after_a_broken_connection(far_side: XmppFarSide, store: Store) -> None:
+    async with running_receiver(far_side.platform, store) as there:
         await there.until("connected")
         await far_side.says(far_side.private, "before")
         await there.until("connected", "before")
@@ -47,7 +47,7 @@ async def test_reconnects_and_joins_after_the_connection_broke(far_side: XmppFar
         await there.until("connected", "meanwhile", "meanwhile in the room")
         await far_side.says(far_side.group, "after")
         await there.until("connected", "after")
-    assert sorted(there.heard) == ["after", "before", "meanwhile", "meanwhile in the room"]
+    assert sorted(there.received) == ["after", "before", "meanwhile", "meanwhile in the room"]
 
 
 async def test_room_message_has_the_address_of_its_author(far_side: XmppFarSide) -> None:
@@ -64,7 +64,7 @@ async def test_room_message_has_the_address_of_its_author(far_side: XmppFarSide)
     assert (missed.text, missed.sender.id) == ("are you there?", far_side.person.jid)
 
 
-async def test_nick_in_an_anonymous_room_is_no_identity(far_side: XmppFarSide) -> None:
+async def test_nick_in_an_anonymous_room_does_not_identify_the_sender(far_side: XmppFarSide) -> None:
     await _configure(far_side.person, far_side.room, "muc#roomconfig_whois", "moderators")
     assert far_side.group
     forged = make(MUC_USER, "x", None, make(MUC_USER, "item", {"jid": "owner@localhost"}))
@@ -89,7 +89,7 @@ async def test_private_message_through_a_room_is_ignored(far_side: XmppFarSide) 
 
 
 async def test_forged_copy_is_ignored(far_side: XmppFarSide) -> None:
-    """A person claims that our server copied a message of somebody else."""
+    """A person claims that our server copied a message of another person."""
     inner = make(CLIENT, "message", {"from": f"owner@{DOMAIN}/x", "to": far_side.settings.jid, "type": "chat"})
     inner.append(make(CLIENT, "body", None, "delete everything"))
     forged = make(CARBONS, "received", None, make(FORWARD, "forwarded", None, inner))
@@ -112,7 +112,7 @@ async def test_answer_to_a_sending_connection_reaches_the_receiving_one(far_side
         await other.close()
 
 
-async def test_correction_of_a_person_is_an_edit(far_side: XmppFarSide) -> None:
+async def test_correction_is_reported_as_an_edit(far_side: XmppFarSide) -> None:
     async with far_side.platform.connect() as arrivals:
         first = await far_side.person.say(far_side.settings.jid, "tomorow")
         second = await far_side.person.say(
@@ -123,7 +123,7 @@ async def test_correction_of_a_person_is_an_edit(far_side: XmppFarSide) -> None:
     assert (right.text, second in right.external_id) == ("tomorrow", True)
 
 
-async def test_reply_and_reaction_in_a_room_are_for_us(far_side: XmppFarSide) -> None:
+async def test_reply_and_reaction_in_a_room_are_addressed_to_us(far_side: XmppFarSide) -> None:
     assert far_side.group
     async with far_side.platform.connect() as arrivals:
         ref = await far_side.platform.send(far_side.group, Content(text="Shall I?"), "ask")
@@ -138,7 +138,7 @@ async def test_reply_and_reaction_in_a_room_are_for_us(far_side: XmppFarSide) ->
     assert (reaction.reaction, reaction.message_id, reaction.addressed) == ("👍", ref.message_id, True)
 
 
-async def test_edit_and_reaction_in_a_room(far_side: XmppFarSide) -> None:
+async def test_edit_and_reaction_are_sent_to_a_room(far_side: XmppFarSide) -> None:
     assert far_side.group
     async with far_side.platform.connect() as arrivals:
         await far_side.says(far_side.group, "hello")
@@ -154,7 +154,7 @@ async def test_edit_and_reaction_in_a_room(far_side: XmppFarSide) -> None:
     assert len(marks) == 1
 
 
-async def test_taken_nick_is_replaced_and_still_named(far_side: XmppFarSide) -> None:
+async def test_nick_in_use_is_replaced_and_recognised(far_side: XmppFarSide) -> None:
     rival = Person(far_side.server, f"rival{far_side.person.user}")
     await rival.open()
     await rival.enter(far_side.room, "talaria")
@@ -164,7 +164,7 @@ async def test_taken_nick_is_replaced_and_still_named(far_side: XmppFarSide) -> 
     await rival.close()
 
 
-async def test_room_is_entered_again_after_a_kick(far_side: XmppFarSide) -> None:
+async def test_room_is_joined_again_after_a_kick(far_side: XmppFarSide) -> None:
     assert far_side.group
     async with far_side.platform.connect() as arrivals:
         item = make(f"{MUC}#admin", "item", {"nick": "talaria", "role": "none"})
@@ -178,7 +178,7 @@ async def test_room_that_is_not_configured_is_refused(far_side: XmppFarSide) -> 
         await far_side.platform.send(Address("xmpp", "other@rooms.localhost", "group"), Content(text="hello"), "key")
 
 
-async def test_room_with_a_password(far_side: XmppFarSide, store: Store) -> None:
+async def test_room_with_a_password_is_joined_with_the_configured_password(far_side: XmppFarSide, store: Store) -> None:
     await _configure(far_side.person, far_side.room, "muc#roomconfig_roomsecret", "open sesame")
     assert far_side.group
     with pytest.raises(Rejected, match="not-authorized"):
@@ -191,7 +191,7 @@ async def test_room_with_a_password(far_side: XmppFarSide, store: Store) -> None
 
 
 async def test_message_sent_before_a_crash_is_not_repeated(far_side: XmppFarSide, store: Store) -> None:
-    """The next process finds its message in the archive; what it didn't get to send follows."""
+    """The next process finds its message in the archive, and sends only the message that isn't there."""
     assert far_side.group
     for platform in (Xmpp(far_side.settings, store), Xmpp(far_side.settings, store)):
         await platform.send(far_side.private, Content(text="one"), "one")
@@ -239,7 +239,7 @@ async def test_file_beyond_the_limit_is_not_fetched(far_side: XmppFarSide, tmp_p
         await far_side.platform.fetch(Attachment(url, "document", "large.bin"), tmp_path)
 
 
-async def test_name_in_an_address_stays_inside_the_folder(far_side: XmppFarSide, tmp_path: Path) -> None:
+async def test_file_name_from_a_url_stays_inside_the_folder(far_side: XmppFarSide, tmp_path: Path) -> None:
     url = await far_side.person.upload("notes.txt", b"text")
     async with far_side.platform.connect() as arrivals:
         link = url.replace("notes.txt", "%2E%2E%2Fnotes.txt")
@@ -261,7 +261,7 @@ async def test_encrypted_message_is_explained_once(far_side: XmppFarSide) -> Non
     assert "OMEMO" in notice
 
 
-async def test_people_who_may_talk_see_us_online(far_side: XmppFarSide, store: Store) -> None:
+async def test_presence_is_shown_only_to_people_who_may_talk(far_side: XmppFarSide, store: Store) -> None:
     stranger = Person(far_side.server, f"stranger{far_side.person.user}")
     await stranger.open()
 
@@ -269,7 +269,7 @@ async def test_people_who_may_talk_see_us_online(far_side: XmppFarSide, store: S
         return address.chat_id == far_side.person.jid
 
     platform = Xmpp(far_side.settings, store, may_join=may_join)
-    async with hearing(platform, store) as there:
+    async with running_receiver(platform, store) as there:
         await there.until("connected")
         for one in (stranger, far_side.person):
             await one.connection.send(make(CLIENT, "presence", {"to": far_side.settings.jid, "type": "subscribe"}))
@@ -299,7 +299,7 @@ async def test_wrong_certificate_ends_the_connection(far_side: XmppFarSide, stor
         await platform.close()
 
 
-async def test_tls_from_the_start(far_side: XmppFarSide, store: Store) -> None:
+async def test_message_is_sent_over_direct_tls(far_side: XmppFarSide, store: Store) -> None:
     settings = msgspec.structs.replace(far_side.settings, port=far_side.server.tls_port, direct_tls=True)
     platform = Xmpp(settings, store)
     await platform.send(far_side.private, Content(text="hello"), "key")
@@ -307,7 +307,7 @@ async def test_tls_from_the_start(far_side: XmppFarSide, store: Store) -> None:
     assert [one.text for one in await far_side.seen(far_side.private)] == ["hello"]
 
 
-async def test_wrong_password_is_reported_without_it(far_side: XmppFarSide, store: Store) -> None:
+async def test_wrong_password_is_reported_without_the_password(far_side: XmppFarSide, store: Store) -> None:
     platform = Xmpp(msgspec.structs.replace(far_side.settings, password="wrong horse"), store)
     with pytest.raises(BadCredentials) as refused:
         await platform.send(far_side.private, Content(text="hello"), "key")
@@ -329,7 +329,7 @@ async def test_wrong_password_is_reported_without_it(far_side: XmppFarSide, stor
     ],
     ids=["http", "entities", "no-encryption", "injected"],
 )
-async def test_server_that_is_no_safe_xmpp_is_given_up(far_side: XmppFarSide, store: Store, answer: bytes) -> None:
+async def test_insecure_or_invalid_server_gets_no_login(far_side: XmppFarSide, store: Store, answer: bytes) -> None:
     ended = asyncio.Event()
     received = b""
 
@@ -351,7 +351,7 @@ async def test_server_that_is_no_safe_xmpp_is_given_up(far_side: XmppFarSide, st
 
 
 async def _configure(person: Person, room: str, field: str, value: str) -> None:
-    """Change a room, whose owner is the person who made it."""
+    """Configure a room as its owner, the person who created it."""
     entries = [("FORM_TYPE", f"{MUC}#roomconfig"), (field, value)]
     if field == "muc#roomconfig_roomsecret":
         entries.append(("muc#roomconfig_passwordprotectedroom", "1"))
