@@ -31,7 +31,7 @@ from aiogram.types import (
 )
 from aiogram.webhook.aiohttp_server import SimpleRequestHandler
 from aiohttp import web
-from tests.testing.telegram_scenarios import Heard
+from tests.testing.telegram_scenarios import ReceivedUpdate
 
 from talaria.testing.telegram_server import TelegramServer
 
@@ -56,8 +56,8 @@ class Aiogram:
         await self._bot.session.close()
 
     @asynccontextmanager
-    async def polling(self) -> AsyncIterator[asyncio.Queue[Heard]]:
-        dispatcher, ears = listening()
+    async def polling(self) -> AsyncIterator[asyncio.Queue[ReceivedUpdate]]:
+        dispatcher, updates = make_dispatcher()
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 dispatcher.start_polling(
@@ -65,12 +65,12 @@ class Aiogram:
                 )
             )
             await self._server.called("getUpdates")
-            yield ears
+            yield updates
             await dispatcher.stop_polling()
 
     @asynccontextmanager
-    async def webhook(self, secret: str) -> AsyncIterator[asyncio.Queue[Heard]]:
-        dispatcher, ears = listening()
+    async def webhook(self, secret: str) -> AsyncIterator[asyncio.Queue[ReceivedUpdate]]:
+        dispatcher, updates = make_dispatcher()
         application = web.Application()
         handler = SimpleRequestHandler(dispatcher, self._bot, handle_in_background=False, secret_token=secret)
         application.router.add_post("/hook", handler.handle)
@@ -79,21 +79,21 @@ class Aiogram:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         await self._bot.set_webhook(f"http://127.0.0.1:{runner.addresses[0][1]}/hook", secret_token=secret)
         assert (await self._bot.get_webhook_info()).url.endswith("/hook")
-        yield ears
+        yield updates
         await self._bot.delete_webhook()
         await runner.cleanup()
 
-    async def who(self, token: str) -> str:
+    async def bot_username(self, token: str) -> str:
         async with self._bot_with(token) as bot:
             return str((await bot.get_me()).username)
 
     async def poll_once(self) -> None:
         await self._bot.get_updates(timeout=0)
 
-    def new_place(self, error: Any) -> int:
+    def new_chat_id(self, error: Any) -> int:
         return int(error.migrate_to_chat_id)
 
-    def seconds(self, error: Any) -> float:
+    def retry_seconds(self, error: Any) -> float:
         return float(error.retry_after)
 
     async def send(
@@ -131,16 +131,16 @@ class Aiogram:
         await self._bot.set_message_reaction(chat_id, message_id, [ReactionTypeEmoji(emoji=emoji)])
 
     async def send_file(self, kind: str, chat_id: int, file: bytes | str, name: str, caption: str) -> str:
-        given = BufferedInputFile(file, name) if isinstance(file, bytes) else file
+        upload = BufferedInputFile(file, name) if isinstance(file, bytes) else file
         match kind:
             case "photo":
-                sent = await self._bot.send_photo(chat_id, given, caption=caption)
+                sent = await self._bot.send_photo(chat_id, upload, caption=caption)
             case "document":
-                sent = await self._bot.send_document(chat_id, given, caption=caption)
+                sent = await self._bot.send_document(chat_id, upload, caption=caption)
             case "voice":
-                sent = await self._bot.send_voice(chat_id, given, caption=caption)
+                sent = await self._bot.send_voice(chat_id, upload, caption=caption)
             case _:
-                sent = await self._bot.send_sticker(chat_id, given)
+                sent = await self._bot.send_sticker(chat_id, upload)
         return file_of(sent)
 
     async def send_album(self, chat_id: int, pictures: Sequence[bytes]) -> list[int]:
@@ -162,7 +162,9 @@ class Aiogram:
         await self._bot.edit_forum_topic(chat_id, thread, name)
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        await self._bot.set_my_commands([BotCommand(command=name, description=words) for name, words in commands])
+        await self._bot.set_my_commands(
+            [BotCommand(command=name, description=description) for name, description in commands]
+        )
         return [(one.command, one.description) for one in await self._bot.get_my_commands()]
 
     async def chat_title(self, chat_id: int) -> str:
@@ -172,19 +174,19 @@ class Aiogram:
         return ChatMemberStatus((await self._bot.get_chat_member(chat_id, user_id)).status).value
 
 
-def listening() -> tuple[Dispatcher, asyncio.Queue[Heard]]:
-    """Return a dispatcher, and the queue into which it puts what it hears."""
+def make_dispatcher() -> tuple[Dispatcher, asyncio.Queue[ReceivedUpdate]]:
+    """Return a dispatcher, and the queue into which it puts received updates."""
     dispatcher = Dispatcher()
-    ears: asyncio.Queue[Heard] = asyncio.Queue()
+    updates: asyncio.Queue[ReceivedUpdate] = asyncio.Queue()
 
     async def listen(
         handler: Callable[[TelegramObject, dict[str, Any]], Awaitable[Any]], event: TelegramObject, data: dict[str, Any]
     ) -> None:
         assert isinstance(event, Update)
-        ears.put_nowait(heard_of(event))
+        updates.put_nowait(describe_update(event))
 
     dispatcher.update.outer_middleware(listen)
-    return dispatcher, ears
+    return dispatcher, updates
 
 
 def file_of(message: Message) -> str:
@@ -192,24 +194,24 @@ def file_of(message: Message) -> str:
     return file.file_id if file else ""
 
 
-def heard_of(update: Update) -> Heard:
-    """Return what an update says, in the words of the scenarios."""
+def describe_update(update: Update) -> ReceivedUpdate:
+    """Return an update as the scenarios describe it."""
     if update.callback_query:
         query = update.callback_query
         assert query.message
-        return Heard(kind="button", text=query.data or "", query=query.id, message_id=query.message.message_id)
+        return ReceivedUpdate(kind="button", text=query.data or "", query=query.id, message_id=query.message.message_id)
     if update.message_reaction:
         (reaction,) = update.message_reaction.new_reaction
         assert isinstance(reaction, ReactionTypeEmoji)
-        return Heard(kind="reaction", text=reaction.emoji, message_id=update.message_reaction.message_id)
+        return ReceivedUpdate(kind="reaction", text=reaction.emoji, message_id=update.message_reaction.message_id)
     message = update.message or update.edited_message
     if message is None or message.forum_topic_created:
-        return Heard(kind="other")
+        return ReceivedUpdate(kind="other")
     if message.migrate_to_chat_id or message.migrate_from_chat_id:
         to, before = message.migrate_to_chat_id, message.migrate_from_chat_id
-        return Heard(kind="move", text=f"to {to}" if to else f"from {before}")
+        return ReceivedUpdate(kind="move", text=f"to {to}" if to else f"from {before}")
     file = file_of(message)
-    return Heard(
+    return ReceivedUpdate(
         kind="edit" if update.edited_message else "file" if file else "text",
         text=message.text or message.caption or "",
         chat_id=message.chat.id,

@@ -1,4 +1,4 @@
-"""Whether requests and answers fit Discord's own description of its API, where that file is at hand; it is not ours."""
+"""Checks of requests and answers against Discord's own API description, if that file is available; it isn't ours."""
 
 import json
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ _FORMS = ("application/json", "multipart/form-data")
 
 
 def specification() -> Path | None:
-    """Return the description: from the environment, or in the folder that lies next to the project."""
-    given = process_environment().get(NAME)
-    path = Path(given) if given else ROOT.parent / "shared" / "specs" / "discord-openapi.json"
+    """Return the file of the description: from the environment, or from the folder next to the project."""
+    configured = process_environment().get(NAME)
+    path = Path(configured) if configured else ROOT.parent / "shared" / "specs" / "discord-openapi.json"
     return path if path.is_file() else None
 
 
@@ -39,8 +39,8 @@ def read_spec() -> Any:
     return json.loads(path.read_text())
 
 
-def misfits(server: DiscordServer) -> list[str]:
-    """Return what does not fit in all requests and answers of a server; nothing where there is no description."""
+def find_mismatches(server: DiscordServer) -> list[str]:
+    """Return the mismatches in all requests and answers of a server; none if there is no description."""
     return [] if specification() is None else [found for call in server.calls for found in _call(call)]
 
 
@@ -72,6 +72,6 @@ def _answer(responses: dict[str, Any], status: int) -> Any:
 
 
 def _faults(schema: Any, value: Any) -> Iterator[str]:
-    whole = {**schema, "components": read_spec()["components"]}
-    for error in Draft202012Validator(whole).iter_errors(value):
+    full_schema = {**schema, "components": read_spec()["components"]}
+    for error in Draft202012Validator(full_schema).iter_errors(value):
         yield f"{error.json_path}: {error.message[:300]}"

@@ -32,7 +32,7 @@ class Client:
         return answer["result"]
 
     async def refused(self, method: str, **parameters: object) -> str:
-        """Return why it was refused."""
+        """Return the reason of the refusal."""
         answer = await self.ask(method, **parameters)
         assert not answer["ok"], answer
         return str(answer["description"])

@@ -1,4 +1,4 @@
-"""Whether answers fit Telegram's own description of its API, where that file is at hand; it is not part of ours."""
+"""Checks of answers against Telegram's own API description, if that file is available; it isn't part of ours."""
 
 import json
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from talaria.settings.environment import process_environment
 from talaria.testing.telegram_server import TelegramServer
 
 NAME = "TELEGRAM_BOT_API_SPEC"
-# Added by Bot API 10.3, and demanded by clients that know it; a description of 10.1 lacks it.
+# Added by Bot API 10.3 and required by newer clients; a description of 10.1 lacks it.
 NEWER = {("ChatMemberAdministrator", "can_send_welcome_messages")}
 
 
 def specification() -> Path | None:
-    """Return the description: from the environment, or in the folder that lies next to the project."""
-    given = process_environment().get(NAME)
-    path = Path(given) if given else ROOT.parent / "shared" / "specs" / "telegram-bot-api.json"
+    """Return the file of the description: from the environment, or from the folder next to the project."""
+    configured = process_environment().get(NAME)
+    path = Path(configured) if configured else ROOT.parent / "shared" / "specs" / "telegram-bot-api.json"
     return path if path.is_file() else None
 
 
@@ -37,8 +37,8 @@ def read_spec() -> Any:
     return json.loads(path.read_text())
 
 
-def misfits(server: TelegramServer) -> list[str]:
-    """Return what does not fit in all answers and deliveries of a server; nothing where there is no description."""
+def find_mismatches(server: TelegramServer) -> list[str]:
+    """Return the mismatches in all answers and deliveries of a server; none if there is no description."""
     if specification() is None:
         return []
     methods = read_spec()["methods"]
@@ -78,8 +78,8 @@ def _faults(kind: str, value: Any, where: str) -> Iterator[str]:
         if not isinstance(value, list):
             yield f"{where}: {value!r} is no array"
             return
-        for place, one in enumerate(value):
-            yield from _faults(kind.removeprefix("Array of "), one, f"{where}[{place}]")
+        for index, one in enumerate(value):
+            yield from _faults(kind.removeprefix("Array of "), one, f"{where}[{index}]")
     elif kind in _SIMPLE:
         if type(value) not in _SIMPLE[kind]:
             yield f"{where}: {value!r} is no {kind}"

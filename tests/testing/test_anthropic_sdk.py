@@ -1,4 +1,4 @@
-"""The official Anthropic client finds the scripted model server to be the real thing."""
+"""The scripted model server with the official Anthropic client."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def inputs(message: Message) -> list[object]:
 
 
 @pytest.mark.parametrize("how", [ask, stream])
-async def test_a_reply_with_its_usage(server: ModelServer, client: AsyncAnthropic, how: Asking) -> None:
+async def test_reply_has_text_and_usage(server: ModelServer, client: AsyncAnthropic, how: Asking) -> None:
     server.script(Say("Hello there", usage=USED))
     message = await how(client)
     assert (texts(message), message.stop_reason, message.model) == (["Hello there"], "end_turn", MODEL)
@@ -99,7 +99,7 @@ async def test_a_reply_with_its_usage(server: ModelServer, client: AsyncAnthropi
 
 
 @pytest.mark.parametrize("how", [ask, stream])
-async def test_thinking_comes_first_and_signed(server: ModelServer, client: AsyncAnthropic, how: Asking) -> None:
+async def test_thinking_block_is_first_and_signed(server: ModelServer, client: AsyncAnthropic, how: Asking) -> None:
     server.script(Say("Hello", reasoning="I should greet."))
     block = (await how(client)).content[0]
     assert block.type == "thinking"
@@ -123,7 +123,7 @@ async def test_parallel_tools_are_called_and_answered(server: ModelServer, clien
     assert texts(await ask(client, HI, first.to_param(), results)) == ["Both are empty."]
 
 
-async def test_the_stream_has_every_event_in_its_place(server: ModelServer, client: AsyncAnthropic) -> None:
+async def test_stream_events_are_in_the_right_order(server: ModelServer, client: AsyncAnthropic) -> None:
     server.script(Say("Hello there", reasoning="Greet", calls=[Ask("read_file", "{}")]))
     streamed = await client.messages.create(model=MODEL, max_tokens=1000, messages=[HI], stream=True)
     kinds = [event.delta.type if event.type == "content_block_delta" else event.type async for event in streamed]
@@ -136,18 +136,18 @@ async def test_the_stream_has_every_event_in_its_place(server: ModelServer, clie
     ]
 
 
-async def test_text_arrives_word_by_word(server: ModelServer, client: AsyncAnthropic) -> None:
+async def test_text_is_streamed_word_by_word(server: ModelServer, client: AsyncAnthropic) -> None:
     server.script(Say("One two  three\n\nfour"))
     async with client.messages.stream(model=MODEL, max_tokens=1000, messages=[HI]) as streamed:
         assert [piece async for piece in streamed.text_stream] == ["One", " two", "  three", "\n\nfour"]
 
 
-def test_the_blocking_client_is_answered_too() -> None:
+def test_blocking_client_gets_replies() -> None:
     def ask_and_stream(url: str) -> list[str]:
         with connect_blocking(url) as client:
-            said = texts(client.messages.create(model=MODEL, max_tokens=1000, messages=[HI]))
+            replies = texts(client.messages.create(model=MODEL, max_tokens=1000, messages=[HI]))
             with client.messages.stream(model=MODEL, max_tokens=1000, messages=[HI]) as streamed:
-                return [*said, streamed.get_final_text()]
+                return [*replies, streamed.get_final_text()]
 
     async def run() -> list[str]:
         async with ModelServer() as server:
@@ -157,7 +157,7 @@ def test_the_blocking_client_is_answered_too() -> None:
     assert asyncio.run(run()) == ["first", "second"]
 
 
-async def test_a_reply_that_ends_early_says_why(server: ModelServer, client: AsyncAnthropic) -> None:
+async def test_incomplete_reply_has_its_reason(server: ModelServer, client: AsyncAnthropic) -> None:
     server.script(Say("And then", stop="length"), Say("I", stop="refused"))
     assert [(await ask(client)).stop_reason, (await stream(client)).stop_reason] == ["max_tokens", "refusal"]
 
@@ -185,7 +185,7 @@ async def test_models_are_listed() -> None:
         (Fail(403, kind="permission_error"), "PermissionDeniedError", "permission_error"),
     ],
 )
-async def test_errors_arrive_as_the_types_of_the_client(
+async def test_errors_are_raised_as_error_types_of_the_client(
     server: ModelServer,
     client: AsyncAnthropic,
     how: Asking,
@@ -200,14 +200,14 @@ async def test_errors_arrive_as_the_types_of_the_client(
     assert raised.value.request_id
 
 
-async def test_a_busy_server_says_how_long_to_wait(server: ModelServer, client: AsyncAnthropic) -> None:
+async def test_rate_limit_has_a_retry_after_header(server: ModelServer, client: AsyncAnthropic) -> None:
     server.script(Fail(429, retry_after=7))
     with pytest.raises(error_type("RateLimitError")) as raised:
         await ask(client)
     assert raised.value.response.headers["retry-after"] == "7"
 
 
-async def test_only_known_keys_are_served() -> None:
+async def test_unknown_api_keys_are_refused() -> None:
     async with (
         ModelServer(keys={"sk-one"}) as server,
         connect(server.url, "sk-two") as stranger,
@@ -220,7 +220,7 @@ async def test_only_known_keys_are_served() -> None:
             await stranger.models.list()
 
 
-async def test_broken_streams_break_the_client_in_its_own_way(server: ModelServer, client: AsyncAnthropic) -> None:
+async def test_broken_streams_raise_errors_of_the_client(server: ModelServer, client: AsyncAnthropic) -> None:
     server.script(CutOff(after=2), Garbage(after=2), Collapse(after=2, fail=overloaded()))
     with pytest.raises(Exception, match="incomplete chunked read"):
         await stream(client)

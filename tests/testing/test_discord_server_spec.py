@@ -1,10 +1,10 @@
-"""The Discord on loopback against Discord's own description: what the adapter asks, and what it is answered."""
+"""The loopback Discord server against Discord's own description: requests of the adapter and their answers."""
 
 from pathlib import Path
 
 from tests.platforms.discord.far_side import settings_for
 from tests.platforms.discord.test_sender import opus
-from tests.testing.discord_spec import misfits, require_spec
+from tests.testing.discord_spec import find_mismatches, require_spec
 
 from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
@@ -18,16 +18,16 @@ require_spec()
 _METHODS = 17
 
 
-async def test_what_is_asked_and_answered_fits_the_description(tmp_path: Path) -> None:
+async def test_requests_and_answers_match_the_api_description(tmp_path: Path) -> None:
     async with DiscordServer() as server:
         discord = Discord(settings_for(server), [("status", "How things are")])
-        await _story(server, discord, tmp_path)
+        await _run_scenario(server, discord, tmp_path)
         await discord.close()
         assert len({(call.method, call.path) for call in server.calls}) >= _METHODS
-        assert misfits(server) == []
+        assert find_mismatches(server) == []
 
 
-async def test_what_does_not_fit_is_found() -> None:
+async def test_mismatches_are_found() -> None:
     async with DiscordServer() as server:
         discord = Discord(settings_for(server))
         room = server.private(server.user("Ann"))
@@ -35,16 +35,16 @@ async def test_what_does_not_fit_is_found() -> None:
         server.calls[-1].answer.pop("author")
         server.calls[-1].body["nonce"] = "x" * 26
         await discord.close()
-        found = misfits(server)
+        found = find_mismatches(server)
     assert len(found) == 2
     assert "author" in found[1]
 
 
-async def _story(server: DiscordServer, discord: Discord, folder: Path) -> None:
+async def _run_scenario(server: DiscordServer, discord: Discord, folder: Path) -> None:
     ann = server.user("Ann")
     room, channel, forum = server.private(ann), server.channel("general"), server.channel("ideas", "forum")
     await channel.opens_thread(ann, "Plans")
-    place = Address("discord", room.id)
+    address = Address("discord", room.id)
     async with discord.connect() as arrivals:
         asked = await room.says(ann, "hello")
         await next_incoming(arrivals)
@@ -55,17 +55,19 @@ async def _story(server: DiscordServer, discord: Discord, folder: Path) -> None:
         answer = Content(
             text="hi", reply_to=asked.id, files=tuple(files), buttons=(Button("Yes", "y"), Button("No", "n"))
         )
-        ref = await discord.send(place, answer, "a")
-        await discord.send(place, Content(text="which?", buttons=tuple(Button(str(n), str(n)) for n in range(9))), "b")
+        ref = await discord.send(address, answer, "a")
+        await discord.send(
+            address, Content(text="which?", buttons=tuple(Button(str(n), str(n)) for n in range(9))), "b"
+        )
         await discord.edit(ref, Content(text="hello", buttons=answer.buttons))
-        await discord.show_typing(place)
+        await discord.show_typing(address)
         for emoji in ("👀", "👍"):
-            await discord.react(MessageRef(place, asked.id), emoji)
+            await discord.react(MessageRef(address, asked.id), emoji)
         await room.presses(ann, room.answers[0], "Yes")
         await next_incoming(arrivals)
         await room.uses(ann, "status")
-        told = await next_incoming(arrivals)
-        await discord.send(told.address, Content(text="All is well."), "c")
+        incoming = await next_incoming(arrivals)
+        await discord.send(incoming.address, Content(text="All is well."), "c")
         await room.sends(ann, "data.bin", b"data")
         (attachment,) = (await next_incoming(arrivals)).attachments
         await discord.fetch(attachment, folder)
@@ -79,7 +81,7 @@ async def _story(server: DiscordServer, discord: Discord, folder: Path) -> None:
     await discord.create_handoff_thread(channel.id, "Trip to Rome")
     await discord.create_handoff_thread("4242", "Trip to Rome")
     server.fail(create_message, 429, retry_after=0.01)
-    await discord.send(place, Content(text="after a pause"), "d")
+    await discord.send(address, Content(text="after a pause"), "d")
     server.gateway.expire()
     async with discord.connect():
         pass

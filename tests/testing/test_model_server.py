@@ -1,4 +1,4 @@
-"""What the scripted model server promises to tests, beyond speaking the protocols."""
+"""Features of the scripted model server beyond the protocols: scripts, recorded calls and faults."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ async def caller(server: ModelServer) -> AsyncIterator[Caller]:
         yield Caller(http, server)
 
 
-def words_in(body: bytes) -> int:
+def count_words(body: bytes) -> int:
     return sum(word in body for word in (b'"one"', b'" two"', b'" three"', b'" four"', b'" five"'))
 
 
@@ -72,7 +72,7 @@ async def read_until_it_breaks(response: aiohttp.ClientResponse) -> bytes:
     raise AssertionError("the stream came to a regular end")
 
 
-async def test_the_script_comes_first_and_then_what_was_said_for_otherwise(server: ModelServer, caller: Caller) -> None:
+async def test_scripted_answers_precede_the_default_answer(server: ModelServer, caller: Caller) -> None:
     server.script(Say("first"), Say("second"))
     assert [await caller.text() for _ in range(3)] == ["first", "second", "ok"]
     server.otherwise(Say("as usual"))
@@ -93,7 +93,7 @@ async def test_an_answer_can_be_computed_from_the_request(server: ModelServer, c
     assert await caller.text() == "chat /v1/chat/completions"
 
 
-async def test_held_pieces_wait_for_the_event(server: ModelServer, caller: Caller) -> None:
+async def test_stream_waits_for_the_hold_event(server: ModelServer, caller: Caller) -> None:
     release = asyncio.Event()
     server.script(Say("one two three", hold=(2, release)))
     got = b""
@@ -106,7 +106,7 @@ async def test_held_pieces_wait_for_the_event(server: ModelServer, caller: Calle
     assert b" three" in got
 
 
-async def test_matching_calls_are_answered_apart_from_the_script(server: ModelServer, caller: Caller) -> None:
+async def test_matching_calls_use_no_scripted_answer(server: ModelServer, caller: Caller) -> None:
     server.script(Say("first"), Say("second"))
     server.answer_when(lambda received: received.json["temperature"] > 0, Say("warm"))
     server.answer_when(lambda received: received.json["temperature"] > 0.5, Say("hot"))
@@ -116,7 +116,7 @@ async def test_matching_calls_are_answered_apart_from_the_script(server: ModelSe
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_every_call_is_kept_as_it_came(server: ModelServer, caller: Caller, protocol: str) -> None:
+async def test_every_call_is_recorded_unchanged(server: ModelServer, caller: Caller, protocol: str) -> None:
     await caller.ask(protocol, temperature=0.5)
     (received,) = server.received
     assert (received.protocol, received.path) == (protocol, PATHS[protocol])
@@ -135,19 +135,19 @@ async def test_every_call_is_kept_as_it_came(server: ModelServer, caller: Caller
         ("", "hi"),
     ],
 )
-def test_the_question_is_the_last_thing_a_person_said(content: object, question: str) -> None:
+def test_question_is_the_last_text_of_the_user(content: object, question: str) -> None:
     turns = [{"role": "user", "content": "hi"}, {"role": "user", "content": content}, {"role": "tool", "content": "x"}]
     assert Received("chat", "", {}, msgspec.json.encode({"messages": turns})).question == question
     assert Received("responses", "", {}, msgspec.json.encode({"input": turns})).question == question
 
 
-def test_a_bare_input_is_a_question() -> None:
+def test_plain_input_string_is_the_question() -> None:
     assert Received("responses", "", {}, b'{"input": "hi there"}').question == "hi there"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("chunks", "pieces"), [(None, 5), (1, 1), (3, 3), (1000, len("one two three four five"))])
-async def test_a_reply_is_streamed_in_as_many_pieces_as_asked(
+async def test_reply_is_streamed_in_the_requested_number_of_pieces(
     server: ModelServer, caller: Caller, protocol: str, chunks: int | None, pieces: int
 ) -> None:
     server.script(Say("one two three four five", chunks=chunks))
@@ -156,7 +156,7 @@ async def test_a_reply_is_streamed_in_as_many_pieces_as_asked(
     assert body.count(markers[protocol]) == pieces
 
 
-async def test_a_pause_lies_between_the_pieces(server: ModelServer, caller: Caller) -> None:
+async def test_streamed_pieces_are_separated_by_the_pause(server: ModelServer, caller: Caller) -> None:
     server.script(Say("one two three", pause=0.05))
     started = asyncio.get_running_loop().time()
     await caller.ask("chat", stream=True)
@@ -164,7 +164,7 @@ async def test_a_pause_lies_between_the_pieces(server: ModelServer, caller: Call
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_broken_arguments_go_out_as_written(server: ModelServer, caller: Caller, stream: bool) -> None:
+async def test_invalid_tool_arguments_are_sent_unchanged(server: ModelServer, caller: Caller, stream: bool) -> None:
     server.otherwise(Say(calls=[Ask("read_file", '{"path": ')], chunks=1))
     for protocol in PROTOCOLS:
         _, body = await caller.ask(protocol, stream=stream)
@@ -172,41 +172,43 @@ async def test_broken_arguments_go_out_as_written(server: ModelServer, caller: C
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_cut_stream_ends_after_so_many_pieces(server: ModelServer, caller: Caller, protocol: str) -> None:
+async def test_cut_stream_ends_after_the_given_number_of_pieces(
+    server: ModelServer, caller: Caller, protocol: str
+) -> None:
     server.script(CutOff(FIVE_WORDS, after=3))
     async with caller.post(protocol, stream=True) as response:
-        assert words_in(await read_until_it_breaks(response)) == 3
+        assert count_words(await read_until_it_breaks(response)) == 3
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_cut_stream_of_few_pieces_lacks_its_end(server: ModelServer, caller: Caller, protocol: str) -> None:
+async def test_cut_stream_lacks_its_final_events(server: ModelServer, caller: Caller, protocol: str) -> None:
     server.script(CutOff(FIVE_WORDS, after=99))
     async with caller.post(protocol, stream=True) as response:
         got = await read_until_it_breaks(response)
-    assert words_in(got) == 5
+    assert count_words(got) == 5
     assert not any(end in got for end in (b"[DONE]", b"output_text.done", b"content_block_stop"))
 
 
-async def test_a_cut_plain_reply_is_half_a_body(server: ModelServer, caller: Caller) -> None:
+async def test_cut_plain_reply_has_an_incomplete_body(server: ModelServer, caller: Caller) -> None:
     server.script(CutOff(FIVE_WORDS))
     async with caller.post("chat") as response:
         assert await read_until_it_breaks(response)
 
 
-async def test_a_reply_cut_before_it_began_is_a_lost_connection(server: ModelServer, caller: Caller) -> None:
+async def test_reply_cut_at_the_start_closes_the_connection(server: ModelServer, caller: Caller) -> None:
     server.script(CutOff(after=0))
     with pytest.raises(aiohttp.ServerDisconnectedError):
         await caller.ask("chat", stream=True)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_silent_stream_stays_open_until_its_client_leaves(
+async def test_silent_stream_stays_open_until_the_client_disconnects(
     server: ModelServer, caller: Caller, protocol: str
 ) -> None:
     server.script(Silence(FIVE_WORDS, after=3))
     async with caller.post(protocol, stream=True) as response:
         got = b""
-        while words_in(got) < 3:
+        while count_words(got) < 3:
             got += await response.content.readany()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -218,7 +220,9 @@ async def test_a_silent_stream_stays_open_until_its_client_leaves(
 
 
 @pytest.mark.parametrize(("after", "stream"), [(0, True), (0, False), (3, False)])
-async def test_a_client_that_gives_up_is_noticed(server: ModelServer, caller: Caller, after: int, stream: bool) -> None:
+async def test_disconnect_of_a_waiting_client_is_noticed(
+    server: ModelServer, caller: Caller, after: int, stream: bool
+) -> None:
     server.script(Silence(after=after), Silence(after=after))
     for clients in (1, 2):
         async with asyncio.TaskGroup() as group:
@@ -229,7 +233,7 @@ async def test_a_client_that_gives_up_is_noticed(server: ModelServer, caller: Ca
     assert server.open_streams == 0
 
 
-async def test_a_client_that_leaves_a_slow_stream_is_noticed(server: ModelServer, caller: Caller) -> None:
+async def test_disconnect_from_a_slow_stream_is_noticed(server: ModelServer, caller: Caller) -> None:
     server.script(Say("one two three", pause=60))
     async with caller.post("chat", stream=True) as response:
         await response.content.readany()
@@ -238,7 +242,7 @@ async def test_a_client_that_leaves_a_slow_stream_is_noticed(server: ModelServer
     assert server.open_streams == 0
 
 
-async def test_neither_complete_nor_cut_replies_count_as_clients_gone(server: ModelServer, caller: Caller) -> None:
+async def test_complete_and_cut_replies_do_not_count_as_disconnects(server: ModelServer, caller: Caller) -> None:
     server.script(Say("fine"), CutOff(after=0), CutOff(after=2), Fail(500))
     await caller.ask("chat")
     with pytest.raises(aiohttp.ServerDisconnectedError):
@@ -252,7 +256,7 @@ async def test_neither_complete_nor_cut_replies_count_as_clients_gone(server: Mo
     assert server.open_streams == 0
 
 
-async def test_the_server_ends_at_once_though_a_stream_is_open() -> None:
+async def test_server_stops_at_once_with_an_open_stream() -> None:
     async with aiohttp.ClientSession() as http:
         async with ModelServer() as server:
             server.script(Silence(after=1))
@@ -263,13 +267,13 @@ async def test_the_server_ends_at_once_though_a_stream_is_open() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_garbage_is_no_json(server: ModelServer, caller: Caller, protocol: str) -> None:
+async def test_garbage_answer_is_invalid_json(server: ModelServer, caller: Caller, protocol: str) -> None:
     server.script(Garbage(after=3, say=FIVE_WORDS), Garbage())
     status, body = await caller.ask(protocol, stream=True)
     data = [line.removeprefix(b"data: ") for line in body.splitlines() if line.startswith(b"data: ")]
     for line in data[:-1]:
         msgspec.json.decode(line)
-    assert (status, words_in(b"".join(data[:-1]))) == (200, 3)
+    assert (status, count_words(b"".join(data[:-1]))) == (200, 3)
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(data[-1])
     status, body = await caller.ask(protocol)
@@ -279,14 +283,14 @@ async def test_garbage_is_no_json(server: ModelServer, caller: Caller, protocol:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_wrong_type_is_a_web_page(server: ModelServer, caller: Caller, stream: bool) -> None:
+async def test_wrong_type_answer_is_a_web_page(server: ModelServer, caller: Caller, stream: bool) -> None:
     server.script(WrongType())
     async with caller.post("anthropic", stream=stream) as response:
         assert (response.status, response.content_type) == (200, "text/html")
         assert (await response.text()).startswith("<!doctype html>")
 
 
-async def test_a_plain_reply_that_collapses_is_an_error(server: ModelServer, caller: Caller) -> None:
+async def test_collapse_of_a_plain_reply_is_an_error_status(server: ModelServer, caller: Caller) -> None:
     server.script(Collapse(fail=Fail(502)))
     status, _ = await caller.ask("responses")
     assert status == 502

@@ -1,4 +1,4 @@
-"""The scripted model server as a program of its own."""
+"""The scripted model server as a separate program."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ CHAT: dict[str, object] = {"model": "test-model", "messages": [{"role": "user", 
 
 @asynccontextmanager
 async def program(*options: str) -> AsyncIterator[str]:
-    """Run the program and yield the address that it prints."""
+    """Run the program and yield the URL that it prints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "talaria.testing.model_server", *options, stdout=asyncio.subprocess.PIPE
     )
@@ -33,19 +33,19 @@ async def chat(url: str, *, stream: bool = False) -> str:
         return await response.text()
 
 
-async def test_it_prints_its_address_and_gives_the_configured_answer() -> None:
+async def test_program_prints_its_url_and_gives_the_configured_answer() -> None:
     async with program("--reply", "Nobody home.") as url:
         assert url.startswith("http://127.0.0.1:")
         assert '"content":"Nobody home."' in await chat(url)
         assert await chat(url, stream=True) == await chat(url, stream=True)
 
 
-async def test_it_repeats_what_was_said() -> None:
+async def test_program_echoes_the_question() -> None:
     async with program("--echo") as url:
         assert '"content":"Who is there?"' in await chat(url)
 
 
 @pytest.mark.parametrize("pause", ["0", "0.001"])
-async def test_it_streams_in_the_configured_number_of_pieces(pause: str) -> None:
+async def test_program_streams_in_the_configured_number_of_pieces(pause: str) -> None:
     async with program("--reply", "Nobody home.", "--chunks", "4", "--pause", pause) as url:
         assert (await chat(url, stream=True)).count('"delta":{"content":"') == 4

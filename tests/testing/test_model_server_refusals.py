@@ -1,4 +1,4 @@
-"""What the vendors' servers refuse is refused by the scripted one, so that a client's mistakes show."""
+"""Invalid requests that the vendors' servers refuse are refused by the scripted one too."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,21 +26,21 @@ async def server() -> AsyncIterator[ModelServer]:
 
 async def send(server: ModelServer, path: str, body: object, headers: dict[str, str] | None = None) -> tuple[int, Any]:
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    given = KEYS | VERSION if headers is None else headers
+    sent_headers = KEYS | VERSION if headers is None else headers
     async with (
         aiohttp.ClientSession() as http,
-        http.post(f"{server.url}/v1/{path}", data=data, headers=given) as response,
+        http.post(f"{server.url}/v1/{path}", data=data, headers=sent_headers) as response,
     ):
         return response.status, await response.json()
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_what_is_right_is_answered(server: ModelServer, path: str) -> None:
+async def test_valid_request_is_answered(server: ModelServer, path: str) -> None:
     assert (await send(server, path, BODIES[path]))[0] == 200
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_without_a_key_nobody_is_served(server: ModelServer, path: str) -> None:
+async def test_request_without_a_key_is_refused(server: ModelServer, path: str) -> None:
     status, body = await send(server, path, BODIES[path], VERSION)
     assert status == 401
     if path == "messages":
@@ -55,14 +55,14 @@ async def test_without_a_key_nobody_is_served(server: ModelServer, path: str) ->
         }
 
 
-async def test_anthropic_wants_a_key_whatever_it_is() -> None:
+async def test_anthropic_request_needs_any_key() -> None:
     async with ModelServer() as server:
         assert (await send(server, "chat/completions", CHAT, {}))[0] == 200
         assert (await send(server, "messages", ANTHROPIC, VERSION))[0] == 401
         assert (await send(server, "messages", ANTHROPIC, {"x-api-key": "any", **VERSION}))[0] == 200
 
 
-async def test_anthropic_wants_its_version(server: ModelServer) -> None:
+async def test_anthropic_request_needs_a_version_header(server: ModelServer) -> None:
     status, body = await send(server, "messages", ANTHROPIC, KEYS)
     assert status == 400
     assert body["error"] == {"type": "invalid_request_error", "message": "anthropic-version: header is required"}
@@ -81,7 +81,7 @@ async def test_a_missing_field_is_named(server: ModelServer, path: str, field: s
 
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("body", [b"{not json", b"[]", b'{"model": 7}'])
-async def test_what_is_no_request_is_refused(server: ModelServer, path: str, body: bytes) -> None:
+async def test_malformed_request_is_refused(server: ModelServer, path: str, body: bytes) -> None:
     assert (await send(server, path, body))[0] == 400
 
 
@@ -119,7 +119,7 @@ async def test_tool_calls_and_results_must_be_paired(
     assert (await send(server, path, body))[0] == status
 
 
-async def test_a_refused_call_is_kept_but_takes_nothing_from_the_script(server: ModelServer) -> None:
+async def test_refused_call_is_recorded_and_uses_no_scripted_answer(server: ModelServer) -> None:
     server.script(Say("first"))
     await send(server, "messages", ANTHROPIC, {})
     _, body = await send(server, "messages", ANTHROPIC)

@@ -1,4 +1,4 @@
-"""The official OpenAI client finds the scripted model server to be the real thing."""
+"""The scripted model server with the official OpenAI client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -63,7 +63,7 @@ async def respond(client: AsyncOpenAI) -> str:
     return (await client.responses.create(model=MODEL, input="hi")).output_text
 
 
-async def test_a_plain_chat_reply(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_plain_chat_reply_has_text_and_usage(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Say("Hello there", usage=USED))
     done = await client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "hi"}])
     assert done.choices[0].message.content == "Hello there"
@@ -76,7 +76,7 @@ async def test_a_plain_chat_reply(server: ModelServer, client: AsyncOpenAI) -> N
     assert done.usage.completion_tokens_details.reasoning_tokens == 7
 
 
-def test_the_blocking_client_is_answered_too() -> None:
+def test_blocking_client_gets_replies() -> None:
     def ask(url: str) -> tuple[str | None, str]:
         with OpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0, timeout=20) as client:
             done = client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "hi"}])
@@ -91,7 +91,7 @@ def test_the_blocking_client_is_answered_too() -> None:
     assert asyncio.run(run()) == ("first", "second")
 
 
-async def test_a_streamed_chat_reply_with_reasoning_and_usage(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_streamed_chat_reply_has_reasoning_and_usage(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Say("One two three", reasoning="I count.", usage=USED))
     stream = await client.chat.completions.create(
         model=MODEL,
@@ -110,14 +110,16 @@ async def test_a_streamed_chat_reply_with_reasoning_and_usage(server: ModelServe
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-async def test_a_chat_stream_tells_no_usage_unless_asked(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_chat_stream_has_usage_only_if_requested(server: ModelServer, client: AsyncOpenAI) -> None:
     stream = await client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "hi"}], stream=True
     )
     assert [chunk.usage async for chunk in stream if chunk.usage or not chunk.choices] == []
 
 
-async def test_chat_tool_calls_come_whole_and_their_results_go_back(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_chat_tool_calls_are_returned_and_their_results_accepted(
+    server: ModelServer, client: AsyncOpenAI
+) -> None:
     server.script(TWO_CALLS, Say("Both are empty."))
     first = await client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "read"}], tools=[CHAT_TOOL]
@@ -134,7 +136,7 @@ async def test_chat_tool_calls_come_whole_and_their_results_go_back(server: Mode
         model=MODEL,
         messages=[
             {"role": "user", "content": "read"},
-            first.choices[0].message.to_dict(),  # type: ignore[list-item]  # the SDK takes back what it gave
+            first.choices[0].message.to_dict(),  # type: ignore[list-item]  # the SDK accepts its own output
             {"role": "tool", "tool_call_id": calls[0].id, "content": ""},
             {"role": "tool", "tool_call_id": calls[1].id, "content": ""},
         ],
@@ -142,9 +144,7 @@ async def test_chat_tool_calls_come_whole_and_their_results_go_back(server: Mode
     assert second.choices[0].message.content == "Both are empty."
 
 
-async def test_parallel_chat_tool_calls_are_put_together_from_a_stream(
-    server: ModelServer, client: AsyncOpenAI
-) -> None:
+async def test_parallel_chat_tool_calls_are_assembled_from_a_stream(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(TWO_CALLS)
     async with client.chat.completions.stream(
         model=MODEL, messages=[{"role": "user", "content": "read"}], tools=[CHAT_TOOL]
@@ -158,7 +158,7 @@ async def test_parallel_chat_tool_calls_are_put_together_from_a_stream(
     assert arguments == ['{"path":"notes/one.txt"}', '{"path":"notes/two.txt"}']
 
 
-async def test_a_plain_response(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_plain_response_has_text_reasoning_and_usage(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Say("Hello there", reasoning="Greet back.", usage=USED))
     done = await client.responses.create(model=MODEL, input="hi", include=["reasoning.encrypted_content"])
     assert (done.output_text, done.status) == ("Hello there", "completed")
@@ -172,7 +172,7 @@ async def test_a_plain_response(server: ModelServer, client: AsyncOpenAI) -> Non
     assert done.usage.output_tokens_details.reasoning_tokens == 7
 
 
-async def test_a_streamed_response_has_every_event_in_its_place(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_streamed_response_events_are_in_the_right_order(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Say("Hello there", reasoning="Greet", calls=[Ask("read_file", "{}")]))
     stream = await client.responses.create(model=MODEL, input="hi", stream=True)
     events: list[ResponseStreamEvent] = [event async for event in stream]
@@ -192,7 +192,9 @@ async def test_a_streamed_response_has_every_event_in_its_place(server: ModelSer
     assert last.response.usage is not None
 
 
-async def test_response_function_calls_and_their_outputs(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_response_function_calls_are_returned_and_their_outputs_accepted(
+    server: ModelServer, client: AsyncOpenAI
+) -> None:
     server.script(TWO_CALLS, Say("Both are empty."))
     async with client.responses.stream(model=MODEL, input="read", tools=[RESPONSES_TOOL]) as stream:
         first = await stream.get_final_response()
@@ -206,7 +208,7 @@ async def test_response_function_calls_and_their_outputs(server: ModelServer, cl
     assert second.output_text == "Both are empty."
 
 
-async def test_a_reply_that_ends_early_says_why(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_incomplete_reply_has_its_reason(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Say("And then", stop="length"), Say("I", stop="refused"), Say("And then", stop="length"))
     server.script(Say("I", stop="refused"))
     for reason in ("length", "content_filter"):
@@ -240,7 +242,7 @@ async def test_models_are_listed() -> None:
         (Fail(403, kind="no_access", message="Not yours."), openai.PermissionDeniedError, "no_access"),
     ],
 )
-async def test_errors_arrive_as_the_types_of_the_client(
+async def test_errors_are_raised_as_error_types_of_the_client(
     server: ModelServer,
     client: AsyncOpenAI,
     ask: Asking,
@@ -264,7 +266,7 @@ async def test_a_filtered_request_is_a_bad_request(server: ModelServer, client: 
 
 
 @pytest.mark.parametrize("ask", [chat, respond])
-async def test_a_busy_server_says_how_long_to_wait(server: ModelServer, client: AsyncOpenAI, ask: Asking) -> None:
+async def test_rate_limit_has_a_retry_after_header(server: ModelServer, client: AsyncOpenAI, ask: Asking) -> None:
     server.script(Fail(429, retry_after=7))
     with pytest.raises(openai.RateLimitError) as raised:
         await ask(client)
@@ -272,7 +274,7 @@ async def test_a_busy_server_says_how_long_to_wait(server: ModelServer, client: 
 
 
 @pytest.mark.parametrize("ask", [chat, respond])
-async def test_only_known_keys_are_served(ask: Asking) -> None:
+async def test_unknown_api_keys_are_refused(ask: Asking) -> None:
     async with (
         ModelServer(keys={"sk-one"}) as server,
         AsyncOpenAI(base_url=f"{server.url}/v1", api_key="sk-two", max_retries=0) as stranger,
@@ -285,7 +287,7 @@ async def test_only_known_keys_are_served(ask: Asking) -> None:
             await stranger.models.list()
 
 
-async def test_broken_streams_break_the_client_in_its_own_way(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_broken_streams_raise_errors_of_the_client(server: ModelServer, client: AsyncOpenAI) -> None:
     async def stream_chat() -> None:
         messages = [{"role": "user", "content": "hi"}]
         async with client.chat.completions.stream(model=MODEL, messages=messages) as stream:  # type: ignore[arg-type]
@@ -300,7 +302,7 @@ async def test_broken_streams_break_the_client_in_its_own_way(server: ModelServe
         await stream_chat()
 
 
-async def test_a_response_that_fails_half_way_says_so_in_an_event(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_response_that_fails_midway_ends_with_a_failed_event(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Collapse(after=2, fail=Fail(429)))
     events = [event async for event in await client.responses.create(model=MODEL, input="hi", stream=True)]
     last = events[-1]
@@ -310,7 +312,7 @@ async def test_a_response_that_fails_half_way_says_so_in_an_event(server: ModelS
     assert [event.sequence_number for event in events] == list(range(len(events)))
 
 
-async def test_a_silent_stream_runs_into_the_time_out_of_the_client(server: ModelServer, client: AsyncOpenAI) -> None:
+async def test_silent_stream_raises_the_timeout_of_the_client(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Silence(after=2))
     impatient = client.with_options(timeout=0.2)
     stream = await impatient.responses.create(model=MODEL, input="hi", stream=True)

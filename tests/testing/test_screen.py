@@ -1,4 +1,4 @@
-"""A terminal in memory shows what a person would see, and sends what a keyboard would send."""
+"""A terminal in memory: it shows output as a person would see it, and sends keys as a keyboard would."""
 
 import os
 import re
@@ -45,13 +45,13 @@ def python(script: str, *, columns: int = 100, rows: int = 30) -> AbstractAsyncC
 
 @asynccontextmanager
 async def shown(output: str, *, columns: int = 100, rows: int = 30) -> AsyncIterator[Screen]:
-    """Show what a program that writes just this leaves on the screen."""
+    """Yield the screen after a program has written just this output."""
     async with python(f"import sys; sys.stdout.write({output!r})", columns=columns, rows=rows) as screen:
         assert await screen.exit_code() == 0
         yield screen
 
 
-async def test_what_is_typed_is_shown_and_what_is_said_follows() -> None:
+async def test_typed_text_and_output_are_shown() -> None:
     async with open_screen(["cat"], env=ENV) as screen:
         await screen.type("hello\n")
         await screen.wait_until(lambda: screen.lines[:2] == ["hello", "hello"])
@@ -59,7 +59,7 @@ async def test_what_is_typed_is_shown_and_what_is_said_follows() -> None:
         assert (screen.cursor.row, screen.cursor.column, screen.cursor.visible) == (2, 0, True)
 
 
-async def test_it_is_the_controlling_terminal_so_that_ctrl_c_is_a_signal() -> None:
+async def test_ctrl_c_is_a_signal_from_the_controlling_terminal() -> None:
     async with shell(
         "trap 'echo caught; exit 3' INT; tty </dev/tty; echo ready; while :; do sleep 0.05; done"
     ) as screen:
@@ -70,7 +70,7 @@ async def test_it_is_the_controlling_terminal_so_that_ctrl_c_is_a_signal() -> No
         assert await screen.exit_code() == 3
 
 
-async def test_a_program_may_take_ctrl_c_as_a_byte() -> None:
+async def test_program_in_raw_mode_reads_ctrl_c_as_a_byte() -> None:
     async with python(KEYS_READ.format(setup="")) as screen:
         await screen.wait_for("ready")
         await screen.press("c-c")
@@ -92,7 +92,7 @@ async def test_keys_are_sent_as_terminals_send_them(key: str, sent: bytes) -> No
         await screen.wait_for(repr(sent))
 
 
-async def test_arrows_differ_for_programs_that_ask_for_it() -> None:
+async def test_arrow_keys_differ_in_application_mode() -> None:
     async with python(KEYS_READ.format(setup="\x1b[?1h")) as screen:
         await screen.wait_for("ready")
         await screen.press("up", "c-up")
@@ -105,7 +105,7 @@ async def test_an_unknown_key_is_refused_by_name() -> None:
             await screen.press("entr")
 
 
-async def test_a_line_editor_has_its_prompt_its_status_bar_and_no_complaint() -> None:
+async def test_line_editor_shows_its_prompt_and_status_bar() -> None:
     async with python(LINE_EDITOR, rows=10) as screen:
         await screen.wait_for("status")
         await screen.type("one two")
@@ -126,7 +126,7 @@ async def test_a_line_editor_has_its_prompt_its_status_bar_and_no_complaint() ->
         assert "\x1b" not in screen.text
 
 
-async def test_a_paste_of_many_lines_arrives_as_one() -> None:
+async def test_paste_of_many_lines_is_one_input() -> None:
     pasted = "first\nsecond\tword\nthird"
     async with python(LINE_EDITOR) as screen:
         await screen.wait_for(MARK)
@@ -137,13 +137,13 @@ async def test_a_paste_of_many_lines_arrives_as_one() -> None:
         assert "said 'first\\nsecond\\tword\\nthird'" in screen.text
 
 
-async def test_a_paste_is_plain_typing_where_nobody_asked_to_know() -> None:
+async def test_paste_without_bracketed_paste_mode_is_typed() -> None:
     async with open_screen(["cat"], env=ENV) as screen:
         await screen.paste("a\nb\n")
         await screen.wait_until(lambda: sorted(screen.lines[:4]) == ["a", "a", "b", "b"])
 
 
-async def test_a_paste_larger_than_the_kernel_takes_at_once_arrives_whole() -> None:
+async def test_paste_larger_than_the_kernel_buffer_is_complete() -> None:
     async with python(LINE_EDITOR.replace('"said", repr(', '"got", len(')) as screen:
         await screen.wait_for(MARK)
         await screen.paste("word " * 20_000)
@@ -166,7 +166,7 @@ async def test_a_resize_reaches_the_program_and_the_screen() -> None:
         assert len(screen.lines) == 12
 
 
-async def test_a_smaller_screen_keeps_the_line_of_the_cursor() -> None:
+async def test_smaller_screen_still_shows_the_line_of_the_cursor() -> None:
     async with python(LINE_EDITOR, rows=20) as screen:
         for number in range(6):
             await screen.wait_until(lambda: screen.cursor_line == MARK and "status" in screen.text)
@@ -182,20 +182,20 @@ async def test_a_smaller_screen_keeps_the_line_of_the_cursor() -> None:
         ]
 
 
-async def test_what_scrolled_out_is_remembered_in_order() -> None:
+async def test_scrollback_contains_lines_in_order() -> None:
     async with shell("seq 500", rows=10) as screen:
         assert await screen.exit_code() == 0
         assert screen.lines[-2:] == ["500", ""]
         assert screen.scrollback == [*map(str, range(1, 501)), ""]
 
 
-async def test_wide_and_joined_characters_take_the_room_they_take() -> None:
+async def test_wide_and_combined_characters_have_their_width() -> None:
     async with shown("日本 ok\r\n⚠\ufe0f sign and e\u0301 mark\r\nx日\x1b[2Gy|", columns=20) as screen:
         assert screen.lines[:3] == ["日本 ok", "⚠\ufe0f sign and e\u0301 mark", "xy|"]
         assert [(cell.text, cell.width) for cell in screen.styled[0][:3]] == [("日", 2), ("本", 2), (" ", 1)]
 
 
-async def test_a_wide_character_without_room_goes_to_the_next_line() -> None:
+async def test_wide_character_that_does_not_fit_wraps() -> None:
     async with shown("123456789日", columns=10) as screen:
         assert screen.lines[:2] == ["123456789", "日"]
 
@@ -210,13 +210,13 @@ async def test_a_wide_character_without_room_goes_to_the_next_line() -> None:
         "\x1b[22;0;0t", "\x1b[?7727l", "\x1b[?3h", "\x1b[7J\x1b[7K", "\x01", "\x1b[1;2A", "\x1b[?2J", "\x1b[1:2d",
     ],
 )  # fmt: skip
-async def test_sequences_without_a_picture_leave_none(sequence: str) -> None:
+async def test_invisible_sequences_leave_no_output(sequence: str) -> None:
     async with shown(f"before {sequence}behind") as screen:
         assert screen.text == "before behind"
         assert not any(cell.underlined or cell.bold for cell in screen.styled[0])
 
 
-async def test_a_sequence_in_two_pieces_is_one() -> None:
+async def test_sequence_split_between_writes_is_recognised() -> None:
     script = """
         import sys
         for piece in ["a\\x1b", "[3", "1mb\\x1b]0;ti", "tle\\x1b", "\\\\c"]:
@@ -224,8 +224,8 @@ async def test_a_sequence_in_two_pieces_is_one() -> None:
             input()
     """
     async with python(f"import os; os.system('stty -echo -icrnl')\n{dedent(script)}") as screen:
-        for wanted in ["a", "a", "ab", "ab", "abc"]:
-            await screen.wait_for(wanted)
+        for expected in ["a", "a", "ab", "ab", "abc"]:
+            await screen.wait_for(expected)
             await screen.press("c-j")
         assert await screen.exit_code() == 0
         assert screen.text == "abc"
@@ -233,16 +233,16 @@ async def test_a_sequence_in_two_pieces_is_one() -> None:
         assert screen.styled[0][1].colour == "red"
 
 
-async def test_the_terminal_answers_what_it_is_asked() -> None:
+async def test_terminal_answers_status_queries() -> None:
     async with python(KEYS_READ.format(setup="\r\n\x1b[c\x1b[>c\x1b[5n\x1b[6n\x1b[?6n")) as screen:
         await screen.wait_for("ready")
         await screen.wait_until(lambda: r"\x1b[?2;1R" in screen.text.replace("\n", ""))
-        said = screen.text
+        answers = screen.text
         for answer in [r"\x1b[?6c", r"\x1b[>0;0;0c", r"\x1b[0n", r"\x1b[2;1R"]:
-            assert answer in said
+            assert answer in answers
 
 
-async def test_colours_and_the_rest_are_kept() -> None:
+async def test_colours_and_styles_are_recorded() -> None:
     output = (
         "\x1b[1mb\x1b[0;2md\x1b[22mp\x1b[3mi\x1b[0;4mu\x1b[0;9ms\x1b[0;7mr\x1b[0;33my\x1b[38;5;2mg\x1b[48;2;1;2;3mt"
     )
@@ -255,7 +255,7 @@ async def test_colours_and_the_rest_are_kept() -> None:
         assert (colon.colour, colon.dim) == ("ff0010", True)
 
 
-async def test_the_colour_of_a_line_below_changes_nothing_else() -> None:
+async def test_underline_colour_changes_nothing_else() -> None:
     async with shown("\x1b[1;31m\x1b[58;5;2mx") as screen:
         assert (screen.styled[0][0].bold, screen.styled[0][0].colour) == (True, "red")
 
@@ -266,18 +266,18 @@ async def test_erasing_leaves_no_underlined_blanks() -> None:
         assert not any(cell.underlined for cell in screen.styled[0][1:])
 
 
-async def test_a_saved_place_is_there_as_often_as_it_is_wanted() -> None:
+async def test_saved_cursor_can_be_restored_repeatedly() -> None:
     async with shown("ab\x1b7 one\x1b8 two\x1b[5;5H\x1b8 six") as screen:
         assert screen.text == "ab six"
 
 
-async def test_a_reset_starts_again() -> None:
+async def test_reset_clears_screen_and_styles() -> None:
     async with shown("old\x1b[?1049h\x1b[31mother\x1bcnew") as screen:
         assert screen.text == "new"
         assert screen.styled[0][0].colour == "default"
 
 
-async def test_another_screen_goes_away_as_it_came() -> None:
+async def test_alternate_screen_leaves_no_trace() -> None:
     async with shown(
         "before\r\n\x1b[?1049h\x1b[2J\x1b[Hpage" + "\r\nline" * 50 + "\x1b[?1049lbehind", rows=10
     ) as screen:
@@ -293,7 +293,7 @@ async def test_a_wait_that_times_out_shows_the_screen() -> None:
             await screen.exit_code(seconds=0.05)
 
 
-async def test_nobody_waits_for_a_program_that_has_ended() -> None:
+async def test_wait_fails_if_the_program_has_ended() -> None:
     async with shell("echo last words; exit 4") as screen:
         with pytest.raises(AssertionError, match=r"(?s)ended with exit code 4.*last words"):
             await screen.wait_for("more")
@@ -307,13 +307,13 @@ async def test_an_end_by_a_signal_is_a_negative_exit_code() -> None:
         screen.kill()
 
 
-async def test_a_program_that_is_not_there_says_so() -> None:
+async def test_missing_program_is_reported() -> None:
     async with open_screen(["no-such-program"], env=ENV) as screen:
         assert await screen.exit_code() == 127
         assert "not found" in screen.text
 
 
-async def test_the_block_ends_the_program_even_a_stubborn_one() -> None:
+async def test_end_of_the_block_kills_a_stubborn_program() -> None:
     async with shell("trap '' TERM HUP; echo stubborn; while :; do sleep 0.05; done") as screen:
         await screen.wait_for("stubborn")
         pid = screen.process.pid
@@ -321,7 +321,7 @@ async def test_the_block_ends_the_program_even_a_stubborn_one() -> None:
         os.kill(pid, 0)
 
 
-async def test_it_runs_in_the_given_folder(tmp_path: Path) -> None:
+async def test_program_runs_in_the_given_folder(tmp_path: Path) -> None:
     async with open_screen(["pwd"], env=ENV, cwd=tmp_path) as screen:
         assert await screen.exit_code() == 0
         assert screen.text.replace("\n", "") == str(tmp_path)

@@ -1,4 +1,4 @@
-"""The workspace on loopback says no where Slack does, to the official client."""
+"""Refusals of the loopback Slack workspace, as the official client sees them."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -57,13 +57,15 @@ def rich(*elements: dict[str, Any]) -> dict[str, Any]:
         [{"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "x" * 76}}]}],
     ],
 )
-async def test_blocks_are_checked(server: SlackServer, web: AsyncWebClient, ann: User, blocks: list[Any]) -> None:
+async def test_invalid_blocks_are_refused(
+    server: SlackServer, web: AsyncWebClient, ann: User, blocks: list[Any]
+) -> None:
     chat = server.direct(ann)
     assert await refusal(web, "chat.postMessage", channel=chat.id, text="x", blocks=blocks) == "invalid_blocks"
     assert chat.answers == []
 
 
-async def test_what_is_wrong_is_reported_by_its_name(server: SlackServer, web: AsyncWebClient, ann: User) -> None:
+async def test_each_invalid_request_has_its_error_name(server: SlackServer, web: AsyncWebClient, ann: User) -> None:
     chat, channel = server.direct(ann), server.channel("family", ann)
     theirs = await channel.says(ann, "mine")
     assert await refusal(web, "chat.postMessage", channel="C1", text="x") == "channel_not_found"
@@ -80,13 +82,13 @@ async def test_what_is_wrong_is_reported_by_its_name(server: SlackServer, web: A
     assert await refusal(web, "chat.postMessage", channel=channel.id, text="x") == "not_in_channel"
 
 
-async def test_each_token_does_what_it_is_for(server: SlackServer, web: AsyncWebClient) -> None:
+async def test_each_token_works_for_its_own_methods_only(server: SlackServer, web: AsyncWebClient) -> None:
     assert await refusal(AsyncWebClient("xoxb-wrong", base_url=server.base_url), "auth.test") == "invalid_auth"
     assert await refusal(web, "apps.connections.open") == "not_allowed_token_type"
     assert (await web.apps_connections_open(app_token=APP_TOKEN))["ok"]
 
 
-async def test_a_ticket_is_good_once_and_odd_acknowledgements_are_noted(
+async def test_ticket_works_once_and_invalid_acknowledgements_are_recorded(
     server: SlackServer, web: AsyncWebClient, ann: User
 ) -> None:
     url = (await web.apps_connections_open(app_token=APP_TOKEN))["url"]
@@ -95,15 +97,15 @@ async def test_a_ticket_is_good_once_and_odd_acknowledgements_are_noted(
             assert (await socket.receive_json())["type"] == "hello"
             await server.direct(ann).says(ann, "hello")
             envelope = await socket.receive_json()
-            for said in (envelope["envelope_id"], envelope["envelope_id"], "another"):
-                await socket.send_json({"envelope_id": said})
+            for envelope_id in (envelope["envelope_id"], envelope["envelope_id"], "another"):
+                await socket.send_json({"envelope_id": envelope_id})
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect(url)
     assert (envelope["type"], envelope["retry_attempt"]) == ("events_api", 0)
     assert len(server.office.complaints) == 2
 
 
-async def test_what_nobody_acknowledged_comes_again_and_says_so(
+async def test_unacknowledged_event_is_redelivered_with_a_retry_count(
     server: SlackServer, web: AsyncWebClient, ann: User
 ) -> None:
     await server.direct(ann).says(ann, "hello")
@@ -118,7 +120,9 @@ async def test_what_nobody_acknowledged_comes_again_and_says_so(
     assert len({one["payload"]["event_id"] for one in seen}) == 1
 
 
-async def test_an_upload_has_the_length_that_was_announced(server: SlackServer, web: AsyncWebClient, ann: User) -> None:
+async def test_upload_of_another_length_than_announced_is_refused(
+    server: SlackServer, web: AsyncWebClient, ann: User
+) -> None:
     answer = await web.files_getUploadURLExternal(filename="a.txt", length=3)
     async with aiohttp.ClientSession() as session, session.post(answer["upload_url"], data=b"1234") as refused:
         assert refused.status == 400

@@ -1,4 +1,4 @@
-"""The loopback Bot API server as a client without a library sees it."""
+"""The loopback Bot API server with a client that uses no library."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,10 +16,10 @@ async def client() -> AsyncIterator[Client]:
         yield Client(server, http)
 
 
-async def test_words_go_both_ways(client: Client) -> None:
+async def test_messages_are_sent_and_received(client: Client) -> None:
     ada = client.server.user("Ada")
     chat = client.server.private(ada)
-    said = await chat.says(ada, "Hello")
+    posted = await chat.says(ada, "Hello")
     (update,) = await client.get("getUpdates", timeout=5)
     assert update["message"]["text"] == "Hello"
     assert update["message"]["from"]["first_name"] == "Ada"
@@ -28,10 +28,10 @@ async def test_words_go_both_ways(client: Client) -> None:
     seen = await chat.wait_for(lambda message: message.text == "Hi Ada")
     assert seen.styled("bold") == ["Ada"]
     assert [message.text for message in chat.messages] == ["Hello", "Hi Ada"]
-    assert said.id < seen.id
+    assert posted.id < seen.id
 
 
-async def test_an_offset_confirms_what_lies_before_it(client: Client) -> None:
+async def test_offset_confirms_earlier_updates(client: Client) -> None:
     ada = client.server.user("Ada")
     chat = client.server.private(ada)
     for text in ("one", "two", "three"):
@@ -44,7 +44,7 @@ async def test_an_offset_confirms_what_lies_before_it(client: Client) -> None:
     assert await client.get("getUpdates") == []
 
 
-async def test_a_poll_waits_for_what_comes(client: Client) -> None:
+async def test_poll_waits_for_the_next_update(client: Client) -> None:
     ada = client.server.user("Ada")
     async with asyncio.TaskGroup() as group:
         poll = group.create_task(client.get("getUpdates", timeout=30))
@@ -53,7 +53,7 @@ async def test_a_poll_waits_for_what_comes(client: Client) -> None:
     assert poll.result()[0]["message"]["text"] == "late"
 
 
-async def test_the_last_poller_takes_over(client: Client) -> None:
+async def test_newer_poll_ends_the_older_one(client: Client) -> None:
     ada = client.server.user("Ada")
     async with asyncio.TaskGroup() as group:
         first = group.create_task(client.ask("getUpdates", timeout=30))
@@ -66,27 +66,27 @@ async def test_the_last_poller_takes_over(client: Client) -> None:
     assert second.result()[0]["message"]["text"] == "for the second"
 
 
-async def test_each_kind_of_update_comes_only_if_it_is_wanted(client: Client) -> None:
+async def test_update_types_are_filtered_by_allowed_updates(client: Client) -> None:
     ada = client.server.user("Ada")
     chat = client.server.private(ada)
-    said = await chat.says(ada, "one")
-    await chat.reacts(ada, said, "👍")
+    posted = await chat.says(ada, "one")
+    await chat.reacts(ada, posted, "👍")
     assert [set(one) for one in await client.get("getUpdates")] == [{"update_id", "message"}]
     await client.get("getUpdates", offset=-1, allowed_updates=["message_reaction"])
-    await chat.reacts(ada, said)
+    await chat.reacts(ada, posted)
     await chat.says(ada, "unheard")
-    told = await client.get("getUpdates")
-    assert told[-1]["message_reaction"]["old_reaction"] == [{"type": "emoji", "emoji": "👍"}]
-    assert "unheard" not in str(told)
+    updates = await client.get("getUpdates")
+    assert updates[-1]["message_reaction"]["old_reaction"] == [{"type": "emoji", "emoji": "👍"}]
+    assert "unheard" not in str(updates)
 
 
-async def test_an_update_comes_again_after_it_was_confirmed(client: Client) -> None:
+async def test_redelivered_update_is_returned_after_its_confirmation(client: Client) -> None:
     ada = client.server.user("Ada")
-    said = await client.server.private(ada).says(ada, "one")
+    posted = await client.server.private(ada).says(ada, "one")
     (first,) = await client.get("getUpdates")
-    client.server.redeliver(said)
-    behind = first["update_id"] + 1
-    assert [await client.get("getUpdates", offset=behind) for _ in range(3)] == [[first], [first], []]
+    client.server.redeliver(posted)
+    next_offset = first["update_id"] + 1
+    assert [await client.get("getUpdates", offset=next_offset) for _ in range(3)] == [[first], [first], []]
 
 
 async def test_message_ids_repeat_between_supergroups_but_not_elsewhere(client: Client) -> None:
@@ -98,7 +98,7 @@ async def test_message_ids_repeat_between_supergroups_but_not_elsewhere(client: 
     assert [(await chat.says(ada, "x")).id for chat in small] == [1, 2]
 
 
-async def test_in_groups_privacy_hides_what_is_not_for_the_bot() -> None:
+async def test_privacy_mode_hides_group_messages_for_others() -> None:
     async with TelegramServer(privacy=True) as server, aiohttp.ClientSession() as http:
         client = Client(server, http)
         ada = server.user("Ada")
@@ -109,11 +109,11 @@ async def test_in_groups_privacy_hides_what_is_not_for_the_bot() -> None:
         await group.says(ada, "what is this", mention=True)
         await group.says(ada, "/help me")
         await group.says(ada, "thanks", reply_to=group.answers[0])
-        heard = [one["message"]["text"] for one in await client.get("getUpdates")]
-    assert heard == ["@talaria_bot what is this", "/help me", "thanks"]
+        texts = [one["message"]["text"] for one in await client.get("getUpdates")]
+    assert texts == ["@talaria_bot what is this", "/help me", "thanks"]
 
 
-async def test_the_bot_does_not_hear_what_is_said_where_it_is_not(client: Client) -> None:
+async def test_bot_gets_no_updates_of_a_group_that_it_left(client: Client) -> None:
     ada = client.server.user("Ada")
     group = client.server.group("Family", ada)
     await client.get("leaveChat", chat_id=group.id)
@@ -123,7 +123,7 @@ async def test_the_bot_does_not_hear_what_is_said_where_it_is_not(client: Client
     )
 
 
-async def test_a_channel_has_posts_of_nobody(client: Client) -> None:
+async def test_channel_posts_have_no_sender(client: Client) -> None:
     channel = client.server.group("News", kind="channel", username="news_of_tests")
     await channel.says(None, "read all about it")
     (update,) = await client.get("getUpdates")
@@ -134,7 +134,7 @@ async def test_a_channel_has_posts_of_nobody(client: Client) -> None:
     assert channel.answers[0].history[0].text == "more"
 
 
-async def test_a_message_in_a_topic_answers_the_notice_of_the_topic(client: Client) -> None:
+async def test_message_in_a_topic_replies_to_the_notice_that_opened_it(client: Client) -> None:
     ada = client.server.user("Ada")
     forum = client.server.forum("Forum", ada)
     created = await client.get("createForumTopic", chat_id=forum.id, name="Plans")
@@ -161,7 +161,7 @@ async def test_buttons_are_answered_once(client: Client) -> None:
         await chat.presses(ada, chat.answers[0], "Web")
 
 
-async def test_a_wait_that_times_out_lists_what_arrived(client: Client) -> None:
+async def test_timed_out_wait_lists_the_messages_of_the_chat(client: Client) -> None:
     ada = client.server.user("Ada")
     chat = client.server.private(ada)
     await chat.says(ada, "Anybody?")

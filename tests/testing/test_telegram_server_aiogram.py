@@ -1,4 +1,4 @@
-"""Aiogram speaks with the loopback Telegram server: a second opinion, with typed models of its own."""
+"""The loopback Telegram server with aiogram: a second opinion, with its own typed models."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Faults on demand, and updates that are delivered by post until they are taken."""
+"""Faults on demand, and webhook deliveries that are repeated until they succeed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ def chat(client: Client) -> Chat:
 
 
 @pytest.mark.slow
-async def test_a_flood_ends_after_its_time(client: Client, chat: Chat) -> None:
+async def test_flood_control_ends_after_its_delay(client: Client, chat: Chat) -> None:
     client.server.flood(after=1, retry_after=1)
     await client.get("sendMessage", chat_id=chat.id, text="one")
     answer = await client.ask("sendMessage", chat_id=chat.id, text="two")
@@ -49,7 +49,7 @@ async def test_a_method_fails_the_configured_number_of_times(client: Client, cha
 
 
 @pytest.mark.parametrize("done", [False, True])
-async def test_a_call_hangs(client: Client, chat: Chat, done: bool) -> None:
+async def test_hanging_call_gets_no_answer(client: Client, chat: Chat, done: bool) -> None:
     client.server.hang("sendMessage", done=done)
     async with asyncio.TaskGroup() as group:
         call = group.create_task(client.ask("sendMessage", chat_id=chat.id, text="x"))
@@ -63,14 +63,14 @@ async def test_a_call_hangs(client: Client, chat: Chat, done: bool) -> None:
 
 
 @pytest.mark.parametrize("done", [False, True])
-async def test_an_answer_is_lost(client: Client, chat: Chat, done: bool) -> None:
+async def test_lost_answer_breaks_the_connection(client: Client, chat: Chat, done: bool) -> None:
     client.server.lose("sendMessage", done=done)
     with pytest.raises(aiohttp.ClientError):
         await client.ask("sendMessage", chat_id=chat.id, text="x")
     assert len(chat.messages) == done
 
 
-async def test_connections_break(client: Client, chat: Chat) -> None:
+async def test_dropped_connections_lose_no_update(client: Client, chat: Chat) -> None:
     ada = client.server.user("Ada")
 
     async def poll() -> None:
@@ -87,40 +87,40 @@ async def test_connections_break(client: Client, chat: Chat) -> None:
 
 @asynccontextmanager
 async def receiver(*statuses: int) -> AsyncIterator[tuple[str, list[web.Request]]]:
-    """Take posts and answer with these statuses, then with 200."""
-    left, taken = list(statuses), []
+    """Accept posts and answer with these statuses, then with 200."""
+    remaining, requests = list(statuses), []
 
-    async def take(request: web.Request) -> web.Response:
+    async def accept(request: web.Request) -> web.Response:
         await request.read()
-        taken.append(request)
-        return web.Response(status=left.pop(0) if left else 200)
+        requests.append(request)
+        return web.Response(status=remaining.pop(0) if remaining else 200)
 
     application = web.Application()
-    application.router.add_post("/hook", take)
+    application.router.add_post("/hook", accept)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}/hook", taken
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}/hook", requests
     await runner.cleanup()
 
 
-async def test_a_webhook_is_tried_until_it_takes_the_update(client: Client, chat: Chat) -> None:
+async def test_webhook_delivery_is_retried_until_it_succeeds(client: Client, chat: Chat) -> None:
     ada = client.server.user("Ada")
-    async with receiver(500, 502) as (url, taken):
+    async with receiver(500, 502) as (url, requests):
         await client.get("setWebhook", url=url, secret_token="s3cret", allowed_updates=["message"])
         await chat.says(ada, "one")
         await chat.says(ada, "two")
         await chat.wait_until(lambda: len(client.server.deliveries) == 4)
-        told = [(one.update.body["text"], one.status) for one in client.server.deliveries]
-        assert told == [("one", 500), ("one", 502), ("one", 200), ("two", 200)]
-        assert {one.headers["X-Telegram-Bot-Api-Secret-Token"] for one in taken} == {"s3cret"}
+        delivered = [(one.update.body["text"], one.status) for one in client.server.deliveries]
+        assert delivered == [("one", 500), ("one", 502), ("one", 200), ("two", 200)]
+        assert {one.headers["X-Telegram-Bot-Api-Secret-Token"] for one in requests} == {"s3cret"}
         info = await client.get("getWebhookInfo")
         assert info["last_error_message"] == "Wrong response from the webhook: 502 Bad Gateway"
         assert (info["pending_update_count"], info["allowed_updates"]) == (0, ["message"])
         assert (await client.refused("getUpdates")).startswith("Conflict: can't use getUpdates method while webhook")
 
 
-async def test_a_webhook_gets_an_update_three_times(client: Client, chat: Chat) -> None:
+async def test_redelivered_update_is_posted_three_times_to_the_webhook(client: Client, chat: Chat) -> None:
     async with receiver() as (url, _):
         await client.get("setWebhook", url=url)
         client.server.redeliver(await chat.says(client.server.user("Ada"), "again"))
@@ -128,7 +128,7 @@ async def test_a_webhook_gets_an_update_three_times(client: Client, chat: Chat) 
         assert len({one.update.id for one in client.server.deliveries}) == 1
 
 
-async def test_what_a_dead_webhook_did_not_take_can_be_asked_for(client: Client, chat: Chat) -> None:
+async def test_updates_of_a_dead_webhook_can_be_polled(client: Client, chat: Chat) -> None:
     async with receiver() as (url, _):
         pass
     await client.get("setWebhook", url=url)
@@ -141,7 +141,7 @@ async def test_what_a_dead_webhook_did_not_take_can_be_asked_for(client: Client,
     assert await client.get("getUpdates") == []
 
 
-async def test_a_webhook_ends_a_poll(client: Client) -> None:
+async def test_setting_a_webhook_ends_a_poll(client: Client) -> None:
     async with asyncio.TaskGroup() as group:
         poll = group.create_task(client.ask("getUpdates", timeout=30))
         await client.server.called("getUpdates")

@@ -1,4 +1,4 @@
-"""MarkdownV2 and HTML are read as Telegram reads them; what is broken is refused with its place."""
+"""MarkdownV2 and HTML are parsed as Telegram does; invalid markup is refused with its position."""
 
 import re
 
@@ -10,12 +10,12 @@ from talaria.testing.telegram_server.markup import read_text
 from talaria.testing.telegram_server.refusals import Refusal
 
 
-def shown(text: str, mode: str) -> tuple[str, list[tuple[str, int, int]]]:
+def parse(text: str, mode: str) -> tuple[str, list[tuple[str, int, int]]]:
     plain, entities = read_text(text, mode, None)
     return plain, [(one.type, one.offset, one.length) for one in entities]
 
 
-def broken(text: str, mode: str) -> str:
+def parse_error(text: str, mode: str) -> str:
     with pytest.raises(Refusal) as refused:
         read_text(text, mode, None)
     assert refused.value.code == 400
@@ -45,8 +45,8 @@ def broken(text: str, mode: str) -> str:
         ("  *a* ", "a", [("bold", 0, 1)]),
     ],
 )  # fmt: skip
-def test_markdown(source: str, plain: str, entities: list[tuple[str, int, int]]) -> None:
-    text, found = shown(source, "MarkdownV2")
+def test_markdown_becomes_text_and_entities(source: str, plain: str, entities: list[tuple[str, int, int]]) -> None:
+    text, found = parse(source, "MarkdownV2")
     assert (text, found) == (
         plain.strip(),
         [one if one[0] != "pre" else (*one[:2], len(plain.strip())) for one in entities],
@@ -54,7 +54,7 @@ def test_markdown(source: str, plain: str, entities: list[tuple[str, int, int]])
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "error"),
     [
         ("a.b", "Character '.' is reserved and must be escaped with the preceding '\\'"),
         ("a - b", "Character '-' is reserved and must be escaped with the preceding '\\'"),
@@ -74,8 +74,8 @@ def test_markdown(source: str, plain: str, entities: list[tuple[str, int, int]])
         (">*a\nb*", "Can't find end of Bold entity at byte offset 1"),
     ],
 )
-def test_broken_markdown(source: str, words: str) -> None:
-    assert broken(source, "MarkdownV2") == words
+def test_invalid_markdown_is_refused_with_its_position(source: str, error: str) -> None:
+    assert parse_error(source, "MarkdownV2") == error
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_broken_markdown(source: str, words: str) -> None:
         ("<b></b>x", "x", []),
     ],
 )  # fmt: skip
-def test_html(source: str, plain: str, entities: list[tuple[str, int, int]]) -> None:
-    assert shown(source, "HTML") == (plain, entities)
+def test_html_becomes_text_and_entities(source: str, plain: str, entities: list[tuple[str, int, int]]) -> None:
+    assert parse(source, "HTML") == (plain, entities)
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "error"),
     [
         ("ü <p>a</p>", 'Unsupported start tag "p" at byte offset 3'),
         ("<b>a", 'Can\'t find end tag corresponding to start tag "b"'),
@@ -115,22 +115,22 @@ def test_html(source: str, plain: str, entities: list[tuple[str, int, int]]) -> 
         ("<span>a</span>", 'Tag "span" must have class "tg-spoiler" at byte offset 0'),
     ],
 )
-def test_broken_html(source: str, words: str) -> None:
-    assert broken(source, "HTML") == words
+def test_invalid_html_is_refused_with_its_position(source: str, error: str) -> None:
+    assert parse_error(source, "HTML") == error
 
 
-def test_a_block_of_code_keeps_its_language() -> None:
+def test_code_block_has_its_language() -> None:
     for text, mode in (("```py\nx\n```", "MarkdownV2"), ('<pre><code class="language-py">x</code></pre>', "HTML")):
         (entity,) = read_text(text, mode, None)[1]
         assert (entity.type, entity.language) == ("pre", "py")
 
 
-def test_links_lead_where_they_say() -> None:
+def test_link_has_its_unescaped_url() -> None:
     (entity,) = read_text("[here](https://a.test/b_\\)c)", "MarkdownV2", None)[1]
     assert entity.url == "https://a.test/b_)c"
 
 
-def test_what_stands_in_a_text_by_itself_is_found() -> None:
+def test_commands_urls_and_mentions_in_plain_text_are_detected() -> None:
     text = "/new@talaria_bot see https://a.test/x, ask @ada or a@b.test #now"
     assert [(one.type, text[one.offset : one.end]) for one in read_text(text, None, None)[1]] == [
         ("bot_command", "/new@talaria_bot"),
@@ -143,7 +143,7 @@ def test_what_stands_in_a_text_by_itself_is_found() -> None:
 
 
 @given(some.text(some.characters(exclude_categories=["Cs"]), max_size=60))
-def test_escaped_text_is_read_as_it_was(text: str) -> None:
+def test_escaped_text_is_read_back_unchanged(text: str) -> None:
     escaped = re.sub(r"([\\_*\[\]()~`>#+\-=|{}.!])", r"\\\1", text)
     assert read_text(escaped, "MarkdownV2", None)[0] == text.strip()
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -151,10 +151,10 @@ def test_escaped_text_is_read_as_it_was(text: str) -> None:
 
 
 @given(some.text("*_~|`[]()>!\\\n ab😀", max_size=40))
-def test_any_markdown_is_read_or_refused_and_lies_on_characters(source: str) -> None:
+def test_entities_of_any_markdown_lie_on_character_boundaries(source: str) -> None:
     try:
         text, entities = read_text(source, "MarkdownV2", None)
     except Refusal:
         return
-    borders = {len(text[:place].encode("utf-16-le")) // 2 for place in range(len(text) + 1)}
+    borders = {len(text[:index].encode("utf-16-le")) // 2 for index in range(len(text) + 1)}
     assert all({one.offset, one.end} <= borders and one.length for one in entities)

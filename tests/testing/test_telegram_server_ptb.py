@@ -1,4 +1,4 @@
-"""python-telegram-bot speaks with the loopback Telegram server."""
+"""The loopback Telegram server with python-telegram-bot."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -11,12 +11,12 @@ from aiohttp import web
 from telegram.error import BadRequest, ChatMigrated, Conflict, InvalidToken, RetryAfter
 from telegram.ext import Application, TypeHandler
 from tests.testing import telegram_scenarios
-from tests.testing.telegram_scenarios import Heard, Library, Scenarios
+from tests.testing.telegram_scenarios import Library, ReceivedUpdate, Scenarios
 
 from talaria.testing.telegram_server import TelegramServer
 
 server = telegram_scenarios.server
-# It warns of the type that its waiting times will have one day; both types are read here.
+# It warns that the type of its delays will change; both types are read here.
 pytestmark = pytest.mark.filterwarnings("ignore::telegram.warnings.PTBDeprecationWarning")
 
 
@@ -41,55 +41,55 @@ class PythonTelegramBot:
         await self._bot.shutdown()
 
     @asynccontextmanager
-    async def polling(self) -> AsyncIterator[asyncio.Queue[Heard]]:
-        ears: asyncio.Queue[Heard] = asyncio.Queue()
+    async def polling(self) -> AsyncIterator[asyncio.Queue[ReceivedUpdate]]:
+        updates: asyncio.Queue[ReceivedUpdate] = asyncio.Queue()
         application = Application.builder().bot(self._bot_with(self._server.token)).build()
 
         async def listen(update: telegram.Update, _: object) -> None:
-            ears.put_nowait(heard_of(update))
+            updates.put_nowait(describe_update(update))
 
         application.add_handler(TypeHandler(telegram.Update, listen))
         async with application:
             await application.start()
             assert application.updater is not None
             await application.updater.start_polling(allowed_updates=telegram.Update.ALL_TYPES)
-            yield ears
+            yield updates
             await application.updater.stop()
             await application.stop()
 
     @asynccontextmanager
-    async def webhook(self, secret: str) -> AsyncIterator[asyncio.Queue[Heard]]:
-        ears: asyncio.Queue[Heard] = asyncio.Queue()
+    async def webhook(self, secret: str) -> AsyncIterator[asyncio.Queue[ReceivedUpdate]]:
+        updates: asyncio.Queue[ReceivedUpdate] = asyncio.Queue()
 
-        async def take(request: web.Request) -> web.Response:
+        async def accept(request: web.Request) -> web.Response:
             if request.headers.get("X-Telegram-Bot-Api-Secret-Token") != secret:
                 return web.Response(status=403)
             update = telegram.Update.de_json(await request.json(), self._bot)
-            ears.put_nowait(heard_of(update))
+            updates.put_nowait(describe_update(update))
             return web.Response()
 
         application = web.Application()
-        application.router.add_post("/hook", take)
+        application.router.add_post("/hook", accept)
         runner = web.AppRunner(application)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         await self._bot.set_webhook(f"http://127.0.0.1:{runner.addresses[0][1]}/hook", secret_token=secret)
         assert (await self._bot.get_webhook_info()).url.endswith("/hook")
-        yield ears
+        yield updates
         await self._bot.delete_webhook()
         await runner.cleanup()
 
-    async def who(self, token: str) -> str:
+    async def bot_username(self, token: str) -> str:
         async with self._bot_with(token) as bot:
             return str(bot.username)
 
     async def poll_once(self) -> None:
         await self._bot.get_updates(timeout=0)
 
-    def new_place(self, error: Any) -> int:
+    def new_chat_id(self, error: Any) -> int:
         return int(error.new_chat_id)
 
-    def seconds(self, error: Any) -> float:
+    def retry_seconds(self, error: Any) -> float:
         wait = error.retry_after
         return float(wait if isinstance(wait, int) else wait.total_seconds())
 
@@ -128,20 +128,20 @@ class PythonTelegramBot:
         await self._bot.set_message_reaction(chat_id, message_id, telegram.ReactionTypeEmoji(emoji))
 
     async def send_file(self, kind: str, chat_id: int, file: bytes | str, name: str, caption: str) -> str:
-        given = telegram.InputFile(file, name) if isinstance(file, bytes) else file
+        upload = telegram.InputFile(file, name) if isinstance(file, bytes) else file
         match kind:
             case "photo":
-                return (await self._bot.send_photo(chat_id, given, caption)).photo[-1].file_id
+                return (await self._bot.send_photo(chat_id, upload, caption)).photo[-1].file_id
             case "document":
-                sent = await self._bot.send_document(chat_id, given, caption)
+                sent = await self._bot.send_document(chat_id, upload, caption)
                 assert sent.document
                 return sent.document.file_id
             case "voice":
-                sent = await self._bot.send_voice(chat_id, given, caption=caption)
+                sent = await self._bot.send_voice(chat_id, upload, caption=caption)
                 assert sent.voice
                 return sent.voice.file_id
             case _:
-                sent = await self._bot.send_sticker(chat_id, given)
+                sent = await self._bot.send_sticker(chat_id, upload)
                 assert sent.sticker
                 return sent.sticker.file_id
 
@@ -172,26 +172,26 @@ class PythonTelegramBot:
         return str((await self._bot.get_chat_member(chat_id, user_id)).status)
 
 
-def heard_of(update: telegram.Update) -> Heard:
-    """Return what an update says, in the words of the scenarios."""
+def describe_update(update: telegram.Update) -> ReceivedUpdate:
+    """Return an update as the scenarios describe it."""
     if update.callback_query:
         query = update.callback_query
         assert query.message
-        return Heard(kind="button", text=query.data or "", query=query.id, message_id=query.message.message_id)
+        return ReceivedUpdate(kind="button", text=query.data or "", query=query.id, message_id=query.message.message_id)
     if update.message_reaction:
         (reaction,) = update.message_reaction.new_reaction
         assert isinstance(reaction, telegram.ReactionTypeEmoji)
-        return Heard(kind="reaction", text=reaction.emoji, message_id=update.message_reaction.message_id)
+        return ReceivedUpdate(kind="reaction", text=reaction.emoji, message_id=update.message_reaction.message_id)
     message = update.effective_message
     if message is None or message.forum_topic_created:
-        return Heard(kind="other")
+        return ReceivedUpdate(kind="other")
     if message.migrate_to_chat_id or message.migrate_from_chat_id:
         to, before = message.migrate_to_chat_id, message.migrate_from_chat_id
-        return Heard(kind="move", text=f"to {to}" if to else f"from {before}")
+        return ReceivedUpdate(kind="move", text=f"to {to}" if to else f"from {before}")
     file = message.effective_attachment
     if isinstance(file, tuple):
         file = file[-1]
-    return Heard(
+    return ReceivedUpdate(
         kind="edit" if update.edited_message else "file" if file else "text",
         text=message.text or message.caption or "",
         chat_id=message.chat_id,

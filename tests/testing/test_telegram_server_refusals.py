@@ -1,4 +1,4 @@
-"""What Telegram refuses is refused by the loopback server, in Telegram's words."""
+"""Invalid requests are refused by the loopback server with Telegram's error texts."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,14 +22,14 @@ def ada(client: Client) -> int:
     return client.server.user("Ada").id
 
 
-async def test_the_token_and_the_method_must_be_right(client: Client) -> None:
+async def test_unknown_method_and_wrong_token_are_refused(client: Client) -> None:
     assert await client.ask("paintTheWall") == {"ok": False, "error_code": 404, "description": "Not Found"}
     async with client.http.get(f"{client.server.base_url}1:wrong/getMe") as response:
         assert await response.json() == {"ok": False, "error_code": 401, "description": "Unauthorized"}
 
 
 @pytest.mark.parametrize(
-    ("method", "parameters", "words"),
+    ("method", "parameters", "reason"),
     [
         ("sendMessage", {"text": "x"}, "chat_id is empty"),
         ("sendMessage", {"chat_id": "ada"}, "message text is empty"),
@@ -102,22 +102,22 @@ async def test_the_token_and_the_method_must_be_right(client: Client) -> None:
         ("leaveChat", {"chat_id": "ada"}, "chat member status can't be changed in private chats"),
     ],
 )
-async def test_a_bad_request_says_why(
-    client: Client, ada: int, method: str, parameters: dict[str, Any], words: str
+async def test_bad_request_is_refused_with_its_reason(
+    client: Client, ada: int, method: str, parameters: dict[str, Any], reason: str
 ) -> None:
-    known = {name: ada if (name, value) == ("chat_id", "ada") else value for name, value in parameters.items()}
-    answer = await client.ask(method, **known)
+    replaced = {name: ada if (name, value) == ("chat_id", "ada") else value for name, value in parameters.items()}
+    answer = await client.ask(method, **replaced)
     assert answer["error_code"] == 400
-    assert answer["description"].startswith(f"Bad Request: {words}")
+    assert answer["description"].startswith(f"Bad Request: {reason}")
     assert client.server.private(client.server.user("Ada")).messages == []
 
 
-async def test_text_of_the_greatest_length_is_taken(client: Client, ada: int) -> None:
+async def test_text_at_the_length_limit_is_accepted(client: Client, ada: int) -> None:
     for text in (4096 * "x", 2048 * "😀", "*" + 4096 * "y" + "*"):
         await client.get("sendMessage", chat_id=ada, text=text, parse_mode="MarkdownV2")
 
 
-async def test_a_form_may_write_numbers_and_objects_as_text(client: Client, ada: int) -> None:
+async def test_form_may_contain_numbers_and_objects_as_text(client: Client, ada: int) -> None:
     form = {"chat_id": str(ada), "text": "x", "disable_notification": "true"}
     form["reply_markup"] = '{"inline_keyboard": [[{"text": "A", "callback_data": "a"}]]}'
     async with client.http.post(client.address("sendMessage"), data=form) as response:
@@ -128,7 +128,7 @@ async def test_a_form_may_write_numbers_and_objects_as_text(client: Client, ada:
         assert (await response.json())["description"].startswith("Bad Request: can't parse reply_markup")
 
 
-async def test_a_message_that_would_not_change_is_not_edited(client: Client, ada: int) -> None:
+async def test_edit_without_changes_is_refused(client: Client, ada: int) -> None:
     sent = await client.get("sendMessage", chat_id=ada, text="*x*", parse_mode="MarkdownV2")
     same = {"chat_id": ada, "message_id": sent["message_id"], "text": "<b>x</b> ", "parse_mode": "HTML"}
     assert (await client.refused("editMessageText", **same)).startswith("Bad Request: message is not modified: ")
@@ -137,17 +137,17 @@ async def test_a_message_that_would_not_change_is_not_edited(client: Client, ada
     assert edited["edit_date"] >= edited["date"]
 
 
-async def test_messages_of_others_are_theirs(client: Client) -> None:
+async def test_messages_of_others_cannot_be_edited_or_deleted(client: Client) -> None:
     server = client.server
     ada = server.user("Ada")
     group = server.group("Family", ada)
-    said = await group.says(ada, "mine")
-    place = {"chat_id": group.id, "message_id": said.id}
-    assert await client.refused("editMessageText", **place, text="x") == "Bad Request: message can't be edited"
-    assert await client.refused("deleteMessage", **place) == "Bad Request: message can't be deleted"
+    posted = await group.says(ada, "mine")
+    target = {"chat_id": group.id, "message_id": posted.id}
+    assert await client.refused("editMessageText", **target, text="x") == "Bad Request: message can't be edited"
+    assert await client.refused("deleteMessage", **target) == "Bad Request: message can't be deleted"
 
 
-async def test_a_person_who_blocked_the_bot_gets_no_message(client: Client) -> None:
+async def test_message_to_a_person_who_blocked_the_bot_is_refused(client: Client) -> None:
     ada = client.server.user("Ada")
     chat = client.server.private(ada)
     await chat.removes_bot(ada)
@@ -163,15 +163,15 @@ async def test_topics_need_a_forum_and_rights(client: Client) -> None:
     server = client.server
     large, forum = server.group("Large", kind="supergroup", admin=True), server.forum("Forum", admin=False)
     topic = await forum.opens_topic(server.user("Ada"), "Plans")
-    asked = {"name": "x"}
-    assert "not a forum" in await client.refused("createForumTopic", chat_id=large.id, **asked)
-    assert "not enough rights" in await client.refused("createForumTopic", chat_id=forum.id, **asked)
+    arguments = {"name": "x"}
+    assert "not a forum" in await client.refused("createForumTopic", chat_id=large.id, **arguments)
+    assert "not enough rights" in await client.refused("createForumTopic", chat_id=forum.id, **arguments)
     await forum.closes_topic(topic)
     there = {"chat_id": forum.id, "message_thread_id": topic.id}
     assert await client.refused("sendMessage", **there, text="x") == "Bad Request: TOPIC_CLOSED"
 
 
-async def test_files_are_what_they_are_sent_as(client: Client, ada: int) -> None:
+async def test_files_are_checked_against_their_type(client: Client, ada: int) -> None:
     async def send(method: str, field: str, data: bytes) -> Any:
         form = aiohttp.FormData({"chat_id": str(ada)})
         form.add_field(field, data, filename="a.png")
@@ -182,11 +182,11 @@ async def test_files_are_what_they_are_sent_as(client: Client, ada: int) -> None
     assert (await send("sendPhoto", "document", picture()))["description"].startswith("Bad Request: unknown parameter")
     assert (await send("sendDocument", "document", b""))["description"] == "Bad Request: file must be non-empty"
     sent = (await send("sendDocument", "document", picture()))["result"]["document"]["file_id"]
-    words = await client.refused("sendPhoto", chat_id=ada, photo=sent)
-    assert words == "Bad Request: can't use file of type Document as Photo"
+    reason = await client.refused("sendPhoto", chat_id=ada, photo=sent)
+    assert reason == "Bad Request: can't use file of type Document as Photo"
 
 
-async def test_only_the_bot_fetches_its_files(client: Client, ada: int) -> None:
+async def test_files_are_served_only_with_the_token_of_the_bot(client: Client, ada: int) -> None:
     form = aiohttp.FormData({"chat_id": str(ada)})
     form.add_field("document", b"words", filename="a.txt")
     async with client.http.post(client.address("sendDocument"), data=form) as response:

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from tests.testing.telegram_spec import misfits, read_spec, require_spec
+from tests.testing.telegram_spec import find_mismatches, read_spec, require_spec
 
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice, parts, picture
 from talaria.testing.telegram_server.methods import METHODS, Method
@@ -24,7 +24,7 @@ OBJECTS = [
     parts.ForceReply,
     parts.BotCommand,
 ]
-# An empty address ends a webhook, and an empty one in a form is none.
+# An empty URL removes the webhook, and an empty URL in a form counts as missing.
 LENIENT = {("setWebhook", "url")}
 
 
@@ -44,7 +44,7 @@ def described(fields: list[dict[str, Any]]) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
-def test_a_method_takes_what_telegram_says(method: Method) -> None:
+def test_method_parameters_match_the_api_description(method: Method) -> None:
     theirs = described(read_spec()["methods"][method.name].get("fields", []))
     ours = fields_of(method.parameters)
     assert set(ours) == set(theirs)
@@ -53,11 +53,11 @@ def test_a_method_takes_what_telegram_says(method: Method) -> None:
 
 
 @pytest.mark.parametrize("kind", OBJECTS, ids=lambda kind: kind.__name__)
-def test_an_object_has_the_fields_that_telegram_says(kind: type[msgspec.Struct]) -> None:
+def test_object_fields_match_the_api_description(kind: type[msgspec.Struct]) -> None:
     assert fields_of(kind) == described(read_spec()["types"][kind.__name__]["fields"])
 
 
-async def test_all_that_people_do_reaches_the_bot_in_the_right_shape(server: TelegramServer) -> None:
+async def test_updates_of_all_kinds_match_the_api_description(server: TelegramServer) -> None:
     ada, bob = server.user("Ada"), server.user("Bob")
     async with aiohttp.ClientSession() as http:
         kinds = ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"]
@@ -67,13 +67,13 @@ async def test_all_that_people_do_reaches_the_bot_in_the_right_shape(server: Tel
         forum, channel = server.forum("Forum", ada), server.group("News", ada, kind="channel")
         topic = await forum.opens_topic(ada, "Plans")
         for chat in (server.private(ada), *groups, forum, channel):
-            said = await chat.says(ada, "/start@talaria_bot see https://example.org and @talaria_bot #now")
-            await chat.says(ada, "and more", reply_to=said)
+            posted = await chat.says(ada, "/start@talaria_bot see https://example.org and @talaria_bot #now")
+            await chat.says(ada, "and more", reply_to=posted)
             for file in (Photo(), Document(b"x"), Voice(), Sticker()):
                 await chat.sends(ada, file, caption="" if isinstance(file, Sticker) else "Look")
             await chat.sends_album(ada, [Photo(), Photo()])
-            await chat.edits(said, "changed")
-            await chat.reacts(ada, said, "👍")
+            await chat.edits(posted, "changed")
+            await chat.reacts(ada, posted, "👍")
             buttons = {"inline_keyboard": [[{"text": "Yes", "callback_data": "y"}]]}
             await ask(http, server, "sendMessage", chat_id=chat.id, text="Sure?", reply_markup=buttons)
             await chat.presses(ada, chat.messages[-1], "Yes")
@@ -84,34 +84,34 @@ async def test_all_that_people_do_reaches_the_bot_in_the_right_shape(server: Tel
         await ask(http, server, "sendMessage", chat_id=groups[0].id, text="Anybody?")
         assert server.calls[-1].answer["parameters"] == {"migrate_to_chat_id": large.id}
         await ask(http, server, "getUpdates")
-    told = {next(key for key in update if key != "update_id") for update in server.calls[-1].answer["result"]}
-    assert told == set(kinds)
-    assert misfits(server) == []
+    received_kinds = {next(key for key in update if key != "update_id") for update in server.calls[-1].answer["result"]}
+    assert received_kinds == set(kinds)
+    assert find_mismatches(server) == []
 
 
-async def test_every_method_answers_in_the_right_shape(server: TelegramServer) -> None:
+async def test_answers_of_all_methods_match_the_api_description(server: TelegramServer) -> None:
     ada = server.user("Ada")
     private, forum = server.private(ada), server.forum("Forum", ada)
     async with aiohttp.ClientSession() as http:
         for method, parameters in every_method(private.id, forum.id, ada.id):
             await ask(http, server, method, **parameters)
-        said = await private.says(ada, "hm")
-        await ask(http, server, "setMessageReaction", chat_id=private.id, message_id=said.id, reaction=[thumb()])
+        posted = await private.says(ada, "hm")
+        await ask(http, server, "setMessageReaction", chat_id=private.id, message_id=posted.id, reaction=[thumb()])
         await upload(http, server, private.id)
         press = await private.presses(ada, private.answers[0], "Yes")
         await ask(http, server, "answerCallbackQuery", callback_query_id=press.query_id)
     assert [call.answer for call in server.calls if not call.answer["ok"]] == []
     assert {call.method for call in server.calls} == {method.name for method in METHODS.values()}
-    assert misfits(server) == []
+    assert find_mismatches(server) == []
 
 
-async def test_the_check_finds_what_does_not_fit(server: TelegramServer) -> None:
+async def test_check_finds_mismatches(server: TelegramServer) -> None:
     async with aiohttp.ClientSession() as http:
         await ask(http, server, "getMe")
     server.calls[0].answer["result"]["is_bot"] = "yes"
     server.calls[0].answer["result"]["surprise"] = 1
     del server.calls[0].answer["result"]["id"]
-    assert sorted(misfits(server)) == [
+    assert sorted(find_mismatches(server)) == [
         "getMe.is_bot: 'yes' is no Boolean",
         "getMe: User has no surprise",
         "getMe: User lacks id",
@@ -157,7 +157,7 @@ def every_method(private: int, forum: int, person: int) -> list[tuple[str, dict[
 
 
 async def upload(http: aiohttp.ClientSession, server: TelegramServer, chat_id: int) -> None:
-    """Send a file of each kind as a form, then fetch one, edit its words, and send an album."""
+    """Send a file of each kind as a form with an edited caption, then fetch one and send an album."""
     for method, field, data, name in (
         ("sendPhoto", "photo", picture(), "a.png"),
         ("sendDocument", "document", b"words", "a.txt"),

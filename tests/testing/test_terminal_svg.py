@@ -1,4 +1,4 @@
-"""A picture of a screen is an SVG whose text stays text, at its place and in its colours."""
+"""Screens drawn as SVG: text stays text, at its position and in its colours."""
 
 from xml.etree import ElementTree as ET
 
@@ -9,12 +9,12 @@ from talaria.testing.terminal_svg import draw
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(*rows: list[Cell], cursor: CursorPosition | None = None) -> ET.Element:
+def draw_svg(*rows: list[Cell], cursor: CursorPosition | None = None) -> ET.Element:
     return ET.fromstring(draw(rows, title="talaria", cursor=cursor))
 
 
 def texts(picture: ET.Element) -> list[ET.Element]:
-    """Return what stands in the window, without its title."""
+    """Return the text elements of the window, without its title."""
     return [text for text in picture.iter(f"{SVG}text") if "textLength" in text.attrib]
 
 
@@ -22,16 +22,16 @@ def plain(text: str) -> list[Cell]:
     return [Cell(character) for character in text]
 
 
-def test_text_stays_text_even_where_it_looks_like_markup() -> None:
-    assert [text.text for text in texts(drawn(plain("if a < b & c:"), plain("    x = 1")))] == [
+def test_text_that_looks_like_markup_is_escaped() -> None:
+    assert [text.text for text in texts(draw_svg(plain("if a < b & c:"), plain("    x = 1")))] == [
         "if a < b & c:",
         "x = 1",
     ]
 
 
-def test_what_looks_alike_is_one_piece_and_the_rest_keeps_its_column() -> None:
+def test_cells_of_one_style_are_one_element_at_their_column() -> None:
     row = [*plain("ab "), Cell("c", bold=True), Cell("日", 2), Cell("本", 2), *plain("d")]
-    pieces = texts(drawn(row))
+    pieces = texts(draw_svg(row))
     assert [piece.text for piece in pieces] == ["ab", "c", "日", "本", "d"]
     width = float(pieces[1].attrib["textLength"])
     left = [round((float(piece.attrib["x"]) - float(pieces[0].attrib["x"])) / width) for piece in pieces]
@@ -40,7 +40,7 @@ def test_what_looks_alike_is_one_piece_and_the_rest_keeps_its_column() -> None:
 
 def test_every_style_is_drawn() -> None:
     row = [Cell("a", bold=True), Cell("b", italic=True), Cell("c", dim=True), Cell("d", underlined=True, struck=True)]
-    bold, italic, dim, lines = texts(drawn(row))
+    bold, italic, dim, lines = texts(draw_svg(row))
     assert bold.attrib["font-weight"] == "bold"
     assert italic.attrib["font-style"] == "italic"
     assert float(dim.attrib["fill-opacity"]) < 1
@@ -48,23 +48,23 @@ def test_every_style_is_drawn() -> None:
 
 
 def test_colours_have_names_or_digits_and_can_be_reversed() -> None:
-    picture = drawn([Cell("a", colour="0a0b0c"), Cell("b", colour="red"), Cell("c", colour="0a0b0c", reversed=True)])
+    picture = draw_svg([Cell("a", colour="0a0b0c"), Cell("b", colour="red"), Cell("c", colour="0a0b0c", reversed=True)])
     digits, name, reverse = texts(picture)
-    behind = [one.attrib["fill"] for one in picture.iter(f"{SVG}rect")]
+    backgrounds = [one.attrib["fill"] for one in picture.iter(f"{SVG}rect")]
     assert digits.attrib["fill"] == "#0a0b0c"
     assert name.attrib["fill"].startswith("#")
-    assert behind == [reverse.attrib["fill"], "#0a0b0c"]
+    assert backgrounds == [reverse.attrib["fill"], "#0a0b0c"]
 
 
-def test_the_cursor_is_drawn_only_where_it_can_be_seen() -> None:
+def test_only_a_visible_cursor_is_drawn() -> None:
     without, with_it, hidden = (
-        len(list(drawn(plain("x"), cursor=cursor).iter(f"{SVG}rect")))
+        len(list(draw_svg(plain("x"), cursor=cursor).iter(f"{SVG}rect")))
         for cursor in (None, CursorPosition(0, 1, visible=True), CursorPosition(0, 1, visible=False))
     )
     assert (with_it - without, hidden - without) == (1, 0)
 
 
-def test_it_needs_nothing_from_elsewhere() -> None:
+def test_picture_references_no_external_resource() -> None:
     picture = draw([plain("text")], title="talaria")
     assert picture.count("://") == 1, "the namespace is the only address"
     assert "url(" not in picture

@@ -40,7 +40,7 @@ class Program:
 
     def say(self, text: str) -> None:
         self._count += 1
-        self._events.append((f"event-{self._said}", msgspec.json.encode({"text": text})))
+        self._events.append((f"event-{self._count}", msgspec.json.encode({"text": text})))
         self.last = self._events[-1]
         self._more.set()
 
