@@ -1,4 +1,4 @@
-"""HTTP bodies without their content encoding, within a limit."""
+"""Decoding of HTTP bodies by content encoding, within a size limit."""
 
 import gzip
 import zlib

@@ -1,4 +1,4 @@
-"""Hints about optional packages name the tool that can install them."""
+"""Install commands for optional packages, by the tool that installed Talaria."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ from talaria.core.installation import Installation, Method, command_for, detect_
         ("checkout", "/a/folder", f"{sys.executable} -m pip install --editable '/a/folder[slack]'"),
     ],
 )
-def test_command_fits_the_tool_that_made_the_environment(method: Method, source: str, expected: str) -> None:
+def test_install_command_uses_the_tool_that_created_the_environment(method: Method, source: str, expected: str) -> None:
     assert command_for("slack", Installation(method, Path("/srv/venv"), source)) == expected
 
 
@@ -33,18 +33,20 @@ def test_command_fits_the_tool_that_made_the_environment(method: Method, source:
         ("pyvenv.cfg", "home = /usr/bin\ncommand = python -m venv\n", "pip"),
     ],
 )
-def test_environment_shows_what_made_it(tmp_path: Path, file: str, content: str, expected: str) -> None:
+def test_install_method_is_detected_from_files_of_the_environment(
+    tmp_path: Path, file: str, content: str, expected: str
+) -> None:
     (tmp_path / file).write_text(content)
     assert detect_method(tmp_path, in_environment=True) == expected
 
 
-def test_environment_of_the_system_is_recognised_by_its_place(tmp_path: Path) -> None:
+def test_system_homebrew_and_nix_installations_are_detected_by_path(tmp_path: Path) -> None:
     assert detect_method(tmp_path, in_environment=False) == "system"
     assert detect_method(Path("/opt/homebrew/Cellar/talaria/1.0/libexec"), in_environment=True) == "homebrew"
     assert detect_method(Path("/nix/store/abc-talaria"), in_environment=False) == "nix"
 
 
-def test_command_names_the_checkout_that_was_installed() -> None:
+def test_install_command_names_the_extra_and_the_environment() -> None:
     command = install_command("slack")
     assert "[slack]" in command
     assert sys.executable in command or "uv tool" in command or "pipx" in command

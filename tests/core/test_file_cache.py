@@ -1,4 +1,4 @@
-"""What was made of a file is made again only when the file has changed."""
+"""File cache: a file is parsed again only after it has changed."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ from talaria.core.files import FileCache
 _LONG_AGO = 1_700_000_000
 
 
-class _Words:
-    """Splits a text into words, and counts how often."""
+class _WordSplitter:
+    """Parser that splits a text into words and counts its calls."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -27,54 +27,54 @@ def _write(file: Path, text: str, *, at: int = _LONG_AGO) -> str:
     return str(file)
 
 
-def test_a_file_that_stays_the_same_is_read_once(tmp_path: Path) -> None:
-    words = _Words()
-    remembered = FileCache(words)
+def test_unchanged_file_is_parsed_once(tmp_path: Path) -> None:
+    splitter = _WordSplitter()
+    file_cache = FileCache(splitter)
     path = _write(tmp_path / "a", "one two")
-    assert [remembered.get(path), remembered.get(path)] == [["one", "two"]] * 2
-    assert words.count == 1
+    assert [file_cache.get(path), file_cache.get(path)] == [["one", "two"]] * 2
+    assert splitter.count == 1
 
 
 @pytest.mark.parametrize(("text", "at"), [("three four", _LONG_AGO), ("six two", _LONG_AGO + 1)])
-def test_a_file_of_another_size_or_time_is_read_again(tmp_path: Path, text: str, at: int) -> None:
-    remembered = FileCache(_Words())
-    remembered.get(_write(tmp_path / "a", "one two"))
-    assert remembered.get(_write(tmp_path / "a", text, at=at)) == text.split()
+def test_file_with_changed_size_or_mtime_is_parsed_again(tmp_path: Path, text: str, at: int) -> None:
+    file_cache = FileCache(_WordSplitter())
+    file_cache.get(_write(tmp_path / "a", "one two"))
+    assert file_cache.get(_write(tmp_path / "a", text, at=at)) == text.split()
 
 
-def test_a_file_that_was_put_in_the_place_of_another_is_read(tmp_path: Path) -> None:
-    remembered = FileCache(_Words())
+def test_file_replaced_by_rename_is_parsed_again(tmp_path: Path) -> None:
+    file_cache = FileCache(_WordSplitter())
     path = _write(tmp_path / "a", "one two")
-    remembered.get(path)
+    file_cache.get(path)
     _write(tmp_path / "b", "six two")
     (tmp_path / "b").replace(path)
-    assert remembered.get(path) == ["six", "two"]
+    assert file_cache.get(path) == ["six", "two"]
 
 
-def test_what_was_changed_just_now_is_not_relied_upon(tmp_path: Path) -> None:
-    words = _Words()
-    remembered = FileCache(words)
+def test_recently_modified_file_is_not_cached(tmp_path: Path) -> None:
+    splitter = _WordSplitter()
+    file_cache = FileCache(splitter)
     file = tmp_path / "a"
     file.write_text("one")
-    assert [remembered.get(str(file)), remembered.get(str(file))] == [["one"]] * 2
-    assert words.count == 2
+    assert [file_cache.get(str(file)), file_cache.get(str(file))] == [["one"]] * 2
+    assert splitter.count == 2
 
 
-def test_what_is_no_file_makes_nothing(tmp_path: Path) -> None:
-    remembered = FileCache(_Words())
+def test_missing_and_irregular_files_return_none(tmp_path: Path) -> None:
+    file_cache = FileCache(_WordSplitter())
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "missing", tmp_path / "pipe", Path(_write(tmp_path / "a", "")) / "below"):
-        assert remembered.get(str(path)) is None
+        assert file_cache.get(str(path)) is None
 
 
-def test_a_long_file_is_read_in_part(tmp_path: Path) -> None:
-    assert FileCache(_Words(), most=5).get(_write(tmp_path / "a", "one two")) == ["one", "t"]
+def test_long_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
+    assert FileCache(_WordSplitter(), most=5).get(_write(tmp_path / "a", "one two")) == ["one", "t"]
 
 
-def test_the_oldest_of_many_files_are_forgotten(tmp_path: Path) -> None:
-    words = _Words()
-    remembered = FileCache(words)
+def test_oldest_entries_are_evicted_from_a_full_cache(tmp_path: Path) -> None:
+    splitter = _WordSplitter()
+    file_cache = FileCache(splitter)
     paths = [_write(tmp_path / str(number), "one") for number in range(600)]
     for path in (*paths, paths[-1], paths[0]):
-        remembered.get(path)
-    assert words.count == 601
+        file_cache.get(path)
+    assert splitter.count == 601

@@ -8,7 +8,7 @@ NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("before", "words"),
+    ("before", "expected"),
     [
         (timedelta(seconds=-30), "just now"),
         (timedelta(seconds=59), "just now"),
@@ -20,18 +20,18 @@ NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
         (timedelta(days=60), "2026-05-02"),
     ],
 )
-def test_elapsed_time_is_shown_in_one_unit(before: timedelta, words: str) -> None:
-    assert format_age(NOW - before, NOW) == words
+def test_elapsed_time_is_shown_in_one_unit(before: timedelta, expected: str) -> None:
+    assert format_age(NOW - before, NOW) == expected
 
 
-def test_a_time_is_shown_in_a_zone() -> None:
+def test_time_is_formatted_in_the_given_zone() -> None:
     assert format_time(NOW, find_zone("Asia/Tokyo")) == "2026-07-01 21:00"
     assert find_zone("") is None
 
 
-def test_small_amounts_have_more_digits() -> None:
+def test_small_amounts_of_money_have_more_digits() -> None:
     assert [format_money(amount) for amount in (0, 1_230_000, 1_200)] == ["", "$1.23", "$0.0012"]
 
 
-def test_a_number_has_its_noun() -> None:
+def test_noun_is_pluralized_by_its_number() -> None:
     assert [pluralize(number, "message") for number in (0, 1, 2)] == ["0 messages", "1 message", "2 messages"]

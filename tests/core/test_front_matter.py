@@ -1,4 +1,4 @@
-"""Named lines before a Markdown text."""
+"""Front matter of Markdown texts."""
 
 import pytest
 
@@ -18,14 +18,14 @@ from talaria.core.text_formats import split_front_matter
         ("help:", ""),
     ],
 )
-def test_a_named_line_has_one_value(front: str, value: str) -> None:
+def test_front_matter_field_has_one_value(front: str, value: str) -> None:
     assert split_front_matter(f"---\n{front}\n---\nText\n") == ({"help": value}, "Text")
 
 
 @pytest.mark.parametrize("text", ["Text", "", "---\nhelp: never closed", "Text\n---\nhelp: too late\n---\n"])
-def test_a_text_without_named_lines_is_taken_whole(text: str) -> None:
+def test_text_without_front_matter_is_returned_unchanged(text: str) -> None:
     assert split_front_matter(text) == ({}, text.strip())
 
 
-def test_line_ends_and_marks_of_other_systems_do_not_matter() -> None:
+def test_byte_order_mark_and_crlf_are_accepted() -> None:
     assert split_front_matter("\ufeff---\r\nhelp: x\r\n---\r\nText\r\n") == ({"help": "x"}, "Text")

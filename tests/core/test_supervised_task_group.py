@@ -1,4 +1,4 @@
-"""Tasks of many conversations in one group: none takes the others down, and none keeps the gateway from ending."""
+"""Supervised task group: a failed task doesn't end the others, and a stuck one doesn't block shutdown."""
 
 import asyncio
 import gc
@@ -12,23 +12,23 @@ from talaria.core.errors import Refused, StoreError
 from talaria.testing.wait import LIMIT
 
 
-async def test_a_failure_ends_the_task_that_has_it_alone() -> None:
+async def test_failed_task_does_not_cancel_other_tasks() -> None:
     ended: list[str] = []
 
     async def fails() -> None:
         raise Refused("no")
 
-    async def goes_on() -> None:
+    async def continues() -> None:
         await asyncio.sleep(0)
         ended.append("other")
 
     async with SupervisedTaskGroup() as jobs:
         jobs.create_task(fails())
-        jobs.create_task(goes_on())
+        jobs.create_task(continues())
     assert ended == ["other"]
 
 
-async def test_what_does_not_come_to_its_end_is_cut_off_and_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_task_that_exceeds_the_patience_is_cancelled_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def never_ends() -> None:
         await asyncio.Event().wait()
 
@@ -38,7 +38,7 @@ async def test_what_does_not_come_to_its_end_is_cut_off_and_named(caplog: pytest
     assert "never_ends did not finish in time" in caplog.text
 
 
-async def test_what_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> None:
+async def test_task_cancelled_before_start_raises_no_warning() -> None:
     async def never() -> None:
         raise AssertionError("it has begun")
 
@@ -49,7 +49,7 @@ async def test_what_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> 
     assert complaints == []
 
 
-async def test_cancelled_claim_ends_its_task_even_if_it_cannot_be_undone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_cancelled_claim_ends_its_task_even_if_undo_fails(caplog: pytest.LogCaptureFixture) -> None:
     finished = asyncio.Event()
 
     async def claim() -> str:
