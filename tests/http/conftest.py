@@ -1,4 +1,4 @@
-"""The API as a server to test the HTTP layer with: in the process of the test, with a scripted model."""
+"""API server within the test process, with a scripted model, to test the HTTP layer."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

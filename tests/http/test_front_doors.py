@@ -28,7 +28,7 @@ class Person(Struct, frozen=True):
 
 
 class CookieDoor:
-    """Knows callers by their cookie, and shows errors as pages."""
+    """Front door that identifies callers by their cookie and renders errors as HTML."""
 
     def __init__(self) -> None:
         self.signed_out: set[str] = set()
@@ -114,7 +114,7 @@ async def browser(store: Store, door: CookieDoor, pages: Pages) -> AsyncIterator
             yield client
 
 
-async def test_callers_are_those_of_the_front_door(browser: httpx.AsyncClient) -> None:
+async def test_callers_are_identified_by_the_front_door(browser: httpx.AsyncClient) -> None:
     assert (await browser.get("/")).text == "Hello Ann"
     assert (await browser.get("/", headers={"cookie": "browser=b"})).text == "Hello Bob"
     assert (await browser.get("/", headers={"cookie": "", "authorization": "Bearer a"})).status_code == 401
@@ -132,7 +132,7 @@ async def test_callers_are_those_of_the_front_door(browser: httpx.AsyncClient) -
         ("/", {"x-long": "x" * 3_000}, "<h1>431</h1>"),
     ],
 )
-async def test_every_error_has_the_format_of_the_front_door(
+async def test_errors_are_rendered_by_the_front_door(
     browser: httpx.AsyncClient, path: str, headers: dict[str, str], page: str
 ) -> None:
     answer = await browser.get(path, headers=headers)
@@ -140,7 +140,7 @@ async def test_every_error_has_the_format_of_the_front_door(
     assert answer.headers["content-type"] == _HTML
 
 
-async def test_idempotency_is_counted_per_caller_of_the_front_door(browser: httpx.AsyncClient, pages: Pages) -> None:
+async def test_repeated_idempotency_key_replays_the_reply(browser: httpx.AsyncClient, pages: Pages) -> None:
     key = {"idempotency-key": "one"}
     first = await browser.post("/posts", headers=key)
     again = await browser.post("/posts", headers=key)
@@ -149,11 +149,11 @@ async def test_idempotency_is_counted_per_caller_of_the_front_door(browser: http
     assert pages.posted == 2
 
 
-async def test_a_caller_who_signs_out_ends_the_running_request(
+async def test_running_request_ends_when_its_caller_signs_out(
     browser: httpx.AsyncClient, door: CookieDoor, pages: Pages
 ) -> None:
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(browser.post("/wait"))
+        request = group.create_task(browser.post("/wait"))
         await pages.waiting.wait()
         door.signed_out.add("Ann")
-    assert asking.result().text == "<h1>401</h1><p>Please sign in.</p>"
+    assert request.result().text == "<h1>401</h1><p>Please sign in.</p>"

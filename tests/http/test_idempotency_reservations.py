@@ -1,4 +1,4 @@
-"""A key that is reserved for a request: as long as its server lives, and no longer."""
+"""Reservations of idempotency keys: valid while their server renews them."""
 
 import asyncio
 from contextlib import closing
@@ -20,30 +20,30 @@ _RESERVED = timedelta(seconds=_SECONDS)
 _ANSWER = StoredReply(200, "text/plain", {}, b"yes")
 
 
-async def _asked(server: IdempotencyStore) -> StoredReply | Reservation:
+async def _reserve_key(server: IdempotencyStore) -> StoredReply | Reservation:
     return await server.begin("key", "ann", "POST", "/v1/responses", b"{}")
 
 
-async def test_the_reservation_of_a_machine_that_is_gone_lapses(store: Store, clock: SettableClock) -> None:
+async def test_reservation_expires_if_its_server_is_gone(store: Store, clock: SettableClock) -> None:
     elsewhere = IdempotencyStore(store, WorkerId("elsewhere:1:abc"), reserved=_RESERVED)
     here = IdempotencyStore(store, new_worker_id(), reserved=_RESERVED)
-    late = await _asked(elsewhere)
+    late = await _reserve_key(elsewhere)
     assert isinstance(late, Reservation)
     with pytest.raises(Problem, match="still in progress"):
-        await _asked(here)
+        await _reserve_key(here)
     clock.advance(_RESERVED)
-    again = await _asked(here)
+    again = await _reserve_key(here)
     assert isinstance(again, Reservation)
     await elsewhere.end(late, StoredReply(200, "text/plain", {}, b"too late"))
     await here.end(again, _ANSWER)
     clock.advance(timedelta(hours=23))
-    assert await _asked(elsewhere) == _ANSWER
+    assert await _reserve_key(elsewhere) == _ANSWER
 
 
-async def test_a_reservation_is_held_while_its_answer_takes_long(sqlite_place: Place, clock: SettableClock) -> None:
+async def test_reservation_is_renewed_while_its_request_runs(sqlite_place: Place, clock: SettableClock) -> None:
     store = sqlite_place.open_store(clock)
     elsewhere = IdempotencyStore(store, WorkerId("elsewhere:1:abc"), reserved=_RESERVED)
-    reservation = await _asked(elsewhere)
+    reservation = await _reserve_key(elsewhere)
     assert isinstance(reservation, Reservation)
 
     async def renewed() -> bool:
@@ -57,6 +57,6 @@ async def test_a_reservation_is_held_while_its_answer_takes_long(sqlite_place: P
             clock.advance(_RESERVED * 0.9)
             await until(renewed)
             with pytest.raises(Problem, match="still in progress"):
-                await _asked(IdempotencyStore(store, new_worker_id(), reserved=_RESERVED))
+                await _reserve_key(IdempotencyStore(store, new_worker_id(), reserved=_RESERVED))
         holding.cancel()
     await store.close()

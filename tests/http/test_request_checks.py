@@ -1,4 +1,4 @@
-"""Checks of every request: host, origin, rate, size, body and path; and the errors for what they refuse."""
+"""Checks of every request (host, origin, rate, size, body, path) and the errors of refused requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def _error(answer: httpx.Response) -> Any:
     return body["error"]
 
 
-async def test_a_page_that_reaches_us_under_another_name_gets_nothing(host: Hosted) -> None:
+async def test_unknown_host_header_is_refused_with_421(host: Hosted) -> None:
     odd = ("localhost:80@evil", "[::1]evil", "localhost:1, evil", "localhost:x", "localhost/evil", "[localhost]", "a b")
     for name in ("evil.example.org", f"evil.example.org:{host.port}", "", "127.0.0.1.evil.example.org", *odd):
         answer = await host.http.post(CHAT, json=HI, headers={"host": name})
@@ -41,9 +41,7 @@ async def test_a_page_that_reaches_us_under_another_name_gets_nothing(host: Host
         assert (await host.http.get("/health", headers={"host": name})).status_code == 200
 
 
-async def test_pages_of_other_origins_may_not_ask_unless_they_are_named(
-    tmp_path: Path, model: ModelServer, host: Hosted
-) -> None:
+async def test_other_origins_are_refused_unless_configured(tmp_path: Path, model: ModelServer, host: Hosted) -> None:
     page = {"origin": "https://chat.example.org"}
     answer = await host.http.post(CHAT, json=HI, headers=page)
     assert (answer.status_code, _error(answer)["code"]) == (403, "origin_not_allowed")
@@ -52,13 +50,13 @@ async def test_pages_of_other_origins_may_not_ask_unless_they_are_named(
     assert (await host.http.get("/health", headers=own)).status_code == 200
     settings = '[api]\ncors_origins = ["https://chat.example.org"]\n'
     async with hosted(tmp_path / "other", model, settings) as named:
-        wanted = "authorization, content-type, idempotency-key, x-stainless-lang, x-stainless-retry-count"
-        asked = page | {"access-control-request-method": "POST", "access-control-request-headers": wanted}
-        before = await named.http.options(CHAT, headers=asked)
+        requested = "authorization, content-type, idempotency-key, x-stainless-lang, x-stainless-retry-count"
+        headers = page | {"access-control-request-method": "POST", "access-control-request-headers": requested}
+        before = await named.http.options(CHAT, headers=headers)
         assert before.status_code == 204
         assert before.headers["access-control-allow-origin"] == page["origin"]
         assert before.headers["access-control-allow-methods"] == "POST, OPTIONS"
-        assert before.headers["access-control-allow-headers"] == wanted
+        assert before.headers["access-control-allow-headers"] == requested
         assert "authorization" in before.headers["access-control-allow-headers"]
         answer = await named.http.post(CHAT, json=HI, headers=page)
         assert answer.status_code == 200
@@ -68,7 +66,7 @@ async def test_pages_of_other_origins_may_not_ask_unless_they_are_named(
         assert wrong.status_code == 403
 
 
-async def test_a_key_may_ask_only_so_often(tmp_path: Path, model: ModelServer) -> None:
+async def test_requests_per_minute_are_limited_per_key(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, "[api]\nrequests_per_minute = 6\n") as host:
         assert (await host.http.get("/v1/models")).status_code == 200
         answer = await host.http.get("/v1/models")
@@ -77,7 +75,7 @@ async def test_a_key_may_ask_only_so_often(tmp_path: Path, model: ModelServer) -
         assert (await host.http.get("/health")).status_code == 200
 
 
-async def test_what_one_key_asks_is_not_counted_against_another(tmp_path: Path, model: ModelServer) -> None:
+async def test_requests_of_one_key_do_not_count_for_another(tmp_path: Path, model: ModelServer) -> None:
     settings = "[api]\nrequests_per_minute = 6\nrequests_at_once = 1\n"
     async with hosted(tmp_path, model, settings) as host:
         keys = [await _key(host, name, "chat") for name in ("one", "other")]
@@ -91,11 +89,11 @@ async def test_what_one_key_asks_is_not_counted_against_another(tmp_path: Path, 
         assert {_error(answer)["code"] for answer in again} == {"rate_limit_exceeded"}
 
 
-async def test_a_key_may_ask_only_so_much_at_once(tmp_path: Path, model: ModelServer) -> None:
-    held = asyncio.Event()
+async def test_concurrent_requests_are_limited_per_key(tmp_path: Path, model: ModelServer) -> None:
+    may_answer = asyncio.Event()
 
     async def wait(_: object) -> Say:
-        await held.wait()
+        await may_answer.wait()
         return Say("done")
 
     model.answering(wait)
@@ -104,12 +102,12 @@ async def test_a_key_may_ask_only_so_much_at_once(tmp_path: Path, model: ModelSe
         await model.arrived()
         answer = await host.http.post(CHAT, json=HI)
         assert (answer.status_code, _error(answer)["code"]) == (429, "concurrency_limit_exceeded")
-        held.set()
+        may_answer.set()
         assert (await first).status_code == 200
         assert (await host.http.post(CHAT, json=HI)).status_code == 200
 
 
-async def test_a_body_may_be_only_so_large(tmp_path: Path, model: ModelServer) -> None:
+async def test_body_beyond_the_limit_is_refused_with_413(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, "[api]\nbody_megabytes = 0.01\n") as host:
         large = {"messages": [{"role": "user", "content": "x" * 10_000}]}
         answer = await host.http.post(CHAT, json=large)
@@ -121,14 +119,14 @@ async def test_a_body_may_be_only_so_large(tmp_path: Path, model: ModelServer) -
 
         answer = await host.http.post(CHAT, content=pieces())
         assert (answer.status_code, _error(answer)["code"]) == (413, "body_too_large")
-        answer = await host.http.post(CHAT, content=b"x" * 30_000_000)  # more than lies between two sockets
+        answer = await host.http.post(CHAT, content=b"x" * 30_000_000)  # more than the socket buffers hold
         assert (answer.status_code, _error(answer)["code"]) == (413, "body_too_large")
         assert (await host.http.post(CHAT, json=HI)).status_code == 200
 
 
-async def test_who_asks_before_it_sends_too_much_need_not_send_it(host: Hosted) -> None:
-    known = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
-    head = f"{known}expect: 100-continue\r\ncontent-length: 999999999\r\n\r\n"
+async def test_expect_100_continue_with_a_large_length_is_refused_with_413(host: Hosted) -> None:
+    start = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+    head = f"{start}expect: 100-continue\r\ncontent-length: 999999999\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(head.encode())
     async with asyncio.timeout(PATIENCE):
@@ -136,11 +134,11 @@ async def test_who_asks_before_it_sends_too_much_need_not_send_it(host: Hosted) 
     writer.close()
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, model: ModelServer) -> None:
+async def test_stalled_body_times_out_with_408(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
-        known = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
-        writer.write(f"{known}content-length: 99\r\n\r\n{{".encode())
+        start = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+        writer.write(f"{start}content-length: 99\r\n\r\n{{".encode())
         async with asyncio.timeout(PATIENCE):
             assert (await reader.read()).startswith(b"HTTP/1.1 408")
         writer.close()
@@ -167,7 +165,7 @@ async def test_an_unreadable_body_is_rejected_with_a_reason(host: Hosted, body: 
 
 
 @pytest.mark.parametrize("text", ["\\ud800", "a\\u0000b", "\\udc00\\ud800", "🙂\\uffff"])
-async def test_strange_characters_do_no_harm(host: Hosted, text: str) -> None:
+async def test_unusual_characters_do_not_break_the_server(host: Hosted, text: str) -> None:
     body = f'{{"messages": [{{"role": "user", "content": "{text}"}}]}}'
     answer = await host.http.post(CHAT, content=body.encode())
     assert answer.status_code in {200, 400}, answer.text
@@ -196,12 +194,12 @@ async def test_unknown_paths_and_methods_are_rejected_with_a_reason(host: Hosted
         ("/v1/runs/any/stop", "POST, OPTIONS"),
     ],
 )
-async def test_every_path_says_what_may_be_done_with_it(host: Hosted, path: str, allowed: str) -> None:
+async def test_options_request_returns_the_allowed_methods(host: Hosted, path: str, allowed: str) -> None:
     answer = await host.http.options(path)
     assert (answer.status_code, answer.content, answer.headers["allow"]) == (204, b"", allowed)
 
 
-async def test_where_there_is_nothing_nothing_may_be_done(host: Hosted) -> None:
+async def test_options_request_for_an_unknown_path_returns_404(host: Hosted) -> None:
     answer = await host.http.options("/v1/nowhere")
     assert (answer.status_code, _error(answer)["code"]) == (404, "unknown_url")
     everything = await _raw(host.port, b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
@@ -219,7 +217,7 @@ async def _raw(port: int, sent: bytes) -> bytes:
         writer.close()
 
 
-async def test_what_is_not_http_ends_its_connection_and_nothing_else(host: Hosted) -> None:
+async def test_malformed_http_is_refused_without_affecting_other_connections(host: Hosted) -> None:
     long = b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 200_000 + b"\r\n\r\n"
     for sent in (b"\x00\xff\r\n\r\n", b"GET\r\n\r\n", b"POST /health HTTP/9.9\r\n\r\n"):
         assert not (await _raw(host.port, sent)).startswith((b"HTTP/1.1 2", b"HTTP/1.1 5"))
