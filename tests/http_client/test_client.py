@@ -1,4 +1,4 @@
-"""Requests take the way that the environment says, a pool can be closed at any time, and no word is lost."""
+"""HTTP pool: proxies of the environment, closing and reopening, and text received before an error."""
 
 import asyncio
 
@@ -11,26 +11,26 @@ from talaria.core.errors import ProviderError
 from talaria.testing.model_server import ModelServer
 
 
-async def test_requests_take_the_proxy_of_the_environment_except_to_this_machine(
+async def test_requests_use_the_environment_proxy_except_to_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ModelServer() as server, listening(server.url) as (port, came), pool() as http:
+    async with ModelServer() as server, listening(server.url) as (port, connections), pool() as http:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
         monkeypatch.delenv("no_proxy", raising=False)
         await heard(connect_chat("http://model.test", http, PATIENT), request())
-        assert len(came) == 1
+        assert len(connections) == 1
         await heard(connect_chat(server.url, http, PATIENT), request())
-        assert len(came) == 1
+        assert len(connections) == 1
 
 
-async def test_a_closed_pool_opens_again_when_it_is_needed() -> None:
+async def test_closed_pool_reopens_on_the_next_request() -> None:
     async with ModelServer() as server, pool() as http:
         for _ in range(2):
             await heard(connect_chat(server.url, http, PATIENT), request())
             await http.close()
 
 
-async def test_words_that_come_with_an_error_are_heard_before_it() -> None:
+async def test_text_received_before_an_error_is_delivered_first() -> None:
     deltas = [b'{"choices":[{"delta":{"reasoning_content":"so "}}]}', b'{"choices":[{"delta":{"content":"one "}}]}']
     events = [*deltas, b'{"choices":[{"delta":{"content":"two"}}]}', b'{"error":{"message":"gone"}}']
 

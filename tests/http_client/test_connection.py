@@ -1,4 +1,4 @@
-"""Replies are taken apart however the network cuts them, and what is no HTTP is said to be none."""
+"""HTTP replies are parsed regardless of packet boundaries, and malformed ones are rejected."""
 
 import asyncio
 import random
@@ -25,18 +25,18 @@ SEEDS = range(12)
 
 
 @given(st.lists(st.integers(0, len(CHUNKED)), max_size=30).map(sorted))
-def test_a_reply_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
-    assert_is_whole(parsed(CHUNKED, cuts))
+def test_reply_is_parsed_the_same_at_any_chunk_boundaries(cuts: list[int]) -> None:
+    assert_is_complete(parse(CHUNKED, cuts))
 
 
-def test_a_reply_may_come_byte_by_byte_and_in_any_two_pieces() -> None:
-    assert_is_whole(parsed(CHUNKED, list(range(len(CHUNKED)))))
+def test_reply_is_parsed_byte_by_byte_and_in_any_two_pieces() -> None:
+    assert_is_complete(parse(CHUNKED, list(range(len(CHUNKED)))))
     for cut in range(len(CHUNKED)):
-        assert_is_whole(parsed(CHUNKED, [cut]))
+        assert_is_complete(parse(CHUNKED, [cut]))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_a_reply_is_the_same_in_any_packets(seed: int) -> None:
+async def test_reply_is_received_the_same_in_any_packets(seed: int) -> None:
     cuts = sorted(random.Random(seed).choices(range(len(CHUNKED)), k=seed * 8))
     talk = answering(CHUNKED, pieces=cuts)
     async with serving(talk) as port, pool() as http, http.get(f"http://127.0.0.1:{port}/", {}, PATIENT) as answer:
@@ -58,7 +58,7 @@ async def test_a_reply_is_the_same_in_any_packets(seed: int) -> None:
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
     ],
 )
-async def test_what_is_no_http_is_malformed(nonsense: bytes) -> None:
+async def test_invalid_http_raises_malformed_reply(nonsense: bytes) -> None:
     async with serving(answering(nonsense)) as port, pool() as http:
         with pytest.raises(MalformedReply):
             await fetch(http, f"http://127.0.0.1:{port}/")
@@ -73,15 +73,15 @@ async def test_what_is_no_http_is_malformed(nonsense: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: " + b"x" * 2_000_000,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;" + b"x" * 2_000_000,
     ],
-    ids=["headers", "a header", "words of patience", "a trailer", "a chunk extension"],
+    ids=["headers", "a header", "informational replies", "a trailer", "a chunk extension"],
 )
-async def test_headers_without_end_are_malformed(endless: bytes) -> None:
+async def test_endless_headers_raise_malformed_reply(endless: bytes) -> None:
     async with serving(answering(endless)) as port, pool() as http:
         with pytest.raises(MalformedReply, match=str(MAX_HEAD)):
             await fetch(http, f"http://127.0.0.1:{port}/")
 
 
-async def test_headers_that_come_too_slowly_are_not_waited_for() -> None:
+async def test_slow_headers_time_out() -> None:
     async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
@@ -110,13 +110,13 @@ async def test_a_body_without_a_length_ends_with_the_connection() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
     ],
 )
-async def test_a_reply_that_is_cut_off_is_not_taken_for_whole(cut: bytes) -> None:
+async def test_truncated_reply_raises_an_error(cut: bytes) -> None:
     async with serving(answering(cut)) as port, pool() as http:
         with pytest.raises(ProviderUnreachable):
             await fetch(http, f"http://127.0.0.1:{port}/")
 
 
-async def test_a_server_may_close_its_half_and_still_be_heard() -> None:
+async def test_reply_is_read_if_the_server_closes_its_write_side() -> None:
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(OK)
@@ -128,13 +128,13 @@ async def test_a_server_may_close_its_half_and_still_be_heard() -> None:
             assert await fetch(http, f"http://127.0.0.1:{port}/") == (200, b"hello")
 
 
-async def test_a_redirect_is_an_answer_like_any_other() -> None:
+async def test_redirect_is_returned_and_not_followed() -> None:
     moved = b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere.test/\r\nContent-Length: 0\r\n\r\n"
     async with serving(answering(moved)) as port, pool() as http:
         assert await fetch(http, f"http://127.0.0.1:{port}/") == (302, b"")
 
 
-async def test_a_slow_reader_holds_the_sender_up() -> None:
+async def test_slow_reader_applies_backpressure_to_the_server() -> None:
     size = 64 * READ_AHEAD
     sent: list[int] = []
 
@@ -147,43 +147,43 @@ async def test_a_slow_reader_holds_the_sender_up() -> None:
             sent.append(READ_AHEAD)
 
     async with serving(pour) as port, pool() as http, http.get(f"http://127.0.0.1:{port}/", {}, PATIENT) as answer:
-        await until_still(sent)
+        await wait_until_idle(sent)
         assert sum(sent) < size
         assert len(await answer.body(size)) == size
 
 
 async def test_cancelling_while_connecting_closes_the_connection() -> None:
-    came, went = asyncio.Event(), asyncio.Event()
+    connected, disconnected = asyncio.Event(), asyncio.Event()
 
     async def never_shakes_hands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.set()
+        connected.set()
         await reader.read()
-        went.set()
+        disconnected.set()
 
     async with serving(never_shakes_hands) as port, pool() as http, asyncio.timeout(LIMIT):
         async with asyncio.TaskGroup() as group:
-            asking = group.create_task(fetch(http, f"https://127.0.0.1:{port}/"))
-            await came.wait()
-            asking.cancel()
-        assert asking.cancelled()
-        await went.wait()
+            fetching = group.create_task(fetch(http, f"https://127.0.0.1:{port}/"))
+            await connected.wait()
+            fetching.cancel()
+        assert fetching.cancelled()
+        await disconnected.wait()
 
 
 @pytest.mark.parametrize("url", ["ftp://model.test/", "http://", "http://model.test:port/", "http://a..b/"])
-async def test_an_address_that_cannot_be_asked_is_unreachable(url: str) -> None:
+async def test_invalid_url_raises_provider_unreachable(url: str) -> None:
     async with pool() as http:
         with pytest.raises(ProviderUnreachable):
             await fetch(http, url)
 
 
-async def test_a_header_cannot_smuggle_another_in() -> None:
+async def test_header_value_with_a_line_break_is_refused() -> None:
     async with pool() as http:
         with pytest.raises(ProviderUnreachable, match="line break"):
             async with http.get("http://127.0.0.1:9/", {"X-Key": "secret\r\nX-More: 1"}, PATIENT):
                 pass
 
 
-def parsed(data: bytes, cuts: list[int]) -> HttpReply:
+def parse(data: bytes, cuts: list[int]) -> HttpReply:
     reply = HttpReply()
     for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
         if start < end:
@@ -191,7 +191,7 @@ def parsed(data: bytes, cuts: list[int]) -> HttpReply:
     return reply
 
 
-def assert_is_whole(reply: HttpReply) -> None:
+def assert_is_complete(reply: HttpReply) -> None:
     assert (reply.status, reply.headers["x-twice"]) == (200, "a, b")
     assert not {"x-early", "x-trailer"} & set(reply.headers)
     assert reply.is_complete
@@ -199,16 +199,16 @@ def assert_is_whole(reply: HttpReply) -> None:
     assert reply.take() == BODY
 
 
-def test_a_reply_to_no_question_is_noticed() -> None:
-    reply = parsed(OK + OK, [])
+def test_unrequested_second_reply_disables_keep_alive() -> None:
+    reply = parse(OK + OK, [])
     assert reply.is_complete
     assert not reply.keeps_alive
     with pytest.raises(NotHttp):
-        parsed(b"?", [])
+        parse(b"?", [])
 
 
-async def until_still(sent: list[int]) -> None:
-    """Return once nothing was sent for a while."""
+async def wait_until_idle(sent: list[int]) -> None:
+    """Return once no more bytes were sent for 50 ms."""
     before = -1
     while before != len(sent):
         before = len(sent)

@@ -1,4 +1,4 @@
-"""Connections are used again when they are clean, and lead through proxies and TLS where they must."""
+"""Connections of a pool: reuse of clean ones, TLS and proxies."""
 
 import asyncio
 import base64
@@ -16,7 +16,7 @@ from talaria.http_client.connection import read_url
 from talaria.http_client.dial import find_route
 from talaria.testing.wait import LIMIT
 
-FIN_WAIT_2 = b"\x05"  # of a socket whose other side has received the end
+FIN_WAIT_2 = b"\x05"  # TCP state after the peer has acknowledged our FIN
 CLOSING = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
@@ -28,7 +28,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-async def test_a_clean_connection_serves_again() -> None:
+async def test_clean_connection_is_reused() -> None:
     server = Counted([OK] * 3)
     async with serving(server.talk) as port, pool() as http:
         for _ in range(3):
@@ -37,7 +37,7 @@ async def test_a_clean_connection_serves_again() -> None:
 
 
 @pytest.mark.parametrize("answer", [CLOSING, OK + b"and more", OK.replace(b"1.1", b"1.0"), OK + OK])
-async def test_a_connection_that_is_not_clean_serves_once(answer: bytes) -> None:
+async def test_connection_with_extra_bytes_or_close_header_is_not_reused(answer: bytes) -> None:
     server = Counted([answer, OK])
     async with serving(server.talk) as port, pool() as http:
         for _ in range(2):
@@ -45,7 +45,7 @@ async def test_a_connection_that_is_not_clean_serves_once(answer: bytes) -> None
     assert server.count == 2
 
 
-async def test_a_kept_connection_that_fails_unanswered_is_replaced_once() -> None:
+async def test_pooled_connection_that_fails_before_an_answer_is_replaced_once() -> None:
     server = Counted([OK, b""], [OK], [OK])
     async with serving(server.talk) as port, pool() as http:
         for _ in range(2):
@@ -53,7 +53,7 @@ async def test_a_kept_connection_that_fails_unanswered_is_replaced_once() -> Non
     assert (server.count, len(server.heard)) == (2, 3)
 
 
-async def test_a_kept_connection_that_fails_within_its_answer_is_not_replaced() -> None:
+async def test_pooled_connection_that_fails_within_its_answer_is_not_replaced() -> None:
     server = Counted([OK, b"HTTP/1.1 200 OK\r\n"], [OK])
     async with serving(server.talk) as port, pool() as http:
         await fetch(http, f"http://127.0.0.1:{port}/")
@@ -62,7 +62,7 @@ async def test_a_kept_connection_that_fails_within_its_answer_is_not_replaced() 
     assert server.count == 1
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used() -> None:
+async def test_connection_closed_by_the_server_is_not_reused() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(LIMIT)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
@@ -88,7 +88,7 @@ async def test_a_connection_that_the_server_has_closed_is_not_used() -> None:
     listener.close()
 
 
-async def test_a_new_connection_that_fails_is_not_tried_again() -> None:
+async def test_failed_new_connection_is_not_retried() -> None:
     server = Counted([b""])
     async with serving(server.talk) as port, pool() as http:
         with pytest.raises(ProviderUnreachable, match="closed the connection"):
@@ -96,7 +96,7 @@ async def test_a_new_connection_that_fails_is_not_tried_again() -> None:
     assert server.count == 1
 
 
-async def test_a_name_with_several_addresses_is_tried_until_one_answers() -> None:
+async def test_all_addresses_of_a_host_are_tried_until_one_answers() -> None:
     async with serving(answering(OK)) as port, pool() as http:
         assert await fetch(http, f"http://localhost:{port}/") == (200, b"hello")
     async with pool() as http:
@@ -105,14 +105,14 @@ async def test_a_name_with_several_addresses_is_tried_until_one_answers() -> Non
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6 here")
-async def test_a_server_may_be_named_by_its_ipv6_address() -> None:
-    heard: list[str] = []
-    async with serving(answering(OK, heard=heard), host="::1") as port, pool() as http:
+async def test_server_is_reachable_by_its_ipv6_address() -> None:
+    received: list[str] = []
+    async with serving(answering(OK, heard=received), host="::1") as port, pool() as http:
         assert await fetch(http, f"http://[::1]:{port}/") == (200, b"hello")
-    assert f"Host: [::1]:{port}" in heard[0].splitlines()
+    assert f"Host: [::1]:{port}" in received[0].splitlines()
 
 
-async def test_leaving_before_the_end_closes_the_connection() -> None:
+async def test_unread_response_closes_its_connection() -> None:
     closed = asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -130,11 +130,11 @@ async def test_leaving_before_the_end_closes_the_connection() -> None:
             await closed.wait()
 
 
-async def test_a_request_says_where_it_goes() -> None:
-    heard: list[str] = []
-    async with serving(answering(OK, heard=heard)) as port, pool() as http:
+async def test_request_has_encoded_path_host_and_basic_authorization() -> None:
+    received: list[str] = []
+    async with serving(answering(OK, heard=received)) as port, pool() as http:
         await fetch(http, f"http://me:pass%20word@127.0.0.1:{port}/a b?q=ü#part")
-    lines = heard[0].splitlines()
+    lines = received[0].splitlines()
     assert lines[0] == "POST /a%20b?q=%C3%BC HTTP/1.1"
     login = base64.b64encode(b"me:pass word").decode()
     for line in (f"Host: 127.0.0.1:{port}", "Accept-Encoding: identity", f"Authorization: Basic {login}"):
@@ -151,14 +151,14 @@ async def test_a_request_says_where_it_goes() -> None:
         ("http://bücher.test/", "xn--bcher-kva.test"),
     ],
 )
-def test_a_host_is_named_as_its_server_expects(url: str, name: str) -> None:
+def test_host_header_omits_default_port_and_encodes_names(url: str, name: str) -> None:
     assert read_url(url)[0].name == name
 
 
 async def test_tls_trusts_the_configured_certificates(tmp_path: Path) -> None:
-    shown, cert = certificate(tmp_path)
+    context, cert = certificate(tmp_path)
     server = Counted([OK] * 2)
-    async with serving(server.talk, shown) as port:
+    async with serving(server.talk, context) as port:
         http = HttpPool(ssl.create_default_context(cafile=cert))
         for _ in range(2):
             assert await fetch(http, f"https://127.0.0.1:{port}/") == (200, b"hello")
@@ -166,14 +166,14 @@ async def test_tls_trusts_the_configured_certificates(tmp_path: Path) -> None:
     assert server.count == 1
 
 
-async def test_tls_trusts_whom_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, cert = certificate(tmp_path)
-    async with serving(answering(OK), shown) as port, pool() as http:
+async def test_tls_trusts_certificates_named_by_ssl_cert_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, cert = certificate(tmp_path)
+    async with serving(answering(OK), context) as port, pool() as http:
         with pytest.raises(ProviderUnreachable, match=r"(?i)certificate"):
             await fetch(http, f"https://127.0.0.1:{port}/")
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-        async with pool() as informed:
-            assert await fetch(informed, f"https://127.0.0.1:{port}/") == (200, b"hello")
+        async with pool() as trusting:
+            assert await fetch(trusting, f"https://127.0.0.1:{port}/") == (200, b"hello")
 
 
 def test_trusted_certificates_are_loaded_once_for_all_pools() -> None:
@@ -182,60 +182,60 @@ def test_trusted_certificates_are_loaded_once_for_all_pools() -> None:
     assert load_trusted_certificates(paths).verify_mode is ssl.CERT_REQUIRED
 
 
-async def test_tls_wants_the_right_name(tmp_path: Path) -> None:
-    shown, cert = certificate(tmp_path)
-    async with serving(answering(OK), shown) as port:
+async def test_tls_rejects_a_certificate_for_another_host(tmp_path: Path) -> None:
+    context, cert = certificate(tmp_path)
+    async with serving(answering(OK), context) as port:
         http = HttpPool(ssl.create_default_context(cafile=cert))
         with pytest.raises(ProviderUnreachable, match=r"(?i)certificate"):
             await fetch(http, f"https://localhost:{port}/")
         await http.close()
 
 
-async def test_plain_requests_are_handed_to_the_proxy(no_proxies: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    async with serving(answering(OK)) as port, serving(proxy(port, asked)) as way, pool() as http:
-        no_proxies.setenv("http_proxy", f"http://me:secret@127.0.0.1:{way}")
+async def test_http_requests_are_sent_to_the_proxy(no_proxies: pytest.MonkeyPatch) -> None:
+    proxied: list[str] = []
+    async with serving(answering(OK)) as port, serving(proxy(port, proxied)) as proxy_port, pool() as http:
+        no_proxies.setenv("http_proxy", f"http://me:secret@127.0.0.1:{proxy_port}")
         assert await fetch(http, "http://model.test/v1?q=1") == (200, b"hello")
-    lines = asked[0].splitlines()
+    lines = proxied[0].splitlines()
     assert lines[0] == "POST http://model.test/v1?q=1 HTTP/1.1"
     assert "Host: model.test" in lines
     assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:secret').decode()}" in lines
 
 
-async def test_secure_requests_go_through_a_tunnel(tmp_path: Path, no_proxies: pytest.MonkeyPatch) -> None:
-    shown, cert = certificate(tmp_path)
-    asked: list[str] = []
-    heard: list[str] = []
-    server = answering(OK, OK, heard=heard)
-    async with serving(server, shown) as port, serving(proxy(port, asked)) as way:
-        no_proxies.setenv("https_proxy", f"127.0.0.1:{way}")
+async def test_https_requests_use_a_connect_tunnel(tmp_path: Path, no_proxies: pytest.MonkeyPatch) -> None:
+    context, cert = certificate(tmp_path)
+    proxied: list[str] = []
+    received: list[str] = []
+    server = answering(OK, OK, heard=received)
+    async with serving(server, context) as port, serving(proxy(port, proxied)) as proxy_port:
+        no_proxies.setenv("https_proxy", f"127.0.0.1:{proxy_port}")
         http = HttpPool(ssl.create_default_context(cafile=cert))
         for _ in range(2):
             assert await fetch(http, "https://model.test/v1") == (200, b"hello")
         await http.close()
-    assert [head.splitlines()[0] for head in asked] == ["CONNECT model.test:443 HTTP/1.1"]
-    assert [head.splitlines()[0] for head in heard] == ["POST /v1 HTTP/1.1"] * 2
-    assert "Proxy-Authorization" not in heard[0]
+    assert [head.splitlines()[0] for head in proxied] == ["CONNECT model.test:443 HTTP/1.1"]
+    assert [head.splitlines()[0] for head in received] == ["POST /v1 HTTP/1.1"] * 2
+    assert "Proxy-Authorization" not in received[0]
 
 
-async def test_a_proxy_may_refuse(no_proxies: pytest.MonkeyPatch) -> None:
+async def test_refusal_of_a_proxy_is_reported(no_proxies: pytest.MonkeyPatch) -> None:
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
-    async with serving(answering(refusal)) as way, pool() as http:
-        no_proxies.setenv("https_proxy", f"http://127.0.0.1:{way}")
+    async with serving(answering(refusal)) as proxy_port, pool() as http:
+        no_proxies.setenv("https_proxy", f"http://127.0.0.1:{proxy_port}")
         with pytest.raises(ProviderUnreachable, match="407"):
             await fetch(http, "https://model.test/")
 
 
-def test_who_is_excepted_needs_no_proxy(no_proxies: pytest.MonkeyPatch) -> None:
+def test_no_proxy_hosts_and_loopback_bypass_the_proxy(no_proxies: pytest.MonkeyPatch) -> None:
     no_proxies.setenv("http_proxy", "http://proxy.test:3128")
     no_proxies.setenv("no_proxy", "near.test")
-    ways = {
+    routes = {
         url: find_route(read_url(url)[0]).proxy for url in ("http://far.test", "http://near.test", "http://[::1]:1")
     }
-    assert [way.authority if way else None for way in ways.values()] == ["proxy.test:3128", None, None]
+    assert [route.authority if route else None for route in routes.values()] == ["proxy.test:3128", None, None]
 
 
-async def test_a_proxy_of_another_kind_is_said_to_be_of_no_use(no_proxies: pytest.MonkeyPatch) -> None:
+async def test_socks_proxy_is_reported_as_unsupported(no_proxies: pytest.MonkeyPatch) -> None:
     no_proxies.setenv("http_proxy", "socks5://127.0.0.1:9")
     async with pool() as http:
         with pytest.raises(ProviderUnreachable, match="http"):

@@ -1,4 +1,4 @@
-"""A stream of events means the same, however the network cuts it."""
+"""Server-sent events are parsed the same at any chunk boundaries."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def streams(draw: st.DrawFn) -> bytes:
     return begin + b"".join(draw(LINES) + draw(ENDS) for _ in range(draw(st.integers(0, 12))))
 
 
-def as_the_standard_says(stream: bytes) -> list[bytes]:
+def parse_by_standard(stream: bytes) -> list[bytes]:
     events: list[bytes] = []
     data: list[bytes] = []
     for line in stream.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")[:-1]:
@@ -43,7 +43,7 @@ def as_the_standard_says(stream: bytes) -> list[bytes]:
 
 
 @given(streams(), st.data())
-def test_any_cut_gives_the_same_events(stream: bytes, data: st.DataObject) -> None:
+def test_events_are_parsed_the_same_at_any_chunk_boundaries(stream: bytes, data: st.DataObject) -> None:
     parser = EventParser()
     events = []
     rest = stream
@@ -51,15 +51,15 @@ def test_any_cut_gives_the_same_events(stream: bytes, data: st.DataObject) -> No
         length = data.draw(st.integers(1, len(rest)))
         events += parser.feed(rest[:length])
         rest = rest[length:]
-    assert events == as_the_standard_says(stream)
+    assert events == parse_by_standard(stream)
 
 
 @given(streams())
-def test_one_byte_at_a_time_gives_the_same_events(stream: bytes) -> None:
+def test_events_are_parsed_the_same_byte_by_byte(stream: bytes) -> None:
     parser = EventParser()
-    events = [event for place in range(len(stream)) for event in parser.feed(stream[place : place + 1])]
-    assert events == EventParser().feed(stream) == as_the_standard_says(stream)
+    events = [event for position in range(len(stream)) for event in parser.feed(stream[position : position + 1])]
+    assert events == EventParser().feed(stream) == parse_by_standard(stream)
 
 
-def test_an_event_without_its_blank_line_never_happened() -> None:
+def test_event_without_a_final_blank_line_is_dropped() -> None:
     assert EventParser().feed(b'data: {"half":') == []
