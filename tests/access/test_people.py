@@ -1,4 +1,4 @@
-"""One person with several ids."""
+"""People with several ids."""
 
 from talaria.access.policy import People
 from talaria.contracts.store import Database
@@ -9,7 +9,7 @@ from talaria.settings.sections.chats import PersonSettings
 PHONE, LID = "491701234567", "881122@lid"
 
 
-def test_a_named_person_owns_things_on_every_network() -> None:
+def test_named_person_is_recognised_on_every_network() -> None:
     people = People({"ann": PersonSettings(ids=("telegram:1", "matrix:@ann:example.org"))})
     assert people.person("telegram", ("1",)) == people.person("matrix", ("@ann:example.org",)) == "ann"
     assert people.person("telegram", ("2",)) == "telegram:2"
@@ -18,7 +18,7 @@ def test_a_named_person_owns_things_on_every_network() -> None:
     assert people.names("telegram", ("2", "")) == {"telegram:2"}
 
 
-def test_what_a_network_tells_makes_two_ids_one_person(database: Database, other: Database) -> None:
+def test_linked_ids_belong_to_one_person(database: Database, other: Database) -> None:
     assert database.read(lambda tx: list_user_ids(tx, "whatsapp", LID)) == (LID,)
     database.write(lambda tx: link_user_ids(tx, "whatsapp", PHONE, LID))
     for one in (PHONE, LID):
@@ -29,22 +29,22 @@ def test_what_a_network_tells_makes_two_ids_one_person(database: Database, other
     assert People({}).person("whatsapp", (PHONE, LID)) == f"whatsapp:{PHONE}"
 
 
-def test_an_id_linked_to_a_person_stays_linked(database: Database) -> None:
-    def learn(known: str, another: str) -> None:
+def test_chained_links_join_all_ids(database: Database) -> None:
+    def link(known: str, another: str) -> None:
         database.write(lambda tx: link_user_ids(tx, "whatsapp", known, another))
 
-    learn("a", "b")
-    learn("c", "d")
-    learn("b", "d")
-    learn("d", "a")
-    learn("e", "e")
+    link("a", "b")
+    link("c", "d")
+    link("b", "d")
+    link("d", "a")
+    link("e", "e")
     found = database.read(lambda tx: {one: list_user_ids(tx, "whatsapp", one) for one in "abcde"})
     assert found == dict.fromkeys("abcd", ("a", "b", "c", "d")) | {"e": ("e",)}
 
 
-def test_a_private_chat_is_one_place_whichever_id_it_has() -> None:
-    places = [Address("whatsapp", one, user_id=one) for one in (PHONE, LID)]
-    keys = {build_session_key(canonical_address(place, (PHONE, LID))) for place in places}
+def test_private_chat_has_one_session_key_for_all_ids_of_a_person() -> None:
+    addresses = [Address("whatsapp", one, user_id=one) for one in (PHONE, LID)]
+    keys = {build_session_key(canonical_address(address, (PHONE, LID))) for address in addresses}
     assert keys == {f"agent:main:whatsapp:private:{PHONE}"}
     group = Address("whatsapp", "group-1", "group", user_id=LID)
     assert build_session_key(canonical_address(group, (PHONE, LID))).endswith(f":group-1:{PHONE}")

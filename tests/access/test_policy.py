@@ -1,4 +1,4 @@
-"""Who may speak, and who may use which commands."""
+"""Access policy: which senders are answered, and which commands they may use."""
 
 import pytest
 from msgspec import structs
@@ -28,13 +28,13 @@ def access(rules: Rules | None = None, **more: object) -> Access:
     return Access(Settings(access=rules or Rules(), **more))  # type: ignore[arg-type]
 
 
-def test_by_default_a_stranger_may_ask_in_private_and_hears_nothing_in_a_group() -> None:
+def test_unknown_sender_may_pair_in_private_and_is_denied_in_groups() -> None:
     assert access().decide(PRIVATE, unpaired) == NeedsPairing()
     for kind in ("group", "channel", "thread"):
         assert isinstance(access().decide(said(ANN, chat="-100", kind=kind), unpaired), AccessDenied)
 
 
-def test_without_pairing_a_stranger_hears_nothing() -> None:
+def test_unknown_sender_is_denied_if_pairing_is_disabled() -> None:
     assert isinstance(access(Rules(pairing=False)).decide(PRIVATE, unpaired), AccessDenied)
 
 
@@ -44,27 +44,27 @@ def test_a_paired_sender_is_allowed_in_every_chat_of_the_network() -> None:
 
 
 def test_a_pairing_is_looked_up_only_if_no_setting_decides() -> None:
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def look_up() -> bool:
-        asked.append("store")
+        lookups.append("store")
         return False
 
     for rules in (Rules(owners=("telegram:1",)), Rules(allowed=("telegram:1",)), Rules(everyone=True)):
         assert isinstance(access(rules).decide(PRIVATE, look_up), AccessAllowed)
     assert isinstance(access(Rules(blocked=("telegram:1",))).decide(PRIVATE, look_up), AccessDenied)
-    assert asked == []
+    assert lookups == []
     assert access().decide(PRIVATE, look_up) == NeedsPairing()
-    assert asked == ["store"]
+    assert lookups == ["store"]
 
 
-def test_an_owner_is_known_by_any_id() -> None:
+def test_owner_is_recognised_by_any_of_their_ids() -> None:
     rules = Rules(owners=("ann",))
-    known = access(rules, people={"ann": PersonSettings(ids=("telegram:1", "matrix:@ann:example.org"))})
-    assert known.decide(PRIVATE, unpaired) == AccessAllowed(owner=True)
-    assert known.decide(said(Sender("@ann:example.org"), platform="matrix"), unpaired) == AccessAllowed(owner=True)
-    assert known.decide(said(Sender("1"), platform="matrix"), unpaired) == NeedsPairing()
-    assert known.decide(said(Sender("9"), platform="telegram"), unpaired, ids=("9", "1")) == AccessAllowed(owner=True)
+    policy = access(rules, people={"ann": PersonSettings(ids=("telegram:1", "matrix:@ann:example.org"))})
+    assert policy.decide(PRIVATE, unpaired) == AccessAllowed(owner=True)
+    assert policy.decide(said(Sender("@ann:example.org"), platform="matrix"), unpaired) == AccessAllowed(owner=True)
+    assert policy.decide(said(Sender("1"), platform="matrix"), unpaired) == NeedsPairing()
+    assert policy.decide(said(Sender("9"), platform="telegram"), unpaired, ids=("9", "1")) == AccessAllowed(owner=True)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_an_owner_is_known_by_any_id() -> None:
         Settings(platforms={"telegram": ChatNetworkSettings(allowed=("telegram:1",))}),
     ],
 )
-def test_people_are_allowed_in_private_and_in_groups(settings: Settings) -> None:
-    known = Access(settings)
-    assert (known.decide(PRIVATE, unpaired), known.decide(IN_GROUP, unpaired)) == (AccessAllowed(), AccessAllowed())
-    assert known.decide(said(BEN), unpaired) == NeedsPairing()
-    assert isinstance(known.decide(said(BEN, chat="-100", kind="group"), unpaired), AccessDenied)
-    assert known.decide(said(ANN, platform="discord"), unpaired) == NeedsPairing()
+def test_allowed_sender_is_allowed_in_private_and_in_groups(settings: Settings) -> None:
+    policy = Access(settings)
+    assert (policy.decide(PRIVATE, unpaired), policy.decide(IN_GROUP, unpaired)) == (AccessAllowed(), AccessAllowed())
+    assert policy.decide(said(BEN), unpaired) == NeedsPairing()
+    assert isinstance(policy.decide(said(BEN, chat="-100", kind="group"), unpaired), AccessDenied)
+    assert policy.decide(said(ANN, platform="discord"), unpaired) == NeedsPairing()
 
 
 @pytest.mark.parametrize(
@@ -90,48 +90,48 @@ def test_people_are_allowed_in_private_and_in_groups(settings: Settings) -> None
         Settings(platforms={"telegram": ChatNetworkSettings(chats=("-100",))}),
     ],
 )
-def test_everybody_may_speak_in_an_allowed_group_and_in_its_threads_only(settings: Settings) -> None:
-    known = Access(settings)
+def test_any_sender_is_allowed_in_an_allowed_group_and_its_threads(settings: Settings) -> None:
+    policy = Access(settings)
     assert (
-        known.decide(IN_GROUP, unpaired)
-        == known.decide(said(BEN, chat="-100", kind="thread"), unpaired)
+        policy.decide(IN_GROUP, unpaired)
+        == policy.decide(said(BEN, chat="-100", kind="thread"), unpaired)
         == AccessAllowed()
     )
-    assert isinstance(known.decide(said(ANN, chat="-200", kind="group"), unpaired), AccessDenied)
-    assert known.decide(PRIVATE, unpaired) == NeedsPairing()
+    assert isinstance(policy.decide(said(ANN, chat="-200", kind="group"), unpaired), AccessDenied)
+    assert policy.decide(PRIVATE, unpaired) == NeedsPairing()
 
 
-def test_a_private_chat_is_not_opened_by_the_list_of_groups() -> None:
+def test_allowed_chats_do_not_allow_private_chats() -> None:
     assert access(Rules(chats=("telegram:1",))).decide(PRIVATE, unpaired) == NeedsPairing()
 
 
-def test_everybody_may_speak_only_where_that_was_said() -> None:
+def test_everyone_setting_applies_to_its_own_network_only() -> None:
     assert access(Rules(everyone=True)).decide(PRIVATE, unpaired) == AccessAllowed()
     one = access(platforms={"telegram": ChatNetworkSettings(everyone=True)})
     assert one.decide(IN_GROUP, unpaired) == AccessAllowed()
     assert one.decide(said(ANN, platform="matrix"), unpaired) == NeedsPairing()
 
 
-def test_who_is_blocked_hears_nothing_whatever_else_holds() -> None:
+def test_blocked_sender_is_denied_despite_any_other_rule() -> None:
     rules = Rules(blocked=("telegram:1",), owners=("telegram:1",), allowed=("telegram:1",), everyone=True)
     assert isinstance(access(rules).decide(PRIVATE, paired), AccessDenied)
     assert isinstance(access(rules).decide(said(Sender("7")), paired, ids=("1",)), AccessDenied)
 
 
-def test_an_unnamed_sender_matches_no_person() -> None:
-    nobody = Sender("")
-    assert isinstance(access().decide(said(nobody, chat="1"), unpaired), AccessDenied)
+def test_sender_without_id_matches_no_person() -> None:
+    unnamed = Sender("")
+    assert isinstance(access().decide(said(unnamed, chat="1"), unpaired), AccessDenied)
     assert (
-        access(Rules(chats=("telegram:-100",))).decide(said(nobody, chat="-100", kind="channel"), unpaired)
+        access(Rules(chats=("telegram:-100",))).decide(said(unnamed, chat="-100", kind="channel"), unpaired)
         == AccessAllowed()
     )
 
 
-def test_a_secret_that_was_proved_lets_in_but_makes_nobody_an_owner_and_does_not_help_who_is_blocked() -> None:
-    vouched = structs.replace(PRIVATE, vouched=True)
-    assert access(Rules(pairing=False)).decide(vouched, unpaired) == AccessAllowed()
-    assert access(Rules(owners=("telegram:1",))).decide(vouched, unpaired) == AccessAllowed(owner=True)
-    assert isinstance(access(Rules(blocked=("telegram:1",))).decide(vouched, unpaired), AccessDenied)
+def test_verified_secret_allows_a_sender_but_does_not_make_an_owner_or_unblock() -> None:
+    verified = structs.replace(PRIVATE, vouched=True)
+    assert access(Rules(pairing=False)).decide(verified, unpaired) == AccessAllowed()
+    assert access(Rules(owners=("telegram:1",))).decide(verified, unpaired) == AccessAllowed(owner=True)
+    assert isinstance(access(Rules(blocked=("telegram:1",))).decide(verified, unpaired), AccessDenied)
 
 
 async def _nothing(context: CommandContext) -> None:
@@ -145,24 +145,24 @@ COMMANDS = (
 )
 
 
-def may_use(known: Access, sender: Sender, *, owner: bool = False) -> list[str]:
-    permitted = permitted_commands(known, COMMANDS, said(sender), owner=owner)
+def may_use(policy: Access, sender: Sender, *, owner: bool = False) -> list[str]:
+    permitted = permitted_commands(policy, COMMANDS, said(sender), owner=owner)
     assert len(permitted) == len(COMMANDS)
     return [one.name for one in select_usable_commands(permitted, terminal=False, owner=owner)]
 
 
-def test_where_nothing_is_said_commands_say_themselves_whose_they_are() -> None:
+def test_commands_without_rules_use_their_own_permission() -> None:
     assert may_use(access(), ANN) == ["new", "model"]
     assert may_use(access(), ANN, owner=True) == ["new", "model", "sethome"]
 
 
-def test_commands_are_given_to_the_owner_to_the_allowed_or_to_people_by_name() -> None:
+def test_slash_access_permits_owner_allowed_senders_or_named_people() -> None:
     rules = Rules(slash_access={"model": ("owner",), "/sethome": ("ben",), "clear": ("allowed",)})
-    known = access(rules, people={"ben": PersonSettings(ids=("telegram:2",))})
-    assert may_use(known, ANN) == ["new"]
-    assert may_use(known, BEN) == ["new", "sethome"]
-    assert may_use(known, ANN, owner=True) == ["new", "model", "sethome"]
+    policy = access(rules, people={"ben": PersonSettings(ids=("telegram:2",))})
+    assert may_use(policy, ANN) == ["new"]
+    assert may_use(policy, BEN) == ["new", "sethome"]
+    assert may_use(policy, ANN, owner=True) == ["new", "model", "sethome"]
 
 
-def test_a_command_given_to_nobody_is_the_owners() -> None:
+def test_command_with_an_empty_rule_is_for_the_owner_only() -> None:
     assert may_use(access(Rules(slash_access={"new": ()})), ANN) == ["model"]

@@ -1,4 +1,4 @@
-"""Routes: the most specific one counts, whatever the order in the settings."""
+"""Routes: the most specific one applies, in any order of the settings."""
 
 import pytest
 
@@ -37,7 +37,7 @@ SETTINGS = Settings(personas={name: PersonaSettings() for name in ("butler", "n"
     ],
 )
 @pytest.mark.parametrize("reverse", [False, True])
-def test_the_most_specific_route_counts(message: RoutedMessage, route: str, *, reverse: bool) -> None:
+def test_most_specific_route_applies(message: RoutedMessage, route: str, *, reverse: bool) -> None:
     routes = dict(reversed(ROUTES.items())) if reverse else ROUTES
     settings = Settings(personas=SETTINGS.personas, routes=routes)
     choice = Routes(settings).choose(message)
@@ -45,7 +45,7 @@ def test_the_most_specific_route_counts(message: RoutedMessage, route: str, *, r
     assert f"`{route}`" in choice.why
 
 
-def test_without_a_matching_route_the_agent_itself_answers() -> None:
+def test_default_persona_answers_without_a_matching_route() -> None:
     choice = Routes(Settings(routes={"a": RouteSettings(persona="x", chat="1")})).choose(
         RoutedMessage(Address("telegram", "1"))
     )
