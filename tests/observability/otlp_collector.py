@@ -1,4 +1,4 @@
-"""A collector of traces to test with: it decodes what it is sent."""
+"""Trace collector for tests: it decodes the spans it receives."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class Collector:
-    """A server that decodes OTLP; ``answers`` are given first, then it takes everything."""
+    """Server that decodes OTLP; it returns ``answers`` first, then accepts every request."""
 
     def __init__(self, *answers: int | Handler) -> None:
         self.bodies: list[bytes] = []

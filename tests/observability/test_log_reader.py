@@ -1,4 +1,4 @@
-"""The log is read in bounded pages, as text or JSON, whatever stands in it."""
+"""Log reader: bounded pages of text and JSON lines, with any content."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ TEXT = (
 )
 
 
-def test_lines_of_both_formats_are_entries(tmp_path: Path) -> None:
+def test_text_and_json_lines_are_parsed_as_entries(tmp_path: Path) -> None:
     file = tmp_path / "talaria.log"
     file.write_text(f"{TEXT}2026-11-17 14:35:48,000 INFO talaria.x: unfinished")
     page = read_log(file, LogFilter(), 10)
@@ -29,8 +29,8 @@ def test_entries_are_filtered_by_level_text_and_session(tmp_path: Path) -> None:
     file = tmp_path / "talaria.log"
     file.write_text(TEXT)
     found = [
-        len(read_log(file, wanted, 10).entries)
-        for wanted in (
+        len(read_log(file, log_filter, 10).entries)
+        for log_filter in (
             LogFilter(level="warning"),
             LogFilter(text="LISTENING"),
             LogFilter(text="valueerror"),
@@ -41,7 +41,7 @@ def test_entries_are_filtered_by_level_text_and_session(tmp_path: Path) -> None:
     assert found == [2, 1, 1, 2, 0]
 
 
-def test_a_page_after_a_position_has_only_what_is_new(tmp_path: Path) -> None:
+def test_page_after_a_position_has_only_new_entries(tmp_path: Path) -> None:
     file = tmp_path / "talaria.log"
     file.write_text(TEXT)
     end = read_log(file, LogFilter(), 10).end
@@ -64,7 +64,7 @@ def test_a_large_file_is_read_in_parts(tmp_path: Path) -> None:
     assert numbers == list(range(numbers[0], count))
 
 
-def test_a_missing_or_binary_file_is_no_error(tmp_path: Path) -> None:
+def test_missing_or_binary_file_has_no_entries(tmp_path: Path) -> None:
     assert read_log(tmp_path / "none", LogFilter(), 10).entries == []
     (tmp_path / "binary").write_bytes(b"\xff\xfe{\n{}\n\x00\n")
     assert read_log(tmp_path / "binary", LogFilter(), 10).entries == []

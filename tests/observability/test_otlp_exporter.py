@@ -1,4 +1,4 @@
-"""Finished turns on their way to a collector: what is sent, what is not, and what a bad collector cannot do."""
+"""Export of finished turns to a collector: spans, privacy, retries and bad collectors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -28,17 +28,17 @@ Finished = tuple[Session, Turn, list[Step]]
 
 @asynccontextmanager
 async def exporting(
-    endpoint: str, headers: Mapping[str, str], patience: ExportRetryPolicy | None = None
+    endpoint: str, headers: Mapping[str, str], retries: ExportRetryPolicy | None = None
 ) -> AsyncIterator[TurnExporter]:
     pool = HttpPool()
-    async with run_exporter(endpoint, headers, pool.send, patience) as exporter:
+    async with run_exporter(endpoint, headers, pool.send, retries) as exporter:
         yield exporter
     await pool.close()
 
 
 @pytest.fixture
 async def finished(tmp_path: Path) -> Finished:
-    """A turn with a model call, a tool that works, one that fails and one that is cut off."""
+    """A turn with a model call, a tool that works, one that fails and one that is interrupted."""
     new = NewSession(source="cli", title="secret title")
     async with Diary(tmp_path / "talaria.db", new) as diary:
         turn = await diary.begin()
@@ -50,18 +50,18 @@ async def finished(tmp_path: Path) -> Finished:
         await turn.begin_tool("terminal", "secret command")
         diary.wait(2)
         await turn.end(TurnFailed("secret reason"))
-        ((kept, steps),) = await diary.turns()
-        return diary.session, kept, steps
+        ((stored, steps),) = await diary.turns()
+        return diary.session, stored, steps
 
 
-async def test_a_turn_arrives_as_spans_with_the_usual_names(finished: Finished) -> None:
+async def test_turn_is_exported_as_spans_with_semantic_convention_names(finished: Finished) -> None:
     session, turn, _ = finished
     async with listening(Collector()) as collector:
         async with exporting(collector.url, {"X-Key": "k"}) as exporter:
             exporter.finished(*finished)
         (request,) = collector.requests
     assert (request.content_type, request.headers["X-Key"]) == ("application/json", "k")
-    root, model, read, failed, cut = collector.spans
+    root, model, read, failed, interrupted = collector.spans
     assert [span.name for span in collector.spans] == [
         "invoke_agent talaria",
         "chat large",
@@ -69,19 +69,29 @@ async def test_a_turn_arrives_as_spans_with_the_usual_names(finished: Finished) 
         "execute_tool terminal",
         "execute_tool terminal",
     ]
-    assert values(root)["gen_ai.conversation.id"] == session.id
-    assert (values(root)["talaria.turn.id"], values(root)["talaria.turn.state"]) == (turn.id, "failed")
-    told = values(model)
-    assert (told["gen_ai.operation.name"], told["gen_ai.request.model"]) == ("chat", "large")
-    assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (1200, 80)
-    assert (told["gen_ai.usage.cache_read.input_tokens"], told["talaria.cost.microdollars"]) == (1000, 4000)
-    assert told["talaria.first_text.seconds"] == 0.5
-    assert (values(read)["gen_ai.tool.name"], values(read)["talaria.tool.arguments.size"]) == ("read_file", 18)
-    assert [values(span).get("error.type") for span in (read, failed, cut)] == [None, "failed", "interrupted"]
+    assert read_attributes(root)["gen_ai.conversation.id"] == session.id
+    assert (read_attributes(root)["talaria.turn.id"], read_attributes(root)["talaria.turn.state"]) == (
+        turn.id,
+        "failed",
+    )
+    attributes = read_attributes(model)
+    assert (attributes["gen_ai.operation.name"], attributes["gen_ai.request.model"]) == ("chat", "large")
+    assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (1200, 80)
+    assert (attributes["gen_ai.usage.cache_read.input_tokens"], attributes["talaria.cost.microdollars"]) == (1000, 4000)
+    assert attributes["talaria.first_text.seconds"] == 0.5
+    assert (read_attributes(read)["gen_ai.tool.name"], read_attributes(read)["talaria.tool.arguments.size"]) == (
+        "read_file",
+        18,
+    )
+    assert [read_attributes(span).get("error.type") for span in (read, failed, interrupted)] == [
+        None,
+        "failed",
+        "interrupted",
+    ]
     assert [span.status.code for span in collector.spans] == [2, 1, 1, 2, 2]
 
 
-async def test_spans_hang_together_and_have_their_times(finished: Finished) -> None:
+async def test_spans_have_one_trace_parent_ids_and_times(finished: Finished) -> None:
     async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
         exporter.finished(*finished)
         exporter.finished(*finished)
@@ -101,7 +111,7 @@ async def test_spans_hang_together_and_have_their_times(finished: Finished) -> N
     ]
 
 
-async def test_the_json_is_that_of_otlp(finished: Finished) -> None:
+async def test_export_uses_otlp_json(finished: Finished) -> None:
     async with listening(Collector()) as collector, exporting(f"{collector.url}/v1/traces", {}) as exporter:
         exporter.finished(*finished)
     sent = msgspec.json.decode(collector.bodies[0])
@@ -114,13 +124,13 @@ async def test_the_json_is_that_of_otlp(finished: Finished) -> None:
     assert {"key": "talaria.first_text.seconds", "value": {"doubleValue": 0.5}} in model["attributes"]
 
 
-async def test_nothing_that_was_said_leaves_the_house(finished: Finished) -> None:
+async def test_exported_spans_contain_no_content(finished: Finished) -> None:
     async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
         exporter.finished(*finished)
     assert b"secret" not in collector.bodies[0]
 
 
-async def test_a_collector_in_trouble_is_tried_again(finished: Finished) -> None:
+async def test_temporary_failures_of_the_collector_are_retried(finished: Finished) -> None:
     async with (
         listening(Collector(503, hang_up, 429)) as collector,
         exporting(collector.url, {}, QUICK) as exporter,
@@ -131,7 +141,7 @@ async def test_a_collector_in_trouble_is_tried_again(finished: Finished) -> None
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(503, 4), (400, 1), (302, 1), (500, 1)])
-async def test_attempts_are_bounded_and_a_loss_is_logged(
+async def test_dropped_trace_is_logged_after_the_last_attempt(
     finished: Finished, status: int, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
@@ -148,7 +158,7 @@ async def test_attempts_are_bounded_and_a_loss_is_logged(
     ("endpoint", "headers"),
     [("http://127.0.0.1:1", {}), ("http://", {}), ("http://127.0.0.1:1", {"X-Key": "a\nb"}), ("no address", {})],
 )
-async def test_what_cannot_work_is_logged_and_breaks_nothing(
+async def test_unusable_endpoint_or_header_is_logged(
     finished: Finished, endpoint: str, headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with exporting(endpoint, headers, QUICK) as exporter:
@@ -156,43 +166,43 @@ async def test_what_cannot_work_is_logged_and_breaks_nothing(
     assert "dropping a trace" in caplog.text
 
 
-async def test_a_silent_collector_holds_nobody_up(finished: Finished, caplog: pytest.LogCaptureFixture) -> None:
-    asked, never = asyncio.Event(), asyncio.Event()
+async def test_silent_collector_does_not_block_turns_or_shutdown(
+    finished: Finished, caplog: pytest.LogCaptureFixture
+) -> None:
+    requested, never = asyncio.Event(), asyncio.Event()
 
     async def hang(request: web.Request) -> web.Response:
-        asked.set()
+        requested.set()
         await never.wait()
         return web.Response()
 
-    patience = ExportRetryPolicy(closing=timedelta(milliseconds=10))
+    retries = ExportRetryPolicy(closing=timedelta(milliseconds=10))
     async with listening(Collector(hang)) as collector:
-        async with exporting(collector.url, {}, patience) as exporter:
+        async with exporting(collector.url, {}, retries) as exporter:
             exporter.finished(*finished)
-            await asked.wait()
+            await requested.wait()
             for _ in range(300):
                 exporter.finished(*finished)
         never.set()
     assert sum("the collector is too slow" in record.message for record in caplog.records) == 300 - 256
 
 
-async def test_turns_that_wait_leave_together(finished: Finished) -> None:
-    going = asyncio.Event()
+async def test_waiting_turns_are_sent_in_one_request(finished: Finished) -> None:
+    may_answer = asyncio.Event()
 
     async def slow(request: web.Request) -> web.Response:
-        await going.wait()
+        await may_answer.wait()
         return web.Response(text="{}")
 
     async with listening(Collector(slow)) as collector, exporting(collector.url, {}) as exporter:
         for _ in range(50):
             exporter.finished(*finished)
-        going.set()
+        may_answer.set()
     assert len(collector.requests) == 2
     assert len(collector.spans) == 50 * 5
 
 
-async def test_steps_that_cannot_be_read_do_not_keep_others_back(
-    finished: Finished, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unreadable_steps_do_not_block_other_turns(finished: Finished, caplog: pytest.LogCaptureFixture) -> None:
     session, turn, steps = finished
     broken = msgspec.structs.replace(steps[0], result="{")
     async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
@@ -202,7 +212,7 @@ async def test_steps_that_cannot_be_read_do_not_keep_others_back(
     assert "can't read" in caplog.text
 
 
-async def test_what_comes_after_the_end_is_ignored(finished: Finished) -> None:
+async def test_turn_finished_after_shutdown_is_ignored(finished: Finished) -> None:
     async with listening(Collector()) as collector:
         async with exporting(collector.url, {}) as exporter:
             assert isinstance(exporter, TurnExporter)
@@ -216,11 +226,11 @@ async def hang_up(request: web.Request) -> web.Response:
     return web.Response()
 
 
-def values(span: OtlpSpan) -> dict[str, Any]:
-    return {attribute.key: plain(attribute.value) for attribute in span.attributes}
+def read_attributes(span: OtlpSpan) -> dict[str, Any]:
+    return {attribute.key: read_value(attribute.value) for attribute in span.attributes}
 
 
-def plain(value: OtlpValue) -> str | int | float | None:
+def read_value(value: OtlpValue) -> str | int | float | None:
     if value.int_value is not None:
         return int(value.int_value)
     return value.string_value if value.string_value is not None else value.double_value
