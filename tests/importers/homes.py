@@ -1,4 +1,4 @@
-"""Digest of another agent's home, and the sessions that an import made of it."""
+"""Digest of another agent's home, and the sessions imported from it."""
 
 import hashlib
 from pathlib import Path
@@ -16,7 +16,7 @@ PIXEL = bytes.fromhex(
 
 
 def digest_of(home: Path) -> dict[str, str]:
-    """Return a digest of every file by its path, so that a changed, new or missing file shows."""
+    """Return a digest of every file by its path, to detect changed, new and missing files."""
     files = sorted(path for path in home.rglob("*") if path.is_file())
     return {str(path.relative_to(home)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 

@@ -1,4 +1,4 @@
-"""Import a home and be killed after so many commits: ``python -m tests.importers.killed_import AGENT HOME COMMITS``."""
+"""Import killed after a number of commits: ``python -m tests.importers.killed_import AGENT HOME COMMITS``."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from talaria.contracts.imports import ImportChoices
 
 
 def main(agent: str, home: str, commits: str) -> None:
-    """Die without a word, as in a power cut."""
+    """Kill this process without cleanup, as in a power cut."""
     remaining = int(commits)
 
     def count(_messages: int) -> None:

@@ -26,8 +26,8 @@ def at(second: int) -> str:
     return f"2026-05-06T07:08:{second:02}.000Z"
 
 
-def spoken(number: int, parent: int | None, role: str, content: Any, **fields: Any) -> dict[str, Any]:
-    """Return a line of Claude Code."""
+def transcript_line(number: int, parent: int | None, role: str, content: Any, **fields: Any) -> dict[str, Any]:
+    """Return a line of a transcript of Claude Code."""
     above = None if parent is None else f"u{parent}"
     base = {"type": role, "uuid": f"u{number}", "parentUuid": above, "timestamp": at(number), "cwd": "/nowhere"}
     return {**base, "isSidechain": False, "message": {"role": role, "content": content, **fields}}
@@ -41,20 +41,22 @@ def make_claude(folder: Path) -> Path:
     write_lines(
         folder / "projects" / "-nowhere" / "5ab1.jsonl",
         {"type": "summary", "summary": "Fix the build", "leafUuid": "u9"},
-        spoken(1, None, "user", "Build it"),
-        spoken(2, 1, "assistant", [{"type": "thinking", "thinking": "Hm."}], **reply),
-        spoken(3, 2, "assistant", [calls[0]], **reply),
-        spoken(4, 3, "assistant", [calls[1]], **reply),
-        spoken(5, 3, "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "1"}]),
-        spoken(6, 4, "user", [{"type": "tool_result", "tool_use_id": "t2", "content": "no", "is_error": True}]),
-        spoken(7, 6, "assistant", [{"type": "text", "text": "Failed."}], id="msg_2", model="claude-x"),
-        spoken(8, 7, "user", "Try again"),
-        spoken(9, 8, "assistant", [{"type": "text", "text": "Still failed."}], id="msg_3", model="claude-x"),
+        transcript_line(1, None, "user", "Build it"),
+        transcript_line(2, 1, "assistant", [{"type": "thinking", "thinking": "Hm."}], **reply),
+        transcript_line(3, 2, "assistant", [calls[0]], **reply),
+        transcript_line(4, 3, "assistant", [calls[1]], **reply),
+        transcript_line(5, 3, "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "1"}]),
+        transcript_line(
+            6, 4, "user", [{"type": "tool_result", "tool_use_id": "t2", "content": "no", "is_error": True}]
+        ),
+        transcript_line(7, 6, "assistant", [{"type": "text", "text": "Failed."}], id="msg_2", model="claude-x"),
+        transcript_line(8, 7, "user", "Try again"),
+        transcript_line(9, 8, "assistant", [{"type": "text", "text": "Still failed."}], id="msg_3", model="claude-x"),
         '{"type": "user", "cut off',
-        spoken(10, 7, "user", [{"type": "text", "text": "Look"}, {"type": "image", "source": source}]),
-        spoken(11, 10, "assistant", [{"type": "text", "text": "I see."}], id="msg_4", model="claude-x"),
+        transcript_line(10, 7, "user", [{"type": "text", "text": "Look"}, {"type": "image", "source": source}]),
+        transcript_line(11, 10, "assistant", [{"type": "text", "text": "I see."}], id="msg_4", model="claude-x"),
     )
-    helper = {**spoken(1, None, "user", "Search"), "isSidechain": True}
+    helper = {**transcript_line(1, None, "user", "Search"), "isSidechain": True}
     write_lines(folder / "projects" / "-nowhere" / "5ab1" / "subagents" / "agent-7.jsonl", helper)
     (folder / "CLAUDE.md").write_text("Use British spelling.\n")
     permissions = {"allow": ["Bash(git status:*)", "WebFetch"]}
@@ -73,7 +75,7 @@ def make_claude(folder: Path) -> Path:
     return folder
 
 
-def test_claude_code_brings_sessions_branches_and_helpers(program: Program, tmp_path: Path) -> None:
+def test_claude_code_sessions_branches_and_subagents_are_imported(program: Program, tmp_path: Path) -> None:
     home = make_claude(tmp_path / "user" / ".claude")
     before = digest_of(home.parent)
     done = program.run("import", "claude-code", str(home), "--yes", "--json")
@@ -82,14 +84,14 @@ def test_claude_code_brings_sessions_branches_and_helpers(program: Program, tmp_
     assert digest_of(home.parent) == before
     sessions = sessions_of(program)
     main, branch, helper = sessions["Fix the build"], sessions["Fix the build (earlier branch)"], sessions[""]
-    asked, called, first, second, failed, picture, last = messages_of(program, main)
+    question, called, first, second, failed, picture, last = messages_of(program, main)
     assert called.parts == (
         Reasoning("Hm."),
         ToolCall("t1", "Bash", '{"command": "echo 1"}'),
         ToolCall("t2", "Bash", '{"command": "echo 2"}'),
     )
     assert (first.parts, second.parts) == ((ToolResult("t1", "1"),), (ToolResult("t2", "no", failed=True),))
-    assert (asked.text, failed.text, last.text) == ("Build it", "Failed.", "I see.")
+    assert (question.text, failed.text, last.text) == ("Build it", "Failed.", "I see.")
     assert isinstance(picture.parts[1], Image)
     assert Path(picture.parts[1].source).read_bytes() == PIXEL
     assert (main.source, main.model) == ("claude-code", "claude-x")
@@ -102,7 +104,7 @@ def test_claude_code_brings_sessions_branches_and_helpers(program: Program, tmp_
     ] == {"unchanged": 3}
 
 
-def test_claude_code_brings_settings_commands_and_skills(program: Program, tmp_path: Path) -> None:
+def test_claude_code_settings_commands_and_skills_are_imported(program: Program, tmp_path: Path) -> None:
     home = make_claude(tmp_path / "user" / ".claude")
     done = program.run("import", "claude-code", str(home), "--yes")
     assert "permission WebFetch" in done.out
@@ -120,7 +122,7 @@ def test_claude_code_brings_settings_commands_and_skills(program: Program, tmp_p
 
 
 def item(second: int, **payload: Any) -> dict[str, Any]:
-    """Return a line of Codex."""
+    """Return a line of a transcript of Codex."""
     return {"timestamp": at(second), "type": "response_item", "payload": payload}
 
 
@@ -169,7 +171,7 @@ def make_codex(folder: Path) -> Path:
     return folder
 
 
-def test_homes_are_listed_without_a_name(program: Program, tmp_path: Path) -> None:
+def test_import_without_an_agent_lists_the_homes_found(program: Program, tmp_path: Path) -> None:
     variables = {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path / "other")}
     nothing = program.run("import", env=variables)
     assert (nothing.code, "Name one: `talaria import AGENT PATH`." in nothing.out) == (0, True)
@@ -183,7 +185,7 @@ def test_homes_are_listed_without_a_name(program: Program, tmp_path: Path) -> No
     assert "`talaria import codex --dry-run`" in program.run("import", env=variables).out
 
 
-def test_codex_brings_sessions_forks_and_settings(program: Program, tmp_path: Path) -> None:
+def test_codex_sessions_forks_and_settings_are_imported(program: Program, tmp_path: Path) -> None:
     home = make_codex(tmp_path / "codex")
     before = digest_of(home)
     done = program.run("import", "codex", str(home), "--yes", "--json")
@@ -193,9 +195,9 @@ def test_codex_brings_sessions_forks_and_settings(program: Program, tmp_path: Pa
     assert digest_of(home) == before
     sessions = sessions_of(program)
     session, fork, archived = sessions["Files"], sessions["Fork"], sessions[""]
-    asked, called, result, answer = messages_of(program, session)
+    question, called, result, answer = messages_of(program, session)
     assert called.parts == (Reasoning("Simple."), ToolCall("k1", "shell", '{"command":["ls"]}'))
-    assert (asked.parts, result.parts) == ((Text("List"),), (ToolResult("k1", "a.txt"),))
+    assert (question.parts, result.parts) == ((Text("List"),), (ToolResult("k1", "a.txt"),))
     assert (answer.text, answer.model, session.model) == ("One file.", "gpt-x", "gpt-x")
     assert session.usage == Usage(1, 60, 9, 40, reasoning_tokens=2)
     assert (fork.parent_id, fork.parent_seq, fork.message_count) == (session.id, 4, 5)

@@ -1,4 +1,4 @@
-"""Import of a home of Hermes, run as a person would."""
+"""Import of a home of Hermes with `talaria import`."""
 
 import base64
 import json
@@ -36,8 +36,8 @@ def hermes(tmp_path: Path) -> Iterator[HermesHome]:
     home.close()
 
 
-def talk(home: HermesHome, session_id: str, *texts: str, started_at: float = START, **columns: Any) -> None:
-    """Add a session in which both sides take turns."""
+def add_session(home: HermesHome, session_id: str, *texts: str, started_at: float = START, **columns: Any) -> None:
+    """Add a session in which user and assistant alternate."""
     home.add_session(session_id, started_at=started_at, **columns)
     roles = ("user", "assistant")
     home.add_messages(
@@ -67,26 +67,26 @@ def add_trip(home: HermesHome) -> None:
     )
 
 
-def imported(program: Program, home: HermesHome, *options: str) -> dict[str, dict[str, int]]:
-    """Import and return how many things of each kind had each outcome."""
+def import_home(program: Program, home: HermesHome, *options: str) -> dict[str, dict[str, int]]:
+    """Import a home and return the number of items by kind and outcome."""
     done = program.run("import", "hermes", str(home.folder), "--yes", "--json", *options)
     assert done.code == 0, done.err
     summary: dict[str, dict[str, int]] = json.loads(done.out)["summary"]
     return summary
 
 
-def test_a_session_keeps_title_times_calls_images_and_usage(program: Program, hermes: HermesHome) -> None:
+def test_imported_session_has_title_times_calls_images_and_usage(program: Program, hermes: HermesHome) -> None:
     add_trip(hermes)
-    assert imported(program, hermes)["sessions"] == {"imported": 1}
+    assert import_home(program, hermes)["sessions"] == {"imported": 1}
     session = sessions_of(program)["Trip to Lisbon"]
     assert (session.source, session.model, session.owner) == ("cli", "big", "")
     assert session.created_at == datetime.fromtimestamp(START, UTC)
     assert session.updated_at == datetime.fromtimestamp(START + 5, UTC)
     assert session.usage == Usage(2, 120, 30, 40, cost_microdollars=12_500)
-    first, asked, result, picture, last = messages_of(program, session)
+    first, called, result, picture, last = messages_of(program, session)
     assert (first.text, first.platform_message_id) == ("Find flights", "42")
     assert first.at == datetime.fromtimestamp(START + 1.5, UTC)
-    assert asked.parts == (Reasoning("Search."), ToolCall("call_1", "web_search", '{"q": "tap"}'))
+    assert called.parts == (Reasoning("Search."), ToolCall("call_1", "web_search", '{"q": "tap"}'))
     assert (result.role, result.parts) == ("tool", (ToolResult("call_1", "TAP 123"),))
     text, image = picture.parts
     assert text == Text("As here")
@@ -96,9 +96,9 @@ def test_a_session_keeps_title_times_calls_images_and_usage(program: Program, he
     assert (last.text, last.model, last.tokens) == ("It fits.", "big", 12)
 
 
-def test_imported_messages_are_found_and_count_on_their_day(program: Program, hermes: HermesHome) -> None:
+def test_imported_messages_are_searchable_and_counted_on_their_day(program: Program, hermes: HermesHome) -> None:
     add_trip(hermes)
-    imported(program, hermes)
+    import_home(program, hermes)
     assert "Trip to Lisbon" in program.run("sessions", "search", "flights").out
     assert read(program, lambda tx: tx.search.unindexed()) == 0
     day = datetime.fromtimestamp(START, UTC).date()
@@ -106,12 +106,12 @@ def test_imported_messages_are_found_and_count_on_their_day(program: Program, he
     assert read(program, lambda tx: tx.usage.by_day("model", day, day)) == [DailyUsage(day, "big", 2, 0, usage)]
 
 
-def test_the_source_is_never_changed(program: Program, hermes: HermesHome) -> None:
+def test_import_does_not_change_the_source(program: Program, hermes: HermesHome) -> None:
     add_trip(hermes)
     hermes.write("config.yaml", "model: {provider: openrouter, default: x}\n")
     before = digest_of(hermes.folder)
     assert "state.db-wal" in before, "the store is open, as under a running Hermes"
-    imported(program, hermes)
+    import_home(program, hermes)
     program.run("import", "hermes", str(hermes.folder), "--dry-run")
     assert digest_of(hermes.folder) == before
 
@@ -127,7 +127,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(program: Program, hermes: H
     assert not (program.home / "profiles").exists()
 
 
-def test_nothing_happens_without_a_confirmation(program: Program, hermes: HermesHome) -> None:
+def test_import_requires_confirmation(program: Program, hermes: HermesHome) -> None:
     add_trip(hermes)
     refused = program.run("import", "hermes", str(hermes.folder))
     assert refused.code == 1
@@ -138,7 +138,7 @@ def test_nothing_happens_without_a_confirmation(program: Program, hermes: Hermes
     assert not (program.home / "profiles" / "default" / "talaria.db").exists()
 
 
-def test_keys_are_copied_only_after_their_own_question(program: Program, hermes: HermesHome) -> None:
+def test_keys_are_copied_only_after_a_separate_confirmation(program: Program, hermes: HermesHome) -> None:
     hermes.write(".env", "OPENROUTER_API_KEY=sk-or-v1-planted-0123456789\nODD_API_KEY=1234\n")
     declined = program.run_on_terminal("import", "hermes", str(hermes.folder), typed="y\nn\n")
     assert declined.code == 0
@@ -150,14 +150,14 @@ def test_keys_are_copied_only_after_their_own_question(program: Program, hermes:
     assert secrets == "OPENROUTER_API_KEY=sk-or-v1-planted-0123456789\n"
 
 
-def test_repeating_makes_no_duplicates_and_adds_what_is_new(program: Program, hermes: HermesHome) -> None:
-    talk(hermes, "one", "Hello", "Hi", title="Greeting")
-    talk(hermes, "two", "Bye", "See you", title="Parting", started_at=START + 60)
-    assert imported(program, hermes)["sessions"] == {"imported": 2}
-    assert imported(program, hermes)["sessions"] == {"unchanged": 2}
+def test_repeated_import_adds_only_new_messages_and_sessions(program: Program, hermes: HermesHome) -> None:
+    add_session(hermes, "one", "Hello", "Hi", title="Greeting")
+    add_session(hermes, "two", "Bye", "See you", title="Parting", started_at=START + 60)
+    assert import_home(program, hermes)["sessions"] == {"imported": 2}
+    assert import_home(program, hermes)["sessions"] == {"unchanged": 2}
     hermes.add_messages("one", [{"role": "user", "content": "Again", "timestamp": START + 90}])
-    talk(hermes, "three", "New", title="Third", started_at=START + 120)
-    assert imported(program, hermes)["sessions"] == {"imported": 1, "changed": 1, "unchanged": 1}
+    add_session(hermes, "three", "New", title="Third", started_at=START + 120)
+    assert import_home(program, hermes)["sessions"] == {"imported": 1, "changed": 1, "unchanged": 1}
     sessions = sessions_of(program)
     assert {title: session.message_count for title, session in sessions.items()} == {
         "Greeting": 3,
@@ -167,18 +167,18 @@ def test_repeating_makes_no_duplicates_and_adds_what_is_new(program: Program, he
     assert [message.text for message in messages_of(program, sessions["Greeting"])] == ["Hello", "Hi", "Again"]
 
 
-def test_what_was_deleted_here_stays_deleted(program: Program, hermes: HermesHome) -> None:
-    talk(hermes, "one", "Hello", "Hi", title="Greeting")
-    imported(program, hermes)
+def test_session_deleted_after_import_is_not_imported_again(program: Program, hermes: HermesHome) -> None:
+    add_session(hermes, "one", "Hello", "Hi", title="Greeting")
+    import_home(program, hermes)
     assert program.run("sessions", "delete", "Greeting", "--yes").code == 0
     hermes.add_messages("one", [{"role": "user", "content": "Again", "timestamp": START + 90}])
-    assert imported(program, hermes)["sessions"] == {"skipped": 1}
+    assert import_home(program, hermes)["sessions"] == {"skipped": 1}
     assert sessions_of(program) == {}
 
 
-def test_a_session_that_went_on_in_both_places_is_left_alone(program: Program, hermes: HermesHome) -> None:
-    talk(hermes, "one", "Hello", "Hi", title="Greeting")
-    imported(program, hermes)
+def test_session_continued_in_both_programs_is_not_changed(program: Program, hermes: HermesHome) -> None:
+    add_session(hermes, "one", "Hello", "Hi", title="Greeting")
+    import_home(program, hermes)
     session = sessions_of(program)["Greeting"]
     write(program, lambda tx: tx.messages.append(session.id, [said("Here")]))
     hermes.add_messages("one", [{"role": "user", "content": "There", "timestamp": START + 90}])
@@ -188,11 +188,11 @@ def test_a_session_that_went_on_in_both_places_is_left_alone(program: Program, h
 
 
 def test_a_branch_shares_the_history_that_it_copied(program: Program, hermes: HermesHome) -> None:
-    talk(hermes, "root", "Plan", "Sure", "Go on", "Done", title="Plan")
+    add_session(hermes, "root", "Plan", "Sure", "Go on", "Done", title="Plan")
     copied: dict[str, Any] = {"started_at": START + 60, "parent_session_id": "root"}
-    talk(hermes, "branch", "Plan", "Sure", "Otherwise", title="Plan #2", **copied)
-    talk(hermes, "later", "Summary of before", "Understood", title="Plan #3", **copied)
-    imported(program, hermes)
+    add_session(hermes, "branch", "Plan", "Sure", "Otherwise", title="Plan #2", **copied)
+    add_session(hermes, "later", "Summary of before", "Understood", title="Plan #3", **copied)
+    import_home(program, hermes)
     sessions = sessions_of(program)
     root, branch, later = (sessions[title] for title in ("Plan", "Plan #2", "Plan #3"))
     assert (branch.parent_id, branch.parent_seq) == (root.id, 2)
@@ -202,7 +202,7 @@ def test_a_branch_shares_the_history_that_it_copied(program: Program, hermes: He
     assert len(hits) == 1, "the shared message is stored once"
 
 
-def test_a_shortened_session_has_its_originals_and_the_summary(program: Program, hermes: HermesHome) -> None:
+def test_compacted_session_has_original_messages_and_summary(program: Program, hermes: HermesHome) -> None:
     hermes.add_session("long", started_at=START, title="Long")
     before = [("user", "First"), ("assistant", "One"), ("user", "Second"), ("assistant", "Two")]
     hermes.add_messages(
@@ -222,9 +222,9 @@ def test_a_shortened_session_has_its_originals_and_the_summary(program: Program,
     hermes.add_messages(
         "long", [{"role": role, "content": text, "timestamp": START + 10 + n} for n, (role, text) in enumerate(after)]
     )
-    taken_back = {"role": "user", "content": "Oops", "timestamp": START + 20, "active": 0}
-    hermes.add_messages("long", [taken_back])
-    imported(program, hermes)
+    withdrawn = {"role": "user", "content": "Oops", "timestamp": START + 20, "active": 0}
+    hermes.add_messages("long", [withdrawn])
+    import_home(program, hermes)
     session = sessions_of(program)["Long"]
     texts = [message.text for message in messages_of(program, session)]
     assert texts == ["First", "One", "Second", "Two", "Third"]
@@ -234,15 +234,15 @@ def test_a_shortened_session_has_its_originals_and_the_summary(program: Program,
     assert "They counted." in summary.summary.text
 
 
-def test_a_chat_goes_on_with_its_session(program: Program, hermes: HermesHome) -> None:
+def test_imported_chat_is_bound_to_its_session(program: Program, hermes: HermesHome) -> None:
     chat: dict[str, Any] = {"user_id": "777", "chat_id": "777", "chat_type": "dm", "source": "telegram"}
-    talk(hermes, "chat", "Hello", "Hi", title="Chat", **chat)
+    add_session(hermes, "chat", "Hello", "Hi", title="Chat", **chat)
     group: dict[str, Any] = {"user_id": "888", "chat_id": "-5", "chat_type": "group", "source": "telegram"}
-    talk(hermes, "group", "Hey", "Ho", title="Group", **group)
+    add_session(hermes, "group", "Hey", "Ho", title="Group", **group)
     origin = {"platform": "telegram", "chat_id": "777", "chat_type": "dm", "user_id": "777"}
     hermes.add_route("agent:main:telegram:dm:777", "chat", origin)
     hermes.write(".env", "TELEGRAM_ALLOWED_USERS=777,888\nTELEGRAM_HOME_CHANNEL=777\n")
-    imported(program, hermes, "--owner", "telegram:777")
+    import_home(program, hermes, "--owner", "telegram:777")
     sessions = sessions_of(program)
     assert (sessions["Chat"].owner, sessions["Chat"].audience) == ("", "")
     assert (sessions["Group"].owner, sessions["Group"].audience) == ("telegram:888", "telegram/-5")
@@ -253,7 +253,7 @@ def test_a_chat_goes_on_with_its_session(program: Program, hermes: HermesHome) -
     assert program.run("config", "get", "access.allowed").out.strip() == "telegram:777, telegram:888"
 
 
-def test_settings_servers_and_persona_take_their_place(program: Program, hermes: HermesHome) -> None:
+def test_settings_mcp_servers_and_personalities_are_imported(program: Program, hermes: HermesHome) -> None:
     hermes.write(
         "config.yaml",
         """\
@@ -268,7 +268,7 @@ mcp_servers:
 """,
     )
     hermes.write("SOUL.md", "Be terse and kind.\n")
-    outcome = imported(program, hermes)
+    outcome = import_home(program, hermes)
     assert outcome["MCP servers"] == {"imported": 2, "skipped": 1}
     profile = program.home / "profiles" / "default"
     config = (profile / "config.toml").read_text()
@@ -282,7 +282,7 @@ mcp_servers:
     assert program.run("config", "check").code == 0
 
 
-def test_what_is_here_is_not_replaced(program: Program, hermes: HermesHome) -> None:
+def test_existing_settings_and_files_are_not_replaced(program: Program, hermes: HermesHome) -> None:
     program.run("config", "set", "model.name", "mine")
     profile = program.home / "profiles" / "default"
     (profile / "SOUL.md").write_text("Mine.\n")
@@ -298,17 +298,17 @@ def test_memory_beyond_the_limit_becomes_a_skill(program: Program, hermes: Herme
     entries = [f"Fact {number}: {'word ' * 60}".strip() for number in range(12)]
     hermes.write("memories/MEMORY.md", "\n§\n".join([*entries, "The password is hunter2-and-more"]))
     hermes.write("memories/USER.md", "Name is Ada\n")
-    outcome = imported(program, hermes)["memory"]
+    outcome = import_home(program, hermes)["memory"]
     assert (outcome["skipped"], outcome["imported"] + outcome["changed"]) == (1, 14)
     profile = program.home / "profiles" / "default"
     memory = (profile / "memory" / "MEMORY.md").read_text()
     notes = (profile / "skills" / "notes-from-hermes" / "memory.md").read_text()
     assert [entry for entry in entries if entry not in memory] == notes.split("\n\n")
     assert (profile / "memory" / "USER.md").read_text() == "Name is Ada\n"
-    assert imported(program, hermes)["memory"].keys() <= {"unchanged", "changed", "skipped"}
+    assert import_home(program, hermes)["memory"].keys() <= {"unchanged", "changed", "skipped"}
 
 
-def test_skills_of_the_person_are_copied_and_those_of_hermes_are_not(program: Program, hermes: HermesHome) -> None:
+def test_own_skills_are_copied_and_bundled_ones_are_not(program: Program, hermes: HermesHome) -> None:
     hermes.write(
         "skills/travel/flight_finder/SKILL.md", "---\nname: flight_finder\ndescription: Flights\n---\n\nLook.\n"
     )
@@ -316,38 +316,38 @@ def test_skills_of_the_person_are_copied_and_those_of_hermes_are_not(program: Pr
     hermes.write("skills/dogfood/SKILL.md", "---\nname: dogfood\ndescription: Test\n---\n\nTest.\n")
     hermes.write("skills/.bundled_manifest", "dogfood:\n")
     hermes.write("skills/broken/SKILL.md", "no front matter\n")
-    assert imported(program, hermes)["skills"] == {"changed": 1, "skipped": 2}
+    assert import_home(program, hermes)["skills"] == {"changed": 1, "skipped": 2}
     skill = program.home / "profiles" / "default" / "skills" / "flight-finder"
     assert (skill / "SKILL.md").read_text().startswith("---\nname: flight-finder\n")
     assert (skill / "scripts" / "find.py").read_text() == "print(1)\n"
 
 
-def test_jobs_arrive_paused_once(program: Program, hermes: HermesHome) -> None:
+def test_jobs_are_imported_once_and_paused(program: Program, hermes: HermesHome) -> None:
     jobs = [
         {"id": "a1", "name": "News", "prompt": "Read the news", "schedule": {"kind": "cron", "expr": "0 7 * * *"}},
         {"id": "b2", "name": "Water", "prompt": "Drink", "schedule": {"kind": "interval", "minutes": 90}},
         {"id": "c3", "name": "Past", "prompt": "Too late", "schedule": {"kind": "once", "run_at": "2020-01-01T00:00"}},
     ]
     hermes.write("cron/jobs.json", json.dumps({"jobs": [{**job, "deliver": "local", "enabled": True} for job in jobs]}))
-    assert imported(program, hermes)["jobs"] == {"imported": 2, "skipped": 1}
+    assert import_home(program, hermes)["jobs"] == {"imported": 2, "skipped": 1}
     listed = json.loads(program.run("cron", "list", "--json").out)
     assert {job["name"]: (job["state"], job["prompt"]) for job in listed} == {
         "News": ("paused", "Read the news"),
         "Water": ("paused", "Drink"),
     }
-    assert imported(program, hermes)["jobs"] == {"unchanged": 2, "skipped": 1}
+    assert import_home(program, hermes)["jobs"] == {"unchanged": 2, "skipped": 1}
 
 
-def test_paired_people_are_admitted(program: Program, hermes: HermesHome) -> None:
+def test_paired_people_are_imported(program: Program, hermes: HermesHome) -> None:
     people = {"777": {"user_name": "Ada", "approved_at": START}}
     hermes.write("pairing/telegram-approved.json", json.dumps(people))
     hermes.write("pairing/whatsapp-approved.json", json.dumps(people))
-    assert imported(program, hermes)["people"] == {"imported": 1, "skipped": 1}
+    assert import_home(program, hermes)["people"] == {"imported": 1, "skipped": 1}
     assert "777" in program.run("pairing", "people").out
-    assert imported(program, hermes)["people"] == {"unchanged": 1, "skipped": 1}
+    assert import_home(program, hermes)["people"] == {"unchanged": 1, "skipped": 1}
 
 
-def test_each_broken_file_costs_one_sentence(program: Program, tmp_path: Path) -> None:
+def test_each_broken_file_is_reported_in_one_line(program: Program, tmp_path: Path) -> None:
     folder = tmp_path / "hermes"
     (folder / "cron").mkdir(parents=True)
     (folder / "state.db").write_bytes(b"not a database at all" * 100)
@@ -366,7 +366,7 @@ def _kind(name: str) -> str:
     return {"state.db": "sessions", "config.yaml": "settings"}.get(name, "jobs")
 
 
-def test_messages_that_make_no_sense_are_named_and_the_rest_is_kept(program: Program, hermes: HermesHome) -> None:
+def test_invalid_messages_are_reported_and_the_rest_is_imported(program: Program, hermes: HermesHome) -> None:
     hermes.add_session("odd", started_at=START, title="Odd")
     bad_image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}
     hermes.add_messages(
@@ -385,7 +385,7 @@ def test_messages_that_make_no_sense_are_named_and_the_rest_is_kept(program: Pro
     assert texts == ["Good\ufffd text", "[image not imported: its data isn't valid base64]", "{broken"]
 
 
-def test_a_folder_of_something_else_is_refused(program: Program, tmp_path: Path) -> None:
+def test_folder_that_is_no_hermes_home_is_refused(program: Program, tmp_path: Path) -> None:
     refused = program.run("import", "hermes", str(tmp_path), "--yes")
     assert (refused.code, "isn't a home of Hermes" in refused.err) == (1, True)
     missing = program.run("import", "hermes", str(tmp_path / "nowhere"), "--yes")
@@ -394,24 +394,24 @@ def test_a_folder_of_something_else_is_refused(program: Program, tmp_path: Path)
 
 def test_a_killed_import_is_completed_by_the_next(program: Program, hermes: HermesHome) -> None:
     for number in range(60):
-        texts = [f"Message {number}-{place}" for place in range(200)]
-        talk(hermes, f"s{number:03}", *texts, started_at=START + number * 1000, title=f"Title {number}")
+        texts = [f"Message {number}-{index}" for index in range(200)]
+        add_session(hermes, f"s{number:03}", *texts, started_at=START + number * 1000, title=f"Title {number}")
     command = [sys.executable, "-m", "tests.importers.killed_import", "hermes", str(hermes.folder), "3"]
     killed = subprocess.run(command, env=program.environment(), check=False)
     assert killed.returncode == -signal.SIGKILL
     halfway = sessions_of(program)
     assert len(halfway) == 30
     assert {session.message_count for session in halfway.values()} == {200}
-    assert imported(program, hermes)["sessions"] == {"imported": 30, "unchanged": 30}
+    assert import_home(program, hermes)["sessions"] == {"imported": 30, "unchanged": 30}
     everything = sessions_of(program)
     assert len(everything) == 60
     assert {session.message_count for session in everything.values()} == {200}
     assert "Title 59" in program.run("sessions", "search", '"Message 59-199"').out
 
 
-def test_sessions_go_to_postgresql_as_well(program: Program, hermes: HermesHome, postgres_url: str) -> None:
+def test_sessions_are_imported_into_postgresql(program: Program, hermes: HermesHome, postgres_url: str) -> None:
     add_trip(hermes)
-    talk(hermes, "odd", "With a \x00 zero", title="Zero", started_at=START + 60)
+    add_session(hermes, "odd", "With a \x00 zero", title="Zero", started_at=START + 60)
     server = {"TALARIA__STORE__URL": postgres_url, "TALARIA__STORE__SCHEMA": "imported_hermes"}
     for outcome in ("imported", "unchanged"):
         done = program.run("import", "hermes", str(hermes.folder), "--yes", "--json", env=server)

@@ -1,4 +1,4 @@
-"""Import of a home of OpenClaw 2026.9, with the tables and files that the real program makes."""
+"""Import of a home of OpenClaw 2026.9, with the tables and files of the real program."""
 
 import json
 import sqlite3
@@ -101,7 +101,7 @@ def make_home(folder: Path) -> Path:
     return folder
 
 
-def test_everything_of_openclaw_takes_its_place(program: Program, tmp_path: Path) -> None:
+def test_openclaw_sessions_jobs_settings_memory_and_people_are_imported(program: Program, tmp_path: Path) -> None:
     home = make_home(tmp_path / "openclaw")
     before = digest_of(home)
     done = program.run("import", "openclaw", str(home), "--yes", "--json", "--owner", "telegram:777")
@@ -113,8 +113,8 @@ def test_everything_of_openclaw_takes_its_place(program: Program, tmp_path: Path
     assert (session.source, session.owner, session.model) == ("telegram", "", "scripted")
     assert session.created_at == datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
     assert (session.usage.input_tokens, session.usage.cost_microdollars) == (100, 500_000)
-    asked, called, result, answer = messages_of(program, session)
-    assert (asked.text, answer.text) == ("What grows?", "Roses.")
+    question, called, result, answer = messages_of(program, session)
+    assert (question.text, answer.text) == ("What grows?", "Roses.")
     assert called.parts == (Reasoning("Look."), ToolCall("c1", "exec", '{"command": "ls"}'))
     assert result.parts == (ToolResult("c1", "roses"),)
     profile = program.home / "profiles" / "default"
@@ -142,7 +142,7 @@ def test_transcripts_of_older_versions_are_read(program: Program, tmp_path: Path
     assert [message.parts for message in messages_of(program, sessions_of(program)["Older"])] == [(Text("Old"),)]
 
 
-def test_a_broken_store_costs_one_sentence(program: Program, tmp_path: Path) -> None:
+def test_broken_store_and_config_are_reported(program: Program, tmp_path: Path) -> None:
     home = tmp_path / "openclaw"
     broken = home / "agents" / "main" / "agent" / "openclaw-agent.sqlite"
     broken.parent.mkdir(parents=True)

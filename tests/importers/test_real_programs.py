@@ -1,4 +1,4 @@
-"""Import of homes that the real Hermes Agent and the real OpenClaw have made on this machine."""
+"""Import of homes that the real Hermes Agent and the real OpenClaw created on this machine."""
 
 import json
 import subprocess
