@@ -1,4 +1,4 @@
-"""Talaria installed from an index into places of its own, as on a machine without a checkout."""
+"""Talaria installed from an index into its own folders, as on a machine without a checkout."""
 
 import os
 import shutil
@@ -79,10 +79,10 @@ class InstalledProgram:
                 self._call("pipx", "install", "--quiet", requirement)
         self.command = self.home / ".local/bin/talaria" if method in ("uv tool", "pipx") else venv / "bin/talaria"
 
-    def run(self, *words: str) -> Outcome:
+    def run(self, *arguments: str) -> Outcome:
         """Run the installed program outside of any checkout."""
         done = subprocess.run(
-            [self.command, *words],
+            [self.command, *arguments],
             env=self.environment,
             cwd=self.home,
             stdin=subprocess.DEVNULL,
@@ -118,10 +118,10 @@ class InstalledProgram:
         for name in ("pip", f"pip-{pip.version}.dist-info"):
             shutil.copytree(Path(str(pip.locate_file(name))), packages / name)
 
-    def _call(self, program: str | Path, *words: str | Path) -> None:
+    def _call(self, program: str | Path, *arguments: str | Path) -> None:
         path = shutil.which(program, path=self.environment["PATH"]) or str(program)
         done = subprocess.run(
-            [path, *map(str, words)],
+            [path, *map(str, arguments)],
             env=self.environment,
             cwd=self.home,
             stdin=subprocess.DEVNULL,

@@ -21,7 +21,7 @@ from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_LEFT_OUT = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
+_EXCLUDED_FILES = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
 _UNCHECKED = (0b01).to_bytes(4, "little")  # flags of bytecode that is never compared with its source (PEP 552)
 _NAME = re.compile(r"^[\w.-]+")
 
@@ -89,7 +89,7 @@ def derive_version(wheel: Path, version: str, changes: Mapping[str, Callable[[st
 
 
 def pack_requirements(wheel: Path) -> None:
-    """Pack what a wheel requires, as it is installed here, with its own requirements, into the folder of the wheel."""
+    """Pack the installed requirements of a wheel, recursively, into the folder of the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
         pending = re.findall(r"^Requires-Dist: (.+)$", archive.read(name).decode(), re.MULTILINE)
@@ -117,7 +117,12 @@ def pack(found: Distribution, folder: Path) -> Path:
     files = {}
     for file in found.files or ():
         path = Path(str(found.locate_file(file)))
-        if ".." not in file.parts and "__pycache__" not in file.parts and file.name not in _LEFT_OUT and path.is_file():
+        if (
+            ".." not in file.parts
+            and "__pycache__" not in file.parts
+            and file.name not in _EXCLUDED_FILES
+            and path.is_file()
+        ):
             files[file.as_posix()] = path.read_bytes()
             if path.suffix == ".py":
                 files |= _read_bytecode(file.as_posix(), path)

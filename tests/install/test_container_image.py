@@ -26,7 +26,7 @@ RUN = ("run", "--pull=never", "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:
 LIMIT = 300.0  # seconds; containers start slowly on a busy machine
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-# The image of the compose example isn't available offline: the same promises with the PostgreSQL of this machine.
+# The image of the compose example isn't available offline: the PostgreSQL of this machine stands in for it.
 STORE = """
 cd /var/lib/postgresql/data
 if [ ! -s PG_VERSION ]; then
@@ -163,5 +163,5 @@ def translate(service: dict[str, Any]) -> list[str]:
 
 def start_store(service: dict[str, Any], programs: Path) -> None:
     """Start PostgreSQL as the service of the compose example, with the programs of this machine."""
-    places = [f"--env=PATH={programs}:/usr/bin:/bin", "--env=PGHOST=/tmp", "--volume=/usr:/usr:ro", "--user=nobody"]
-    start("store", BASE, *translate(service), *places, "--network=none", command=("sh", "-ec", STORE))
+    options = [f"--env=PATH={programs}:/usr/bin:/bin", "--env=PGHOST=/tmp", "--volume=/usr:/usr:ro", "--user=nobody"]
+    start("store", BASE, *translate(service), *options, "--network=none", command=("sh", "-ec", STORE))

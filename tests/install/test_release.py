@@ -1,4 +1,4 @@
-"""`make dist`: what is built, and that its checks find faults. `scripts/step.py`: what `make` shows of a step."""
+"""`make dist`: built files and checks. `scripts/step.py`: output of a step of `make`."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_release_has_wheel_sdist_and_bill_of_materials(dist: Path) -> None:
     assert by_name["msgspec"]["licenses"]
 
 
-def test_checks_find_foreign_files_wrong_metadata_and_a_different_sdist(dist: Path) -> None:
+def test_release_checks_find_foreign_files_wrong_metadata_and_a_different_sdist(dist: Path) -> None:
     foreign = derive_version(dist / WHEEL, "0.0.1", {"talaria/secret.txt": lambda _: "x"})
     assert any("has talaria/secret.txt" in problem for problem in check_wheel(foreign))
     assert any("Version: 0.0.1" in problem for problem in check_metadata(foreign))

@@ -1,4 +1,4 @@
-"""A store that a newer version has changed: an older one restores its backup and preserves the newer store."""
+"""Store changed by a newer version: the older version restores its backup and preserves the newer store."""
 
 from pathlib import Path
 
@@ -80,7 +80,7 @@ def test_newer_store_is_replaced_by_the_backup_and_preserved(
         raw.execute(f'DROP SCHEMA "{row[0]}" CASCADE'.encode())
 
 
-def test_damaged_backup_leaves_the_newer_store_alone(program: Program, new_place: Place, tmp_path: Path) -> None:
+def test_damaged_backup_leaves_the_newer_store_unchanged(program: Program, new_place: Place, tmp_path: Path) -> None:
     change_like_a_newer_version(program, new_place)
     (tmp_path / "before.zip").write_bytes(b"no zip")
     refused = program.run("update", "--restore-store", str(tmp_path / "before.zip"))

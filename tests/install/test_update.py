@@ -46,12 +46,12 @@ def read_restart_command(program: InstalledProgram, version: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def record(program: InstalledProgram) -> dict[str, object]:
+def read_update_record(program: InstalledProgram) -> dict[str, object]:
     file = program.command.parent.parent / "talaria-versions" / "update.json"
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
-def test_update_switches_program_and_gateway_and_back(gateway: InstalledProgram) -> None:
+def test_update_and_rollback_switch_program_and_gateway(gateway: InstalledProgram) -> None:
     checked = gateway.run("update", "--check", "--json")
     assert json.loads(checked.out) == {"installed": __version__, "newest": SICK, "update_available": True}
     done = gateway.run("update", "--to", GOOD)
@@ -70,7 +70,7 @@ def test_update_switches_program_and_gateway_and_back(gateway: InstalledProgram)
     assert (gateway.run("--version").out, running_version(gateway)) == (f"talaria {__version__}\n", __version__)
 
 
-def test_version_with_a_sick_gateway_is_rolled_back(gateway: InstalledProgram) -> None:
+def test_version_with_an_unhealthy_gateway_is_rolled_back(gateway: InstalledProgram) -> None:
     done = gateway.run("update", "--wait", "1")
     assert done.code == 1
     assert f"Talaria {SICK} wasn't put into use, {__version__} is running again" in done.err
@@ -93,7 +93,7 @@ async def test_killed_update_leaves_a_working_program(gateway: InstalledProgram,
         stderr=subprocess.DEVNULL,
     )
     reached = {
-        "recorded": lambda: record(gateway).get("pending") is not None,
+        "recorded": lambda: read_update_record(gateway).get("pending") is not None,
         "switched": lambda: SICK in os.path.realpath(gateway.command),
     }[moment]
     await until(reached)
@@ -105,10 +105,10 @@ async def test_killed_update_leaves_a_working_program(gateway: InstalledProgram,
     assert recovered.code == 0, recovered.err
     assert f"An update was interrupted. Talaria {__version__} is in use again" in recovered.out
     assert (gateway.run("--version").out, running_version(gateway)) == (f"talaria {__version__}\n", __version__)
-    assert record(gateway)["pending"] is None
+    assert read_update_record(gateway)["pending"] is None
 
 
-def test_second_update_waits_for_the_first(program: InstalledProgram) -> None:
+def test_second_update_is_refused_while_the_first_runs(program: InstalledProgram) -> None:
     require("uv")
     program.install("uv", VERSION)
     versions = program.command.parent.parent / "talaria-versions"
@@ -121,7 +121,7 @@ def test_second_update_waits_for_the_first(program: InstalledProgram) -> None:
     assert (refused.code, "Another update is running" in refused.err) == (1, True)
 
 
-async def test_chat_mentions_a_newer_version_only_on_request(program: InstalledProgram) -> None:
+async def test_chat_mentions_a_newer_version_if_the_check_is_enabled(program: InstalledProgram) -> None:
     require("uv")
     await asyncio.to_thread(program.install, "uv", VERSION)
     note = f"Talaria {SICK} is available"
@@ -133,8 +133,8 @@ async def test_chat_mentions_a_newer_version_only_on_request(program: InstalledP
         await screen.wait_for(note)
         await screen.press("c-d")
         assert await screen.exit_code() == 0
-    asked = json.loads((program.home / "data/update-check.json").read_text())
-    assert asked["newest"] == SICK
+    checked = json.loads((program.home / "data/update-check.json").read_text())
+    assert checked["newest"] == SICK
 
 
 def test_unknown_version_changes_nothing(program: InstalledProgram) -> None:
