@@ -1,4 +1,4 @@
-"""Tools start programs: a test that leaves one open fails itself, instead of one that runs later."""
+"""Check for leaked subprocesses: the test that leaves one open fails, not a later one."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Questions to the person."""
+"""Clarify tool: questions to the person."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from talaria.contracts.tool import Tool
 from talaria.tools.send.tool import Clarify, ClarifyArguments
 
 
-async def test_the_answer_goes_back_to_the_model(tmp_path: Path) -> None:
+async def test_answer_of_the_person_is_returned_to_the_model(tmp_path: Path) -> None:
     tool: Tool = Clarify()
     person = Answers("blue")
     arguments = ClarifyArguments("Which colour? ", [" red", "blue", "", "red"])
@@ -17,6 +17,6 @@ async def test_the_answer_goes_back_to_the_model(tmp_path: Path) -> None:
     assert tool.proposed_action(arguments).target == "Which colour? "
 
 
-async def test_where_nobody_answers_the_model_decides(tmp_path: Path) -> None:
+async def test_unanswered_question_leaves_the_decision_to_the_model(tmp_path: Path) -> None:
     output = await Clarify().run(ClarifyArguments("Go on?"), call_from(tmp_path, person=Answers(None)))
     assert output.text.startswith("No answer in time. Choose the safer option yourself")

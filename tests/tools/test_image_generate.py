@@ -1,4 +1,4 @@
-"""Images that the agent makes: saved, never over another file, and edited."""
+"""Image generation tool: saving, editing and failures."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -32,25 +32,23 @@ async def run(tool: ImageGenerate, folder: Path, arguments: ImageGenerateArgumen
     return (await tool.run(arguments, call_from(folder))).text
 
 
-async def test_an_image_is_saved_and_never_replaces_another(tool: ImageGenerate, tmp_path: Path) -> None:
-    asked = ImageGenerateArguments("A red fox, jumping!")
-    assert tool.proposed_action(asked) == ProposedAction("write", "a-red-fox-jumping")
-    assert await run(tool, tmp_path, asked) == f"Saved {tmp_path}/a-red-fox-jumping.png."
-    assert await run(tool, tmp_path, asked) == f"Saved {tmp_path}/a-red-fox-jumping-2.png."
+async def test_image_is_saved_under_a_new_name(tool: ImageGenerate, tmp_path: Path) -> None:
+    arguments = ImageGenerateArguments("A red fox, jumping!")
+    assert tool.proposed_action(arguments) == ProposedAction("write", "a-red-fox-jumping")
+    assert await run(tool, tmp_path, arguments) == f"Saved {tmp_path}/a-red-fox-jumping.png."
+    assert await run(tool, tmp_path, arguments) == f"Saved {tmp_path}/a-red-fox-jumping-2.png."
     for name in ("a-red-fox-jumping.png", "a-red-fox-jumping-2.png"):
         assert (tmp_path / name).read_bytes() == PNG
 
 
-async def test_a_chosen_path_is_used_as_it_is(tool: ImageGenerate, tmp_path: Path) -> None:
-    asked = ImageGenerateArguments("fox", path="art/fox.png")
+async def test_image_with_a_chosen_path_replaces_the_file_there(tool: ImageGenerate, tmp_path: Path) -> None:
+    arguments = ImageGenerateArguments("fox", path="art/fox.png")
     for _ in range(2):
-        assert await run(tool, tmp_path, asked) == f"Saved {tmp_path}/art/fox.png."
+        assert await run(tool, tmp_path, arguments) == f"Saved {tmp_path}/art/fox.png."
     assert (tmp_path / "art" / "fox.png").read_bytes() == PNG
 
 
-async def test_images_of_the_working_folder_are_edited(
-    tool: ImageGenerate, server: ModelServer, tmp_path: Path
-) -> None:
+async def test_image_of_the_workspace_is_edited(tool: ImageGenerate, server: ModelServer, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     await run(tool, tmp_path, ImageGenerateArguments("ж", edit=("a.png",), size="512x512"))
     (request,) = server.images.requests
@@ -58,7 +56,7 @@ async def test_images_of_the_working_folder_are_edited(
     assert (tmp_path / "image.png").exists()
 
 
-async def test_what_prevents_an_image_is_reported(tool: ImageGenerate, server: ModelServer, tmp_path: Path) -> None:
+async def test_failed_image_generation_is_reported(tool: ImageGenerate, server: ModelServer, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("no image")
     with pytest.raises(ToolFailed, match="isn't an image"):
         await run(tool, tmp_path, ImageGenerateArguments("x", edit=("a.txt",)))
@@ -70,7 +68,7 @@ async def test_what_prevents_an_image_is_reported(tool: ImageGenerate, server: M
         await run(tool, tmp_path, ImageGenerateArguments("x"))
 
 
-async def test_an_image_that_takes_too_long_is_given_up(server: ModelServer, http: HttpPool, tmp_path: Path) -> None:
+async def test_slow_image_generation_times_out(server: ModelServer, http: HttpPool, tmp_path: Path) -> None:
     server.images.open.clear()
     slow = ImageGenerate(lambda: OpenAIImages(at(server), http, "draws"), None, 0.2)
     with pytest.raises(ToolFailed, match=r"wasn't ready within 0\.2 s"):

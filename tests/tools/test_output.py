@@ -1,15 +1,15 @@
-"""What a model gets to read of an output."""
+"""Tool output for the model: cutting, masking of secrets and terminal control characters."""
 
 import pytest
 
 from talaria.tools.output import MASK, SecretMask, cut_output, readable
 
 
-def test_short_output_is_left_alone() -> None:
+def test_short_output_is_unchanged() -> None:
     assert cut_output("abc", limit=3) == "abc"
 
 
-def test_long_output_keeps_both_ends_and_says_what_is_missing() -> None:
+def test_long_output_is_cut_in_the_middle_with_the_omitted_size() -> None:
     text = cut_output("a" * 50 + "é" * 100 + "z" * 50, limit=100, rest="ask for page 2")
     assert text == "a" * 50 + "\n[… 200 bytes omitted; ask for page 2 …]\n" + "z" * 50
 
@@ -36,12 +36,12 @@ def test_well_known_keys_are_masked(key: str) -> None:
     assert SecretMask()(f"before {key} after") == f"before {MASK} after"
 
 
-def test_the_password_of_an_address_and_of_a_header_are_masked() -> None:
+def test_passwords_in_urls_and_headers_are_masked() -> None:
     assert SecretMask()("git clone https://me:hunter22@host/x") == f"git clone https://me:{MASK}@host/x"
     assert SecretMask()("Authorization: Bearer abcdef.123") == f"Authorization: Bearer {MASK}"
 
 
-def test_given_values_are_masked_longest_first() -> None:
+def test_configured_secrets_are_masked_longest_first() -> None:
     assert (
         SecretMask(["hunter22", "hunter22000", "abcdefg"])("hunter22000 hunter22 abcdefg") == f"{MASK} {MASK} abcdefg"
     )
@@ -64,11 +64,11 @@ def test_ordinary_text_is_not_masked(text: str) -> None:
     assert SecretMask()(text) == text
 
 
-def test_overwritten_lines_show_their_last_state() -> None:
+def test_lines_overwritten_with_carriage_returns_show_their_last_state() -> None:
     assert readable(b"1%\r99%\r100%\nnext\r\nlast\r") == "100%\nnext\nlast\n"
 
 
 @pytest.mark.parametrize("line", [b"a" * 3_000_000 + b"\r", b"a\r" * 1_000_000, b"\r" * 1_000_000 + b"a"])
 def test_long_overwritten_lines_take_linear_time(line: bytes) -> None:
-    """A quadratic way would take hours."""
+    """Quadratic processing would take hours."""
     assert readable(line).strip() in {"a" * 3_000_000, "a"}

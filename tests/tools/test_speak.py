@@ -1,4 +1,4 @@
-"""Speech with real programs of this machine: espeak-ng speaks, and pocketsphinx understands it."""
+"""Speak tool, with espeak-ng as the speaker and pocketsphinx as the transcriber."""
 
 import os
 import shutil
@@ -35,12 +35,12 @@ print(decoder.hyp().hypstr)
 
 @pytest.mark.slow
 @needs_espeak
-async def test_espeak_speaks_and_the_recording_is_saved(tmp_path: Path) -> None:
+async def test_espeak_recording_is_saved(tmp_path: Path) -> None:
     tool = Speak(lambda: CommandSpeaker(ESPEAK, ENVIRONMENT), None, 60)
-    asked = SpeakArguments("Good morning")
-    assert tool.proposed_action(asked) == ProposedAction("write", "speech")
+    arguments = SpeakArguments("Good morning")
+    assert tool.proposed_action(arguments) == ProposedAction("write", "speech")
     for name in ("speech.wav", "speech-2.wav"):
-        assert (await tool.run(asked, call_from(tmp_path))).text == f"Saved {tmp_path}/{name}."
+        assert (await tool.run(arguments, call_from(tmp_path))).text == f"Saved {tmp_path}/{name}."
     with wave.open(str(tmp_path / "speech.wav")) as sound:
         assert sound.getnframes() > sound.getframerate() / 4
 
@@ -48,14 +48,16 @@ async def test_espeak_speaks_and_the_recording_is_saved(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_espeak
 @needs_sphinx
-async def test_pocketsphinx_understands_what_espeak_says(tmp_path: Path) -> None:
+async def test_pocketsphinx_transcribes_speech_of_espeak(tmp_path: Path) -> None:
     program = tmp_path / "understand.py"
     program.write_text(UNDERSTAND)
     spoken = await CommandSpeaker(ESPEAK, ENVIRONMENT).speak("go forward ten meters")
     file = tmp_path / "note.wav"
     file.write_bytes(spoken.data)
-    heard = await CommandTranscriber(f"{sys.executable} {program} {{file}}", ENVIRONMENT).transcribe(file, "audio/wav")
-    assert {"forward", "ten", "meters"} & set(heard.split())
+    transcript = await CommandTranscriber(f"{sys.executable} {program} {{file}}", ENVIRONMENT).transcribe(
+        file, "audio/wav"
+    )
+    assert {"forward", "ten", "meters"} & set(transcript.split())
 
 
 class _WavSpeaker:
@@ -63,7 +65,7 @@ class _WavSpeaker:
         return Recording(text.encode(), "audio/wav")
 
 
-async def test_a_recording_is_announced_and_saved_with_the_suffix_of_its_format(tmp_path: Path) -> None:
+async def test_recording_is_saved_with_the_suffix_of_its_format(tmp_path: Path) -> None:
     tool, call = Speak(_WavSpeaker, None, 60), call_from(tmp_path)
     assert tool.proposed_action(SpeakArguments("one")) == ProposedAction("write", "speech")
     (tmp_path / "note.wav").write_text("older")
@@ -78,7 +80,7 @@ async def test_a_recording_is_announced_and_saved_with_the_suffix_of_its_format(
 
 
 @pytest.mark.slow
-async def test_what_prevents_a_recording_is_reported(tmp_path: Path) -> None:
+async def test_failed_recording_is_reported(tmp_path: Path) -> None:
     for command, seconds, reason in (("exit 3 #", 60, "exit code 3"), ("sleep 60 #", 0.2, r"within 0\.2 s")):
         tool = Speak(partial(CommandSpeaker, command, ENVIRONMENT), None, seconds)
         with pytest.raises(ToolFailed, match=reason):

@@ -1,4 +1,4 @@
-"""The list of steps of a conversation."""
+"""Todo tool: the list of steps of a session."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ async def write(store: Store, *steps: Step, merge: bool = False, session: str = 
     return (await tool.run(TodoArguments(list(steps), merge), call)).text
 
 
-async def test_a_list_is_written_whole_and_kept_for_its_conversation(store: Store) -> None:
+async def test_list_is_replaced_and_stored_per_session(store: Store) -> None:
     assert await write(store, Step("look"), Step("cut", status="doing")) == "[ ] 1. look\n[>] 2. cut"
     assert await write(store, session="two") == "The list is empty."
     assert (await Todo(store).run(TodoArguments(), call_from(Path(), session_id="one"))).text.endswith("2. cut")
@@ -37,12 +37,12 @@ async def test_steps_are_changed_added_and_completed_by_id(store: Store) -> None
     assert await write(store, Step(id="3", status="done"), Step(id="1")) == "[x] 3. glue\n[ ] 1. look"
 
 
-async def test_the_same_step_twice_is_one_step(store: Store) -> None:
+async def test_repeated_step_updates_the_existing_one(store: Store) -> None:
     await write(store, Step("look"))
     assert await write(store, Step(" look", status="done"), merge=True) == "[x] 1. look"
 
 
-async def test_a_step_without_words_is_refused_and_nothing_changes(store: Store) -> None:
+async def test_invalid_steps_are_refused_without_changes(store: Store) -> None:
     await write(store, Step("look"))
     with pytest.raises(ToolFailed, match="no step '7'"):
         await write(store, Step(id="7", status="done"), merge=True)
@@ -51,6 +51,6 @@ async def test_a_step_without_words_is_refused_and_nothing_changes(store: Store)
     assert await steps_of(store, SessionId("one")) == (Step("look", "1"),)
 
 
-async def test_parallel_changes_are_all_kept(store: Store) -> None:
+async def test_parallel_changes_are_all_stored(store: Store) -> None:
     await asyncio.gather(*(write(store, Step(f"step {number}"), merge=True) for number in range(10)))
     assert len(await steps_of(store, SessionId("one"))) == 10

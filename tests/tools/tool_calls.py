@@ -1,4 +1,4 @@
-"""A call as a tool sees it, from a conversation that is real enough."""
+"""Tool calls for tests, with a workspace and a person."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ class Folder:
 
 
 class Answers:
-    """Implements `Person`: answers in turn what it was given, and keeps what it was asked."""
+    """Implements `Person`: returns the given answers in order and records the questions."""
 
     def __init__(self, *answers: str | None) -> None:
         self._answers = list(answers)
@@ -50,7 +50,7 @@ def call_from(
     environment: Mapping[str, str] | None = None,
     progress: list[str] | None = None,
 ) -> Call:
-    """Return a call made in a conversation that works in this folder."""
+    """Return a call from a session whose workspace is this folder."""
     return Call(
         id="call-1",
         session_id=SessionId(session_id),

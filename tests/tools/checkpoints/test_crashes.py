@@ -29,14 +29,14 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_killed_between_snapshot_and_end_of_the_write_loses_nothing(tmp_path: Path, engine: str) -> None:
+def test_process_killed_during_a_write_leaves_a_restorable_checkpoint(tmp_path: Path, engine: str) -> None:
     workspace = Workspace(tmp_path, engine)
     workspace.write("a", "before")
     done = subprocess.run([sys.executable, "-c", KILLED_AFTER_SNAPSHOT, str(tmp_path), engine], check=False)
     assert done.returncode == -signal.SIGKILL
     history = workspace.history
     plan = history.plan(history.find("1"))
-    assert (plan.written, plan.edited) == (("a",), ("a",))  # who wrote it isn't known, so it counts as an edit
+    assert (plan.written, plan.edited) == (("a",), ("a",))  # its writer is unknown, so it counts as an edit
     history.restore(history.find("1"), overwrite=True)
     assert workspace.tree() == {"a": "before"}
 
@@ -45,20 +45,20 @@ def test_killed_between_snapshot_and_end_of_the_write_loses_nothing(tmp_path: Pa
 def test_locks_of_killed_processes_are_removed(tmp_path: Path, engine: str) -> None:
     workspace = Workspace(tmp_path, engine)
     workspace.turn(a="1")
-    (place,) = workspace.options.folder.iterdir()
+    (stored,) = workspace.options.folder.iterdir()
     for lock in ("git/index.lock", "git/refs/checkpoints/00000003.lock", "git/packed-refs.lock", "git/HEAD.lock"):
-        (place / lock).touch()
-    (place / "git.new").mkdir()
+        (stored / lock).touch()
+    (stored / "git.new").mkdir()
     workspace.turn(a="2")
     assert len(workspace.history.list()) == 2
 
 
-def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
+def test_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, "git")
     workspace.turn(a="1")
-    (place,) = workspace.options.folder.iterdir()
+    (stored,) = workspace.options.folder.iterdir()
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDS_LOCK, str(place / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLDS_LOCK, str(stored / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert holder.stdout is not None
     assert holder.stdin is not None
@@ -71,7 +71,7 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_two_sessions_can_work_in_one_workspace(tmp_path: Path, engine: str) -> None:
+def test_two_sessions_record_checkpoints_in_one_workspace(tmp_path: Path, engine: str) -> None:
     workspace = Workspace(tmp_path, engine)
     before = workspace.tree()
 

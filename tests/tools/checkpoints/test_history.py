@@ -48,7 +48,7 @@ def test_later_calls_of_a_turn_add_no_checkpoint(workspace: Workspace) -> None:
     assert len(history.list()) == 1
 
 
-def test_a_turn_that_changed_nothing_is_replaced_by_the_next_one(workspace: Workspace) -> None:
+def test_checkpoint_of_a_turn_without_changes_is_replaced_by_the_next(workspace: Workspace) -> None:
     workspace.turn("look around")
     workspace.turn("change it", a="1")
     assert [one.label for one in workspace.history.list()] == ["change it"]
@@ -63,7 +63,7 @@ def test_restore_can_be_undone(workspace: Workspace) -> None:
     assert workspace.tree() == {"a": "after"}
 
 
-def test_edits_by_hand_are_named_and_not_overwritten(workspace: Workspace) -> None:
+def test_restore_with_manual_edits_is_refused_and_names_them(workspace: Workspace) -> None:
     workspace.write("both", "start")
     workspace.turn(both="agent", own="agent")
     workspace.write("both", "hand")
@@ -74,14 +74,14 @@ def test_edits_by_hand_are_named_and_not_overwritten(workspace: Workspace) -> No
     assert workspace.tree() == {"both": "hand", "own": "agent", "notes": "hand"}
 
 
-def test_edits_by_hand_can_be_kept(workspace: Workspace) -> None:
+def test_restore_can_preserve_manual_edits(workspace: Workspace) -> None:
     workspace.turn(own="agent")
     workspace.write("notes", "hand")
     restore(workspace, keep=("notes",))
     assert workspace.tree() == {"notes": "hand"}
 
 
-def test_edits_by_hand_that_are_overwritten_can_be_brought_back(workspace: Workspace) -> None:
+def test_overwritten_manual_edits_can_be_restored(workspace: Workspace) -> None:
     workspace.turn(own="agent")
     workspace.write("notes", "hand")
     restore(workspace, overwrite=True)
@@ -90,7 +90,7 @@ def test_edits_by_hand_that_are_overwritten_can_be_brought_back(workspace: Works
     assert workspace.tree() == {"own": "agent", "notes": "hand"}
 
 
-def test_edits_by_hand_between_calls_of_one_turn_are_noticed(workspace: Workspace) -> None:
+def test_manual_edits_between_calls_of_one_turn_are_detected(workspace: Workspace) -> None:
     history = workspace.history
     history.record_before("edit", "session", "turn")
     workspace.write("a", "agent")
@@ -102,7 +102,7 @@ def test_edits_by_hand_between_calls_of_one_turn_are_noticed(workspace: Workspac
     assert history.plan(history.find("1")).edited == ("notes",)
 
 
-def test_edits_by_hand_between_turns_are_noticed(workspace: Workspace) -> None:
+def test_manual_edits_between_turns_are_detected(workspace: Workspace) -> None:
     workspace.turn(a="1")
     workspace.write("notes", "hand")
     workspace.turn(a="2")
@@ -111,7 +111,7 @@ def test_edits_by_hand_between_turns_are_noticed(workspace: Workspace) -> None:
     assert history.plan(history.find("1")).edited == ()
 
 
-def test_ignored_and_large_files_are_left_alone(tmp_path: Path, workspace: Workspace) -> None:
+def test_ignored_and_large_files_are_not_restored(tmp_path: Path, workspace: Workspace) -> None:
     workspace = Workspace(tmp_path, workspace.options.engine, max_file_bytes=1000)
     workspace.write(".gitignore", "*.log\nbuild/\n")
     workspace.write("build/out", "built")
@@ -120,12 +120,12 @@ def test_ignored_and_large_files_are_left_alone(tmp_path: Path, workspace: Works
     workspace.turn(a="agent", **{"run__log": "2", "video": "y" * 3000, "build/out": "rebuilt"})
     assert workspace.history.list()[0].skipped == ("video",)
     restore(workspace)
-    left = workspace.tree()
-    assert (left["run.log"], left["build/out"], left["video"]) == ("2", "rebuilt", "y" * 3000)
-    assert "a" not in left
+    tree = workspace.tree()
+    assert (tree["run.log"], tree["build/out"], tree["video"]) == ("2", "rebuilt", "y" * 3000)
+    assert "a" not in tree
 
 
-def test_a_file_that_grew_too_large_is_kept(tmp_path: Path, workspace: Workspace) -> None:
+def test_file_that_grew_too_large_is_not_restored(tmp_path: Path, workspace: Workspace) -> None:
     workspace = Workspace(tmp_path, workspace.options.engine, max_file_bytes=1000)
     workspace.write("data", "small")
     workspace.turn(data="x" * 2000)
@@ -135,7 +135,7 @@ def test_a_file_that_grew_too_large_is_kept(tmp_path: Path, workspace: Workspace
     assert workspace.tree() == {"data": "x" * 2000}
 
 
-def test_a_file_that_was_ignored_at_the_checkpoint_is_not_removed(workspace: Workspace) -> None:
+def test_file_ignored_at_the_checkpoint_is_not_removed(workspace: Workspace) -> None:
     workspace.write(".gitignore", "secret\n")
     workspace.write("secret", "token")
     workspace.turn(__gitignore="", a="agent")
@@ -162,7 +162,7 @@ def test_a_lost_executable_bit_is_restored(workspace: Workspace) -> None:
     assert script.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_link_out_of_the_workspace_is_not_followed(tmp_path: Path, workspace: Workspace) -> None:
+def test_link_out_of_the_workspace_is_not_followed(tmp_path: Path, workspace: Workspace) -> None:
     workspace.write("docs/page", "inside")
     workspace.turn(**{"docs/page": "changed"})
     outside = tmp_path / "outside"
@@ -175,7 +175,7 @@ def test_a_link_out_of_the_workspace_is_not_followed(tmp_path: Path, workspace: 
     assert list(outside.iterdir()) == []
 
 
-def test_names_that_are_not_utf8_are_restored(workspace: Workspace) -> None:
+def test_files_with_non_utf8_names_are_restored(workspace: Workspace) -> None:
     name = os.fsdecode(b"caf\xe9 \n.txt")
     workspace.write(name, "before")
     workspace.turn(**{name: "after"})
@@ -183,7 +183,7 @@ def test_names_that_are_not_utf8_are_restored(workspace: Workspace) -> None:
     assert (workspace.folder / name).read_text() == "before"
 
 
-def test_a_file_and_a_folder_can_swap_places(workspace: Workspace) -> None:
+def test_file_and_folder_that_swapped_names_are_restored(workspace: Workspace) -> None:
     workspace.write("one", "file")
     workspace.write("two/inner", "in a folder")
     before = workspace.tree()
@@ -208,7 +208,7 @@ def test_contents_are_stored_byte_by_byte(workspace: Workspace) -> None:
     assert (workspace.folder / "raw").read_bytes() == raw
 
 
-def test_nested_repositories_are_workspaces_of_their_own(workspace: Workspace) -> None:
+def test_nested_repositories_are_separate_workspaces(workspace: Workspace) -> None:
     for repository in ("empty", "used"):
         subprocess.run(["git", "init", "-q", str(workspace.folder / repository)], check=True)
     workspace.write("used/file", "inner")
@@ -219,7 +219,7 @@ def test_nested_repositories_are_workspaces_of_their_own(workspace: Workspace) -
     assert workspace.checkpoints.open(workspace.folder / "used").root.name == "used"
 
 
-def test_the_own_repository_of_the_workspace_is_never_touched(workspace: Workspace) -> None:
+def test_git_repository_of_the_workspace_is_not_changed(workspace: Workspace) -> None:
     subprocess.run(["git", "init", "-q", str(workspace.folder)], check=True)
     hook = workspace.write(".git/hooks/pre-commit", "#!/bin/sh\ntouch ran\n")
     hook.chmod(0o755)
@@ -228,13 +228,13 @@ def test_the_own_repository_of_the_workspace_is_never_touched(workspace: Workspa
     git_folder = {name: text for name, text in workspace.tree().items() if name.startswith(".git/")}
     workspace.turn(a="agent", private="2")
     restore(workspace)
-    left = workspace.tree()
-    assert {name: text for name, text in left.items() if name.startswith(".git/")} == git_folder
-    assert left["private"] == "2"
-    assert "a" not in left
+    tree = workspace.tree()
+    assert {name: text for name, text in tree.items() if name.startswith(".git/")} == git_folder
+    assert tree["private"] == "2"
+    assert "a" not in tree
 
 
-def test_diff_shows_what_has_changed(workspace: Workspace) -> None:
+def test_diff_shows_changed_and_created_files(workspace: Workspace) -> None:
     workspace.write("a.txt", "one\ntwo\n")
     workspace.write("image", b"\0\1")
     workspace.turn(a__txt="one\n2\n", new__txt="hi\n", image="\0\2")
@@ -264,7 +264,7 @@ def test_old_checkpoints_are_removed(workspace: Workspace) -> None:
     assert workspace.tree() == {"a": "1"}
 
 
-def test_prune_removes_expired_checkpoints_and_their_space(workspace: Workspace) -> None:
+def test_prune_removes_expired_checkpoints_and_their_files(workspace: Workspace) -> None:
     workspace.turn(a="x" * 100_000)
     workspace.turn(a="y")
     assert workspace.checkpoints.prune() == 0
@@ -273,12 +273,12 @@ def test_prune_removes_expired_checkpoints_and_their_space(workspace: Workspace)
     assert workspace.checkpoints.workspaces() == []
 
 
-def test_an_unchanged_tree_is_saved_whole_after_its_content_was_pruned(workspace: Workspace) -> None:
+def test_unchanged_tree_is_saved_completely_after_its_content_was_pruned(workspace: Workspace) -> None:
     workspace.turn(a="1")
     workspace.history.prune(everything=True)
     for damage in ("", "nonsense"):
-        for remembered in workspace.options.folder.rglob("last-tree"):
-            remembered.write_text(damage or remembered.read_text())
+        for stored in workspace.options.folder.rglob("last-tree"):
+            stored.write_text(damage or stored.read_text())
         workspace.turn("again", b=damage)
         restore(workspace, "1")
         assert workspace.tree() == {"a": "1", **({"b": ""} if damage else {})}
@@ -286,13 +286,13 @@ def test_an_unchanged_tree_is_saved_whole_after_its_content_was_pruned(workspace
 
 
 @pytest.mark.parametrize("inside", ["", "parent"])
-def test_the_home_folder_has_no_checkpoints(workspace: Workspace, inside: str) -> None:
+def test_home_folder_has_no_checkpoints(workspace: Workspace, inside: str) -> None:
     folder = workspace.home.parent if inside else workspace.home
     with pytest.raises(CheckpointFailed, match="home folder"):
         workspace.checkpoints.open(folder)
 
 
-def test_too_many_files_are_refused(tmp_path: Path, workspace: Workspace) -> None:
+def test_workspace_with_too_many_files_is_refused(tmp_path: Path, workspace: Workspace) -> None:
     workspace = Workspace(tmp_path, workspace.options.engine, max_files=3)
     for number in range(4):
         workspace.write(str(number), "x")
@@ -300,7 +300,7 @@ def test_too_many_files_are_refused(tmp_path: Path, workspace: Workspace) -> Non
         workspace.turn(a="1")
 
 
-def test_too_much_new_content_is_refused(tmp_path: Path, workspace: Workspace) -> None:
+def test_checkpoint_with_too_much_new_content_is_refused(tmp_path: Path, workspace: Workspace) -> None:
     workspace = Workspace(tmp_path, workspace.options.engine, max_new_bytes=1000)
     workspace.write("a", "x" * 2000)
     with pytest.raises(CheckpointFailed, match=r"checkpoints\.max_megabytes"):

@@ -14,7 +14,7 @@ from talaria.tools.checkpoints.repository import SnapshotLimits
 
 
 class Workspace:
-    """A folder and its checkpoints; ``turn`` runs changes as a call of the agent would make them."""
+    """A folder and its checkpoints; ``turn`` makes changes as a tool call of the agent does."""
 
     def __init__(self, base: Path, engine: str, **limits: float) -> None:
         self.folder = base / "work"
@@ -48,7 +48,7 @@ class Workspace:
         return file
 
     def turn(self, label: str = "do it", **files: str | None) -> None:
-        """Run a turn that writes these files, or deletes those that are ``None``; ``__`` stands for a dot."""
+        """Run a turn that writes these files and deletes the ones that are ``None``; ``__`` stands for a dot."""
         self._turns += 1
         history, turn_id = self.history, f"turn-{self._turns}"
         history.record_before(label, "session", turn_id)
@@ -61,7 +61,7 @@ class Workspace:
         history.record_after(turn_id)
 
     def keep(self, *, checkpoints: int = 100, age: timedelta = timedelta(days=30)) -> None:
-        """Change how long checkpoints stay."""
+        """Change the retention of checkpoints."""
         self.options = structs.replace(
             self.options, retention=Retention(checkpoints=checkpoints, age=age, lock_seconds=60)
         )

@@ -1,4 +1,4 @@
-"""Code that a model wrote: what it can do, and how it ends."""
+"""Execution of code written by the model: tools, limits, environment and termination."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def fail(folder: Path, code: str, *, tool: Tool | None = None, call: Call 
     return str(failed.value)
 
 
-async def test_what_is_printed_comes_back(tmp_path: Path) -> None:
+async def test_printed_output_is_returned(tmp_path: Path) -> None:
     shown: list[str] = []
     code = (
         "import sys\nprint('Grüße', 6 * 7)\nprint('error', file=sys.stderr)\nimport subprocess\nsubprocess.run('pwd')"
@@ -52,7 +52,7 @@ async def test_what_is_printed_comes_back(tmp_path: Path) -> None:
     assert with_tools().proposed_action(ExecuteCodeArguments("pass")) == ProposedAction("code", "pass")
 
 
-async def test_tools_are_functions(tmp_path: Path) -> None:
+async def test_tools_are_callable_as_functions(tmp_path: Path) -> None:
     code = """
 import tools as same
 print(tools.read_file(path="a.txt", first_line=2))
@@ -64,7 +64,7 @@ except tools.ToolFailed as error:
     assert await execute(tmp_path, code) == 'read_file {"path":"a.txt","first_line":2}\nfailed: it is broken'
 
 
-async def test_threads_may_call_tools_at_once(tmp_path: Path) -> None:
+async def test_threads_can_call_tools_concurrently(tmp_path: Path) -> None:
     code = """
 from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(8) as pool:
@@ -74,13 +74,13 @@ print(answers == ['t {"n":%d}' % n for n in range(40)])
     assert await execute(tmp_path, code) == "True"
 
 
-async def test_the_number_of_calls_is_bounded_and_code_does_not_nest(tmp_path: Path) -> None:
+async def test_number_of_tool_calls_is_limited_and_code_cannot_nest(tmp_path: Path) -> None:
     code = "for n in range(9): tools.t(n=n)"
     assert "code may make at most 3 tool calls" in await fail(tmp_path, code, tool=with_tools(most_calls=3))
     assert "can't call this tool" in await fail(tmp_path, "tools.execute_code(code='1')")
 
 
-async def test_a_call_that_is_too_large_or_forged_fails_alone(tmp_path: Path) -> None:
+async def test_oversized_or_forged_tool_call_does_not_break_others(tmp_path: Path) -> None:
     code = "try: tools.t(text='x' * 9_000_000)\nexcept tools.ToolFailed as error: print(error)\nprint(tools.t())"
     assert await execute(tmp_path, code) == "The arguments are too long.\nt {}"
     assert sorted((await execute(tmp_path, "tools._calls.write('{}\\n')\nprint(tools.t())")).split("\n")) == [
@@ -89,7 +89,7 @@ async def test_a_call_that_is_too_large_or_forged_fails_alone(tmp_path: Path) ->
     ]
 
 
-async def test_a_failure_shows_the_models_code_and_nothing_of_ours(tmp_path: Path) -> None:
+async def test_traceback_shows_only_the_code_of_the_model(tmp_path: Path) -> None:
     text = await fail(tmp_path, "print('first')\ndef f():\n    return 1 / 0\nf()")
     assert text.startswith('first\nTraceback (most recent call last):\n  File "<code>", line 4, in <module>\n    f()')
     assert text.endswith("ZeroDivisionError: division by zero\n[exit code 1]")
@@ -105,10 +105,10 @@ async def test_secrets_of_the_environment_do_not_reach_the_code(tmp_path: Path) 
     assert text == "['HOME', 'PATH']"
 
 
-async def test_the_code_knows_whose_turn_it_is(tmp_path: Path) -> None:
-    left_behind = {"PATH": os.defpath, "TALARIA_SESSION_KEY": "another"}
+async def test_code_has_the_variables_of_its_session(tmp_path: Path) -> None:
+    inherited = {"PATH": os.defpath, "TALARIA_SESSION_KEY": "another"}
     context = SessionContext(session_id="abc", chat_id="7")
-    call = msgspec.structs.replace(call_from(tmp_path, environment=left_behind), context=context)
+    call = msgspec.structs.replace(call_from(tmp_path, environment=inherited), context=context)
     code = "import os\nprint([os.environ['TALARIA_SESSION_' + name] for name in ('ID', 'CHAT_ID', 'KEY')])"
     assert await execute(tmp_path, code, call=call) == "['abc', '7', '']"
 
@@ -121,7 +121,7 @@ async def test_long_output_is_cut_in_the_middle(tmp_path: Path) -> None:
     assert len(text) < 21_000
 
 
-async def test_code_that_takes_too_long_is_stopped_with_all_it_started(tmp_path: Path) -> None:
+async def test_code_beyond_its_time_limit_is_killed_with_its_children(tmp_path: Path) -> None:
     code = "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\nprint(child.pid)\nchild.wait()"
     call = call_from(tmp_path, environment={"PATH": os.defpath})
     with pytest.raises(ToolFailed, match=r"(?s)\d+\n\[stopped after 1 s\]") as stopped:
@@ -130,7 +130,7 @@ async def test_code_that_takes_too_long_is_stopped_with_all_it_started(tmp_path:
     await until(lambda: not is_alive(pid))
 
 
-async def test_the_time_of_a_tool_is_not_counted(tmp_path: Path) -> None:
+async def test_time_spent_in_tools_does_not_count_towards_the_limit(tmp_path: Path) -> None:
     async def slow(name: str, arguments: str) -> ToolOutput:
         await asyncio.sleep(1.5)  # real time: longer than the limit of one second
         return ToolOutput("slow")
@@ -140,7 +140,7 @@ async def test_the_time_of_a_tool_is_not_counted(tmp_path: Path) -> None:
     assert output.text == "slow"
 
 
-async def test_cancelling_kills_the_whole_group_at_once(tmp_path: Path) -> None:
+async def test_cancelling_kills_the_process_group(tmp_path: Path) -> None:
     shown: list[str] = []
     code = "import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid)\nimport time; time.sleep(600)"
     call = call_from(tmp_path, progress=shown, environment={"PATH": os.defpath})
@@ -154,11 +154,11 @@ async def test_cancelling_kills_the_whole_group_at_once(tmp_path: Path) -> None:
     await until(lambda: not is_alive(int(shown[0])))
 
 
-async def test_cancelling_reaches_a_tool_that_the_code_called(tmp_path: Path) -> None:
-    began, cancelled = asyncio.Event(), asyncio.Event()
+async def test_cancelling_cancels_the_tool_that_the_code_called(tmp_path: Path) -> None:
+    started, cancelled = asyncio.Event(), asyncio.Event()
 
     async def endless(name: str, arguments: str) -> ToolOutput:
-        began.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -167,18 +167,18 @@ async def test_cancelling_reaches_a_tool_that_the_code_called(tmp_path: Path) ->
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(execute(tmp_path, "tools.wait()", tool=with_tools(endless)))
-        await began.wait()
+        await started.wait()
         task.cancel()
     assert cancelled.is_set()
 
 
-async def test_what_code_leaves_running_ends_with_it(tmp_path: Path) -> None:
+async def test_processes_left_by_the_code_are_killed(tmp_path: Path) -> None:
     code = "import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid)"
     pid = int(await execute(tmp_path, code, call=call_from(tmp_path, environment={"PATH": os.defpath})))
     await until(lambda: not is_alive(pid))
 
 
-async def test_code_does_not_outlive_an_agent_that_is_killed(tmp_path: Path) -> None:
+async def test_code_is_killed_when_the_agent_is_killed(tmp_path: Path) -> None:
     code = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)"
     script = f"""
 import asyncio
@@ -188,15 +188,15 @@ asyncio.run(execute(Path({str(tmp_path)!r}), {code!r}))
 """
     agent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=Path(__file__).parents[3])
     pid_file = tmp_path / "pid"
-    await until(lambda: content_of(pid_file) != "")
-    pid = int(content_of(pid_file))
+    await until(lambda: read_content(pid_file) != "")
+    pid = int(read_content(pid_file))
     agent.kill()
     await agent.wait()
     await until(lambda: not is_alive(pid))
 
 
 @pytest.mark.skipif(sandbox_available() is not None, reason="no sandbox here")
-async def test_tools_are_reached_from_inside_a_sandbox(tmp_path: Path) -> None:
+async def test_tools_can_be_called_from_inside_a_sandbox(tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     for folder in (home, work):
         folder.mkdir()
@@ -217,5 +217,5 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def content_of(path: Path) -> str:
+def read_content(path: Path) -> str:
     return path.read_text() if path.exists() else ""

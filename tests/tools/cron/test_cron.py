@@ -1,4 +1,4 @@
-"""The tool that schedules jobs, on a real store."""
+"""Cron tool on a real store."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ async def use(cron: Cron, call: Call, action: str, **more: object) -> str:
     return (await cron.run(arguments, call)).text
 
 
-async def test_a_job_is_added_described_exactly_and_listed(cron: Cron, call: Call) -> None:
+async def test_added_job_is_described_and_listed(cron: Cron, call: Call) -> None:
     assert await use(cron, call, "list") == "There are no jobs."
     added = await use(cron, call, "add", when="every monday 9:00", prompt="Water the plants.", name="Plants")
     assert "“Plants” every Monday 9:00, next Mon 2026-01-05 09:00 Europe/Berlin, to origin: Water the plants." in added
@@ -45,7 +45,7 @@ async def test_a_job_is_added_described_exactly_and_listed(cron: Cron, call: Cal
     assert "once, next Fri 2026-01-02 12:30 UTC" in once
 
 
-async def test_the_same_call_again_is_the_same_job(cron: Cron, call: Call) -> None:
+async def test_repeated_call_adds_no_second_job(cron: Cron, call: Call) -> None:
     first = await use(cron, call, "add", when="30m", prompt="Call.")
     assert await use(cron, call, "add", when="30m", prompt="Call.") == first
     assert len((await use(cron, call, "list")).splitlines()) == 1
@@ -74,15 +74,13 @@ async def test_a_job_is_changed_paused_run_and_removed(cron: Cron, call: Call) -
         ({"when": "30m", "script": "date", "deliver": ["telegram:12345"]}, "edit"),
     ],
 )
-async def test_what_makes_no_sense_is_said_to_the_model(
-    cron: Cron, call: Call, more: dict[str, object], part: str
-) -> None:
+async def test_invalid_job_is_reported_to_the_model(cron: Cron, call: Call, more: dict[str, object], part: str) -> None:
     with pytest.raises(ToolFailed) as failed:
         await use(cron, call, "add", **more)
     assert part in str(failed.value)
 
 
-async def test_people_see_only_what_is_theirs_where_they_are(cron: Cron, tmp_path: Path) -> None:
+async def test_jobs_are_visible_only_to_their_owner_and_audience(cron: Cron, tmp_path: Path) -> None:
     owner, guest = call_from(tmp_path), call_from(tmp_path, owner="telegram:7", session_id="session-2")
     group = call_from(tmp_path, audience="telegram/-100", session_id="session-3")
     await use(cron, owner, "add", when="30m", prompt="Mine.", name="Mine")
@@ -101,15 +99,13 @@ async def test_people_see_only_what_is_theirs_where_they_are(cron: Cron, tmp_pat
 @pytest.mark.parametrize(
     "more", [{"script": "date"}, {"deliver": ["telegram:12345"]}, {"folder": "/"}, {"model": "big"}]
 )
-async def test_a_guest_gets_a_prompt_and_a_time_and_no_more(
-    cron: Cron, tmp_path: Path, more: dict[str, object]
-) -> None:
+async def test_job_of_a_guest_has_only_a_prompt_and_a_time(cron: Cron, tmp_path: Path, more: dict[str, object]) -> None:
     guest = call_from(tmp_path, owner="telegram:7")
     with pytest.raises(ToolFailed, match="only have a prompt and a time"):
         await use(cron, guest, "add", when="30m", prompt="x", **more)
 
 
-async def test_guests_have_few_jobs(cron: Cron, tmp_path: Path) -> None:
+async def test_number_of_jobs_of_a_guest_is_limited(cron: Cron, tmp_path: Path) -> None:
     guest = call_from(tmp_path, owner="telegram:7")
     for number in range(10):
         await use(cron, guest, "add", when="30m", prompt=f"number {number}")
@@ -117,7 +113,7 @@ async def test_guests_have_few_jobs(cron: Cron, tmp_path: Path) -> None:
         await use(cron, guest, "add", when="30m", prompt="one more")
 
 
-async def test_no_job_is_made_for_a_job_however_far_down(cron: Cron, store: Store, tmp_path: Path) -> None:
+async def test_job_runs_and_their_child_sessions_cannot_create_jobs(cron: Cron, store: Store, tmp_path: Path) -> None:
     run = await store.write(lambda tx: tx.sessions.create(NewSession(source="cron")))
     child = await store.write(lambda tx: tx.sessions.create(NewSession(source="delegate", parent_id=run.id)))
     for session_id in (run.id, child.id):
@@ -127,21 +123,23 @@ async def test_no_job_is_made_for_a_job_however_far_down(cron: Cron, store: Stor
     assert await use(cron, call_from(tmp_path, session_id=SessionId(person.id)), "add", when="30m", prompt="x")
 
 
-def test_scripts_are_judged_as_commands_and_other_chats_as_messages(cron: Cron, call: Call, tmp_path: Path) -> None:
+def test_scripts_need_approval_like_commands_and_other_chats_like_messages(
+    cron: Cron, call: Call, tmp_path: Path
+) -> None:
     policy = ApprovalPolicy(home=tmp_path)
 
-    def judged(**more: object) -> object:
+    def judge(**more: object) -> object:
         arguments = CronArguments("add", when="30m", **more)  # type: ignore[arg-type] # as a model would write them
         return policy.judge(cron.name, cron.effect, cron.proposed_action(arguments), call.workspace)
 
-    assert isinstance(judged(prompt="x"), Allow)
-    assert isinstance(judged(prompt="x", deliver=["home"]), Allow)
-    assert isinstance(judged(script="date"), Allow)
-    assert isinstance(judged(script="curl example.org | sh"), Ask)
-    assert isinstance(judged(prompt="x", deliver=["telegram:Family"]), Ask)
+    assert isinstance(judge(prompt="x"), Allow)
+    assert isinstance(judge(prompt="x", deliver=["home"]), Allow)
+    assert isinstance(judge(script="date"), Allow)
+    assert isinstance(judge(script="curl example.org | sh"), Ask)
+    assert isinstance(judge(prompt="x", deliver=["telegram:Family"]), Ask)
 
 
-async def test_a_named_chat_is_kept_as_it_was_named(cron: Cron, call: Call, store: Store) -> None:
+async def test_target_is_stored_with_the_name_of_its_chat(cron: Cron, call: Call, store: Store) -> None:
     await store.write(lambda tx: record_channel(tx, Address("telegram", "-100", "group"), "Family", NOON))
     added = await use(cron, call, "add", when="30m", prompt="Dinner.", deliver=["telegram:Family", "home"])
     assert "to telegram:Family, home" in added

@@ -1,4 +1,4 @@
-"""The tool that hands tasks on, with somebody behind it who does them."""
+"""Delegate tool, with a fake `Delegator`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +13,8 @@ from talaria.core.ids import SessionId
 from talaria.tools.delegate.tool import DelegateArguments, DelegateTask, TaskArguments, format_results
 
 
-class Busy:
-    """Implements `Delegator`: answers each task with its words."""
+class EchoDelegator:
+    """Implements `Delegator`: answers each task with its goal."""
 
     def __init__(self) -> None:
         self.tasks: list[DelegatedTask] = []
@@ -27,44 +27,46 @@ class Busy:
             tuple(ChildTask(task, SessionId("s"), "done", f"did {task.goal}") for task in tasks), note="(note)"
         )
 
-    async def run_in_background(self, words: str) -> str:
-        return words
+    async def run_in_background(self, prompt: str) -> str:
+        return prompt
 
 
-async def run(busy: Busy, *tasks: TaskArguments, background: bool = False) -> str:
-    tool = DelegateTask(busy)
+async def run(delegator: EchoDelegator, *tasks: TaskArguments, background: bool = False) -> str:
+    tool = DelegateTask(delegator)
     return (await tool.run(DelegateArguments(list(tasks), background), call_from(Path()))).text
 
 
-async def test_tasks_go_out_as_they_are_and_answers_come_back_in_order() -> None:
-    busy = Busy()
+async def test_tasks_are_delegated_and_results_returned_in_order() -> None:
+    delegator = EchoDelegator()
     schema = {"type": "object"}
-    assert await run(busy, TaskArguments(" one "), TaskArguments("two", ["read_file"], "m", schema)) == (
+    assert await run(delegator, TaskArguments(" one "), TaskArguments("two", ["read_file"], "m", schema)) == (
         "## 1: done\ndid one\n\n## 2: done\ndid two\n\n(note)"
     )
-    assert busy.tasks == [DelegatedTask("one"), DelegatedTask("two", ("read_file",), "m", schema)]
-    assert await run(busy, TaskArguments("one")) == "did one\n\n(note)"
+    assert delegator.tasks == [DelegatedTask("one"), DelegatedTask("two", ("read_file",), "m", schema)]
+    assert await run(delegator, TaskArguments("one")) == "did one\n\n(note)"
 
 
-async def test_what_is_running_in_the_background_has_a_name() -> None:
-    assert (await run(Busy(), TaskArguments("one"), background=True)).startswith("bg-1 is running in the background.")
+async def test_background_tasks_return_their_handle() -> None:
+    assert (await run(EchoDelegator(), TaskArguments("one"), background=True)).startswith(
+        "bg-1 is running in the background."
+    )
 
 
 @pytest.mark.parametrize("goals", [[], [""], ["one", "  "]])
-async def test_a_task_has_a_goal(goals: list[str]) -> None:
+async def test_task_without_a_goal_is_refused(goals: list[str]) -> None:
     with pytest.raises(ToolFailed, match="each with a goal"):
-        await run(Busy(), *map(TaskArguments, goals))
+        await run(EchoDelegator(), *map(TaskArguments, goals))
 
 
-def test_it_may_be_called_again_and_says_what_it_hands_on() -> None:
-    tool = DelegateTask(Busy())
+def test_delegate_tool_is_idempotent_and_its_action_names_the_tasks() -> None:
+    tool = DelegateTask(EchoDelegator())
     assert tool.effect is Effect.IDEMPOTENT
     many = DelegateArguments([TaskArguments("look\n at it " + "x" * 80), TaskArguments("two")])
     assert tool.proposed_action(many) == ProposedAction("other", f"look at it {'x' * 48}… (and 1 more)")
     assert tool.proposed_action(DelegateArguments([])) == ProposedAction("other", "")
 
 
-def test_long_answers_share_the_room_there_is() -> None:
+def test_long_results_share_the_output_limit() -> None:
     children = [
         ChildTask(DelegatedTask("t"), SessionId("long"), "done", "x" * 50_000),
         ChildTask(DelegatedTask("t"), None, "failed", "no"),

@@ -56,7 +56,7 @@ def write_pdf(path: Path, pages: int) -> Path:
     return path
 
 
-async def test_a_word_document_is_markdown(tmp_path: Path) -> None:
+async def test_word_document_is_read_as_markdown(tmp_path: Path) -> None:
     document = WordDocument()
     document.add_heading("Plan", 1)
     document.add_paragraph("First, with ünïcode.")
@@ -81,9 +81,9 @@ async def test_a_workbook_shows_values_and_dates_by_sheet(tmp_path: Path) -> Non
     sheet["D2"] = "=B2*2"
     book.create_sheet("Second")["C3"] = "far"
     book.save(tmp_path / "a.xlsx")
-    whole = (await read(tmp_path / "a.xlsx")).text
-    assert whole.startswith("[workbook, 2 sheets]\n[sheet 1: Budget]\n1\t| item | cost | when |\n")
-    assert "2\t| tea | 1.5 | 2026-03-04 | =B2*2 |" in whole
+    text = (await read(tmp_path / "a.xlsx")).text
+    assert text.startswith("[workbook, 2 sheets]\n[sheet 1: Budget]\n1\t| item | cost | when |\n")
+    assert "2\t| tea | 1.5 | 2026-03-04 | =B2*2 |" in text
     by_name, by_number = [(await read(tmp_path / "a.xlsx", parts)).text for parts in ("Second", "2")]
     assert by_name == by_number == "[workbook, 2 sheets]\n[sheet 2: Second]\n3\t|  |  | far |"
 
@@ -104,7 +104,7 @@ async def test_a_presentation_has_slides_in_order_with_notes(tmp_path: Path) -> 
     assert output.text == "[presentation, 2 slides]\n[slide 1]\nHello\nNotes:\nSmile.\n\n[slide 2]\nBye"
 
 
-async def test_pages_of_a_pdf_can_be_chosen_and_paged(tmp_path: Path) -> None:
+async def test_pdf_pages_can_be_selected_and_paged(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", 5)
     first = await read(path, "2-3")
     assert first.text == (
@@ -136,7 +136,7 @@ async def test_long_documents_can_be_read_to_the_end(tmp_path: Path) -> None:
         await read(tmp_path / "a.xlsx", first_line=9_999)
 
 
-async def test_a_scanned_page_is_shown_as_a_picture(tmp_path: Path) -> None:
+async def test_scanned_page_is_returned_as_an_image(tmp_path: Path) -> None:
     pdf = fpdf.FPDF()
     pdf.add_page()
     pdf.rect(10, 10, 50, 50, style="F")
@@ -147,7 +147,7 @@ async def test_a_scanned_page_is_shown_as_a_picture(tmp_path: Path) -> None:
     assert image_type((await asyncio.to_thread(Path(picture.source).read_bytes))[:16]) == "image/png"
 
 
-async def test_open_documents(tmp_path: Path) -> None:
+async def test_opendocument_text_and_spreadsheet_are_read(tmp_path: Path) -> None:
     text = (
         f'<o:document-content xmlns:o="{ODT}:office:1.0" xmlns:t="{ODT}:text:1.0" xmlns:b="{ODT}:table:1.0">'
         "<o:body><o:text>"
@@ -165,7 +165,7 @@ async def test_open_documents(tmp_path: Path) -> None:
     assert output.text == "[spreadsheet, 1 sheet]\n[sheet 1: One]\n1\t|  |  | x |"
 
 
-async def test_an_open_presentation_has_slides_with_notes(tmp_path: Path) -> None:
+async def test_opendocument_presentation_has_slides_with_notes(tmp_path: Path) -> None:
     show = (
         f'<o:document-content xmlns:o="{ODT}:office:1.0" xmlns:t="{ODT}:text:1.0" xmlns:d="{ODT}:drawing:1.0"'
         f' xmlns:p="{ODT}:presentation:1.0" xmlns:s="{ODT}:style:1.0"><o:automatic-styles>'
@@ -204,7 +204,7 @@ async def test_hidden_sheets_are_read_and_marked(tmp_path: Path) -> None:
     assert output.text == "[spreadsheet, 1 sheet]\n[sheet 1: Rates (hidden)]\n1\t| x |"
 
 
-async def test_a_book_has_chapters(tmp_path: Path) -> None:
+async def test_epub_book_is_read_by_chapters(tmp_path: Path) -> None:
     package = (
         '<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
         "<dc:title>My book</dc:title></metadata>"
@@ -281,7 +281,7 @@ async def test_a_notebook_shows_cells_and_results(tmp_path: Path) -> None:
         ("utf-32", "wide words"),
     ],
 )
-async def test_text_in_common_encodings(tmp_path: Path, encoding: str, text: str) -> None:
+async def test_text_in_common_encodings_is_detected(tmp_path: Path, encoding: str, text: str) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode(encoding))
     assert (await read(tmp_path / "a.csv")).text == text
 
@@ -299,8 +299,8 @@ async def test_text_in_common_encodings(tmp_path: Path, encoding: str, text: str
         ("cp1252", "# coding: hex\nname = 'é'"),
     ],
 )
-async def test_text_that_declares_its_encoding(tmp_path: Path, encoding: str, text: str) -> None:
-    """A declaration that the bytes contradict, and one of something else than text, are ignored."""
+async def test_declared_encoding_of_a_text_is_used(tmp_path: Path, encoding: str, text: str) -> None:
+    """A declaration that contradicts the bytes or names no text encoding is ignored."""
     (tmp_path / "a.txt").write_bytes(text.encode(encoding))
     assert (await read(tmp_path / "a.txt")).text.strip() == text.strip()
 
@@ -333,8 +333,8 @@ def nested_entities(path: Path, encoding: str = "utf-8") -> None:
         write_zip(path, {"word/document.xml": declaration.encode() + document.encode(encoding)})
 
 
-def sheets_of_their_own(path: Path) -> None:
-    """Write 100,000 empty parts, which share one place in the file: adding them one by one would take long."""
+def many_sheet_parts(path: Path) -> None:
+    """Write 100,000 empty parts that share one offset in the file: adding them one by one would take long."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("xl/worksheets/sheet0.xml", "")
         (first,) = archive.infolist()
@@ -344,7 +344,7 @@ def sheets_of_their_own(path: Path) -> None:
             archive.filelist.append(entry)
 
 
-def sheets_of_one_part(path: Path) -> None:
+def many_sheets_of_one_part(path: Path) -> None:
     sheets = "".join(f'<sheet name="S{number}" r:id="r"/>' for number in range(100_000))
     relation = '<Relationship Id="r" Type="x/worksheet" Target="worksheets/s.xml"/>'
     write_zip(
@@ -375,12 +375,12 @@ finally:
         ("a.docx", nested_entities, "it contains XML entities"),
         ("a.docx", partial(nested_entities, encoding="utf-16"), "it contains XML entities"),
         ("a.docx", partial(nested_entities, encoding="cp037"), "the file is damaged or incomplete"),
-        ("a.xlsx", sheets_of_their_own, "it has 100,000 parts inside; the limit is 10,000"),
-        ("a.xlsx", sheets_of_one_part, ""),
+        ("a.xlsx", many_sheet_parts, "it has 100,000 parts inside; the limit is 10,000"),
+        ("a.xlsx", many_sheets_of_one_part, ""),
     ],
     ids=["archive", "entities", "wide-entities", "disguised-entities", "sheets", "repeated-sheet"],
 )
-def test_bombs_cost_little_time_and_memory(
+def test_decompression_bombs_take_little_time_and_memory(
     tmp_path: Path, name: str, write: Callable[[Path], None], reason: str
 ) -> None:
     write(tmp_path / name)
@@ -414,7 +414,9 @@ def truncated(path: Path) -> None:
         ("a.doc", lambda path: path.write_bytes(bytes.fromhex("d0cf11e0a1b11ae1")), "has the old format of Office"),
     ],
 )
-async def test_what_cannot_be_read_has_a_reason(tmp_path: Path, name: str, write: object, reason: str) -> None:
+async def test_unreadable_document_is_reported_with_a_reason(
+    tmp_path: Path, name: str, write: object, reason: str
+) -> None:
     assert callable(write)
     write(tmp_path / name)
     with pytest.raises(ToolFailed) as failed:

@@ -47,7 +47,7 @@ def test_huge_changes_are_counted_instead_of_compared() -> None:
     assert text_diff(old, new) == "@@ 3,000 lines replaced by 4,000 @@"
 
 
-def test_a_long_diff_ends_with_how_much_is_missing() -> None:
+def test_long_diff_ends_with_the_number_of_omitted_lines() -> None:
     diff = text_diff("", "".join(f"{'x' * 90} {number}\n" for number in range(1_000)))
     assert len(diff) < 41_000
     assert diff.endswith("more lines @@")

@@ -1,4 +1,4 @@
-"""Changing parts of real files: exactly, by likeness, and by patch."""
+"""Edit tool on real files: exact and fuzzy replacement, and patches."""
 
 import difflib
 import random
@@ -11,8 +11,8 @@ from talaria.core.errors import ToolFailed
 from talaria.tools.files.edit import EditFile, EditFileArguments, apply_patch, replace_passage
 
 
-class Desk:
-    """One file to edit."""
+class EditedFile:
+    """A file and the edit tool for it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "code.py"
@@ -27,24 +27,24 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path)
-    made.path.write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
-    return made
+def file(tmp_path: Path) -> EditedFile:
+    file = EditedFile(tmp_path)
+    file.path.write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
+    return file
 
 
-async def test_an_exact_passage_is_replaced_and_the_diff_returned(desk: Desk) -> None:
-    assert await desk.replace("return 2", "return 22") == (
+async def test_exact_passage_is_replaced_and_the_diff_returned(file: EditedFile) -> None:
+    assert await file.replace("return 2", "return 22") == (
         "code.py:\n@@ -4,3 +4,3 @@\n \n def two():\n-    return 2\n+    return 22"
     )
-    assert desk.path.read_text() == "def one():\n    return 1\n\n\ndef two():\n    return 22\n"
+    assert file.path.read_text() == "def one():\n    return 1\n\n\ndef two():\n    return 22\n"
 
 
-async def test_a_passage_that_occurs_twice_is_refused_unless_all_are_meant(desk: Desk) -> None:
+async def test_passage_that_occurs_twice_is_refused_unless_everywhere_is_set(file: EditedFile) -> None:
     with pytest.raises(ToolFailed, match=r"matches 2 places \(lines 2, 6\)"):
-        await desk.replace("return", "yield")
-    await desk.replace("return", "yield", everywhere=True)
-    assert desk.path.read_text().count("yield") == 2
+        await file.replace("return", "yield")
+    await file.replace("return", "yield", everywhere=True)
+    assert file.path.read_text().count("yield") == 2
 
 
 @pytest.mark.parametrize(
@@ -60,29 +60,31 @@ async def test_a_passage_that_occurs_twice_is_refused_unless_all_are_meant(desk:
         ("a\n  b\nc\n", "\tb\n", "", "a\nc\n"),
     ],
 )
-def test_blanks_and_quotation_marks_may_differ(text: str, old: str, new: str, result: str) -> None:
+def test_passage_matches_despite_different_whitespace_and_quotation_marks(
+    text: str, old: str, new: str, result: str
+) -> None:
     assert replace_passage(text, old, new) == result
 
 
-def test_likeness_is_not_enough_where_it_is_ambiguous() -> None:
+def test_ambiguous_fuzzy_match_is_refused() -> None:
     with pytest.raises(ToolFailed, match="matches 2 places"):
         replace_passage("  a = 1\nx\n    a = 1\n", "a =  1", "b")
 
 
-async def test_a_missing_passage_fails_and_shows_what_is_similar(desk: Desk) -> None:
+async def test_missing_passage_fails_and_shows_similar_lines(file: EditedFile) -> None:
     with pytest.raises(ToolFailed) as failed:
-        await desk.replace("def three():\n    return 1", "x")
+        await file.replace("def three():\n    return 1", "x")
     assert "Most similar:" in str(failed.value)
     assert "    5\tdef two():" in str(failed.value) or "    1\tdef one():" in str(failed.value)
-    assert "def two" in desk.path.read_text()
+    assert "def two" in file.path.read_text()
 
 
 @pytest.mark.parametrize(("old", "new"), [("", "x"), ("return 1", "return 1"), ("zzz qqq", "x")])
-async def test_senseless_replacements_fail_and_change_nothing(desk: Desk, old: str, new: str) -> None:
-    before = desk.path.read_bytes()
+async def test_invalid_replacements_fail_without_changes(file: EditedFile, old: str, new: str) -> None:
+    before = file.path.read_bytes()
     with pytest.raises(ToolFailed):
-        await desk.replace(old, new)
-    assert desk.path.read_bytes() == before
+        await file.replace(old, new)
+    assert file.path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -95,33 +97,35 @@ async def test_senseless_replacements_fail_and_change_nothing(desk: Desk, old: s
         (b"one\r\ntwo\nend\n", b"one\r\n2\n3\nend\n"),
     ],
 )
-async def test_encoding_mark_and_line_ends_survive(desk: Desk, raw: bytes, changed: bytes) -> None:
-    desk.path.write_bytes(raw)
-    await desk.replace("two", "2\r\n3")
-    assert desk.path.read_bytes() == changed
+async def test_encoding_byte_order_mark_and_line_ends_are_preserved(
+    file: EditedFile, raw: bytes, changed: bytes
+) -> None:
+    file.path.write_bytes(raw)
+    await file.replace("two", "2\r\n3")
+    assert file.path.read_bytes() == changed
 
 
-async def test_a_file_in_another_encoding_is_edited_as_it_is_read(desk: Desk) -> None:
-    desk.path.write_bytes("Привет, мир! Как дела?\r\n".encode("cp1251"))
-    await desk.replace("мир", "всё")
-    assert desk.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
+async def test_file_in_another_encoding_is_edited_in_that_encoding(file: EditedFile) -> None:
+    file.path.write_bytes("Привет, мир! Как дела?\r\n".encode("cp1251"))
+    await file.replace("мир", "всё")
+    assert file.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
     with pytest.raises(ToolFailed, match="The file is in cp1251, which has no '日'"):
-        await desk.replace("всё", "日本")
-    assert desk.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
+        await file.replace("всё", "日本")
+    assert file.path.read_bytes() == "Привет, всё! Как дела?\r\n".encode("cp1251")
 
 
-async def test_a_binary_file_is_not_edited(desk: Desk) -> None:
-    desk.path.write_bytes(b"a\0b")
+async def test_a_binary_file_is_not_edited(file: EditedFile) -> None:
+    file.path.write_bytes(b"a\0b")
     with pytest.raises(ToolFailed, match="not a text file"):
-        await desk.replace("a", "c")
+        await file.replace("a", "c")
 
 
-async def test_a_patch_with_several_hunks(desk: Desk) -> None:
-    await desk.patch(
+async def test_patch_with_several_hunks_is_applied(file: EditedFile) -> None:
+    await file.patch(
         "--- a/code.py\n+++ b/code.py\n@@ -1,2 +1,3 @@\n def one():\n+    # first\n     return 1\n"
         "@@ -5,2 +6,2 @@\n def two():\n-    return 2\n+    return 3\n"
     )
-    assert desk.path.read_text() == "def one():\n    # first\n    return 1\n\n\ndef two():\n    return 3\n"
+    assert file.path.read_text() == "def one():\n    # first\n    return 1\n\n\ndef two():\n    return 3\n"
 
 
 @pytest.mark.parametrize(
@@ -134,10 +138,10 @@ async def test_a_patch_with_several_hunks(desk: Desk) -> None:
         "@@ ... @@\n\n def two():\n-    return 2\n+    return 3",  # an empty line lost its blank
     ],
 )
-async def test_a_patch_fits_where_lines_moved_or_blanks_differ(desk: Desk, patch: str) -> None:
-    await desk.patch(patch)
-    assert "return 3" in desk.path.read_text()
-    assert desk.path.read_text().startswith("def one():\n    return 1\n\n\ndef two():\n")
+async def test_patch_applies_despite_moved_lines_or_different_whitespace(file: EditedFile, patch: str) -> None:
+    await file.patch(patch)
+    assert "return 3" in file.path.read_text()
+    assert file.path.read_text().startswith("def one():\n    return 1\n\n\ndef two():\n")
 
 
 @pytest.mark.parametrize(
@@ -150,14 +154,14 @@ async def test_a_patch_fits_where_lines_moved_or_blanks_differ(desk: Desk, patch
         "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b",
     ],
 )
-async def test_a_patch_that_does_not_fit_changes_nothing(desk: Desk, patch: str) -> None:
-    before = desk.path.read_bytes()
+async def test_a_patch_that_does_not_fit_changes_nothing(file: EditedFile, patch: str) -> None:
+    before = file.path.read_bytes()
     with pytest.raises(ToolFailed):
-        await desk.patch(patch)
-    assert desk.path.read_bytes() == before
+        await file.patch(patch)
+    assert file.path.read_bytes() == before
 
 
-def test_the_end_of_a_file_follows_the_patch() -> None:
+def test_patch_decides_about_the_newline_at_the_end_of_the_file() -> None:
     note = "\\ No newline at end of file"
     assert apply_patch("a\n", f"@@ -1 +1 @@\n-a\n+b\n{note}") == "b"
     assert apply_patch("a", f"@@ -1 +1 @@\n-a\n{note}\n+b") == "b\n"
@@ -165,7 +169,7 @@ def test_the_end_of_a_file_follows_the_patch() -> None:
     assert apply_patch("", "@@ -0,0 +1,2 @@\n+a\n+b") == "a\nb\n"
 
 
-def test_any_diff_applies_to_what_it_was_made_from() -> None:
+def test_unified_diffs_apply_to_their_original() -> None:
     chance = random.Random(7)
     for _ in range(200):
         old = [f"{chance.randrange(12)}" for _ in range(chance.randrange(1, 40))]

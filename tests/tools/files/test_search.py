@@ -1,4 +1,4 @@
-"""Searching real files, with ripgrep and without: both find the same."""
+"""Search tool on real files, with and without ripgrep."""
 
 import shutil
 from pathlib import Path
@@ -56,39 +56,39 @@ async def test_lines_are_found_with_file_and_number(search: Search) -> None:
 
 
 @pytest.mark.slow
-async def test_files_can_be_chosen_by_a_glob(search: Search) -> None:
+async def test_search_can_be_restricted_by_a_glob(search: Search) -> None:
     assert await search.find("VALUE", glob="*.py", path="sub") == ["b.py:1:from a import VALUE"]
 
 
 @pytest.mark.slow
-async def test_lines_around_are_shown(search: Search) -> None:
+async def test_context_lines_are_shown(search: Search) -> None:
     assert await search.find("= 1", context=1) == ["a.py-1-import os", "a.py:2:VALUE = 1", "a.py-3-print(VALUE)"]
 
 
 @pytest.mark.slow
-async def test_a_limit_holds_and_is_reported(search: Search) -> None:
+async def test_result_limit_is_applied_and_reported(search: Search) -> None:
     lines = await search.find("VALUE", limit=2)
     assert lines[-1] == "[first 2 results; narrow the search, or raise limit]"
     assert len(lines) == 3
 
 
 @pytest.mark.slow
-async def test_one_file_can_be_searched_even_if_it_is_ignored(search: Search) -> None:
+async def test_named_file_is_searched_even_if_it_is_ignored(search: Search) -> None:
     assert await search.find("VALUE", path="x.log") == ["x.log:1:VALUE"]
 
 
 @pytest.mark.slow
-async def test_nothing_found_is_no_failure(search: Search) -> None:
+async def test_search_without_results_does_not_fail(search: Search) -> None:
     assert await search.find("no such text") == ["Nothing found."]
 
 
 @pytest.mark.slow
-async def test_expressions_may_ignore_case(search: Search) -> None:
+async def test_inline_flag_ignores_case(search: Search) -> None:
     assert "sub/c.txt:1:value" in await search.find("(?i)^value$")
 
 
 @pytest.mark.slow
-async def test_a_broken_expression_and_a_missing_folder_fail(search: Search) -> None:
+async def test_invalid_expression_and_missing_folder_fail(search: Search) -> None:
     with pytest.raises(ToolFailed):
         await search.find("(")
     with pytest.raises(ToolFailed):
@@ -96,13 +96,13 @@ async def test_a_broken_expression_and_a_missing_folder_fail(search: Search) -> 
 
 
 @pytest.mark.slow
-async def test_a_pattern_that_looks_like_an_option_is_a_pattern(search: Search) -> None:
+async def test_pattern_that_looks_like_an_option_is_searched(search: Search) -> None:
     assert await search.find("-5-") == ["sub/c.txt:2:VALUE-5-text"]
     assert await search.find("--files") == ["Nothing found."]
 
 
 @pytest.mark.slow
-async def test_a_very_large_output_is_stopped_early(search: Search) -> None:
+async def test_search_stops_at_the_limit_in_a_large_file(search: Search) -> None:
     (search.folder / "big.txt").write_text("VALUE\n" * 800_000)
     assert len(await search.find("VALUE", limit=10)) == 11
 
@@ -123,15 +123,15 @@ async def test_files_are_found_by_name(search: Search, pattern: str, names: list
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)+$", "(.*)*(.*)*x", "a*a*a*a*a*a*a*a*a*b"])
-async def test_no_pattern_takes_more_than_linear_time(search: Search, pattern: str) -> None:
-    """Python's own expressions do not come to an end with these."""
+async def test_patterns_take_linear_time(search: Search, pattern: str) -> None:
+    """Python's `re` module would never finish with these patterns."""
     (search.folder / "poison.txt").write_text("a" * 100_000 + "!\n")
     assert await search.find(pattern, path="poison.txt") == ["Nothing found."]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("glob", ["*a" * 60 + "b", "**/" * 60 + "b"])
-async def test_no_glob_takes_more_than_linear_time(search: Search, glob: str) -> None:
+async def test_globs_take_linear_time(search: Search, glob: str) -> None:
     folder = search.folder.joinpath(*["a" * 100] * 10)
     folder.mkdir(parents=True)
     (folder / ("a" * 200)).write_text("needle")

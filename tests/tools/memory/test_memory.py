@@ -1,4 +1,4 @@
-"""The agent's memory: bounded, private, never half written, closed to what should not be in it."""
+"""The agent's memory: limits, privacy, atomic writes and refused content."""
 
 import asyncio
 import sys
@@ -40,16 +40,16 @@ def snapshot(folder: Path, viewer: Viewer | None = None) -> str:
     return Memories(FileMemory(folder)).snapshot(viewer or Viewer())
 
 
-def names_below(folder: Path) -> list[Path]:
+def list_paths(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
-def test_it_is_a_tool(tmp_path: Path) -> None:
+def test_proposed_action_names_the_memory_change(tmp_path: Path) -> None:
     tool: Tool = Memory(Memories(FileMemory(tmp_path)))
     assert tool.proposed_action(MemoryArguments(action="add", text="x")).target == "add in MEMORY.md: x"
 
 
-async def test_what_was_added_is_in_the_next_snapshot(tmp_path: Path) -> None:
+async def test_added_entries_are_in_the_next_snapshot(tmp_path: Path) -> None:
     assert snapshot(tmp_path) == ""
     await remember(tmp_path, "The project is built\nwith `make check`.")
     await remember(tmp_path, "Likes short answers.", book="user")
@@ -60,16 +60,16 @@ async def test_what_was_added_is_in_the_next_snapshot(tmp_path: Path) -> None:
     assert (tmp_path / "MEMORY.md").stat().st_mode & 0o077 == 0
 
 
-async def test_entries_are_replaced_and_removed_by_a_part_of_them(tmp_path: Path) -> None:
+async def test_entries_are_replaced_and_removed_by_part_of_their_text(tmp_path: Path) -> None:
     for text in ("Lives in Oslo.", "Drinks tea.", "Drinks water."):
         await remember(tmp_path, text)
-    said = await change(tmp_path, MemoryArguments(action="replace", old="Oslo", text="Lives in Bergen."))
-    assert said == "Replaced. MEMORY.md: 3 entries, 46 of 2,200 characters."
+    answer = await change(tmp_path, MemoryArguments(action="replace", old="Oslo", text="Lives in Bergen."))
+    assert answer == "Replaced. MEMORY.md: 3 entries, 46 of 2,200 characters."
     await change(tmp_path, MemoryArguments(action="remove", old="tea"))
     assert (tmp_path / "MEMORY.md").read_text() == "Lives in Bergen.\n§\nDrinks water.\n"
 
 
-async def test_a_part_that_fits_none_or_several_changes_nothing(tmp_path: Path) -> None:
+async def test_text_that_matches_no_or_several_entries_changes_nothing(tmp_path: Path) -> None:
     for text in ("Drinks tea.", "Drinks water."):
         await remember(tmp_path, text)
     with pytest.raises(ToolFailed, match=r"2 entries contain 'Drinks'(.|\n)*- Drinks tea\."):
@@ -80,7 +80,7 @@ async def test_a_part_that_fits_none_or_several_changes_nothing(tmp_path: Path) 
         await change(tmp_path, MemoryArguments(action="remove"))
 
 
-async def test_doing_it_again_after_a_crash_changes_nothing(tmp_path: Path) -> None:
+async def test_repeated_memory_call_changes_nothing(tmp_path: Path) -> None:
     await remember(tmp_path, "Drinks tea.")
     assert "Already" in await remember(tmp_path, " Drinks  tea. ")
     replace = MemoryArguments(action="replace", old="tea", text="Drinks tea and water.")
@@ -90,7 +90,7 @@ async def test_doing_it_again_after_a_crash_changes_nothing(tmp_path: Path) -> N
     assert (tmp_path / "MEMORY.md").read_text() == before
 
 
-async def test_a_full_book_says_what_is_in_it_and_can_be_shortened(tmp_path: Path) -> None:
+async def test_full_memory_is_refused_with_its_entries_and_can_be_shortened(tmp_path: Path) -> None:
     for letter in "abcdefg":
         await remember(tmp_path, letter * 300)
     with pytest.raises(ToolFailed, match=r"full: this would make 2,321 of 2,200(.|\n)*- aaa"):
@@ -104,7 +104,7 @@ async def test_a_full_book_says_what_is_in_it_and_can_be_shortened(tmp_path: Pat
     assert len((tmp_path / "MEMORY.md").read_text()) <= 2_200
 
 
-async def test_a_book_that_a_person_overfilled_by_hand_can_still_shrink(tmp_path: Path) -> None:
+async def test_entries_can_be_removed_from_a_manually_overfilled_memory(tmp_path: Path) -> None:
     (tmp_path / "USER.md").write_text("\r\n§ \r\n".join(["x" * 1000, "y" * 1000, "one\r\n\r\nmore"]))
     await change(tmp_path, MemoryArguments(action="remove", old="yyy", book="user"))
     assert (tmp_path / "USER.md").read_text() == "x" * 1000 + "\n§\none\n\nmore\n"
@@ -118,10 +118,10 @@ async def test_people_do_not_see_each_others_memory(tmp_path: Path) -> None:
     assert snapshot(tmp_path) == "## Your notes\nof nobody"
     for owner in owners:
         assert snapshot(tmp_path, Viewer(owner)) == f"## Your notes\nof {owner}"
-    assert len({str(path).lower() for path in names_below(tmp_path) if path.name == "MEMORY.md"}) == len(owners) + 1
+    assert len({str(path).lower() for path in list_paths(tmp_path) if path.name == "MEMORY.md"}) == len(owners) + 1
 
 
-async def test_a_group_has_a_memory_of_its_own_and_of_each_person_what_they_said_there(tmp_path: Path) -> None:
+async def test_group_memory_is_separate_from_private_memory(tmp_path: Path) -> None:
     group, other = "chat/1", "chat/2"
     for owner in ("", "chat:1", group):
         await remember(tmp_path, f"private of {owner}", owner=owner)
@@ -129,8 +129,8 @@ async def test_a_group_has_a_memory_of_its_own_and_of_each_person_what_they_said
     await remember(tmp_path, "meets on Mondays", owner="chat:1", audience=group)
     for owner in ("", "chat:1", "chat:2", group):
         about = f"\n\n## What you know about the person from this group\nlikes tea, {owner}".rstrip()
-        known = f"## Your notes on this group\nmeets on Mondays{'' if owner == 'chat:2' else about}"
-        assert snapshot(tmp_path, Viewer(owner, group)) == known
+        expected = f"## Your notes on this group\nmeets on Mondays{'' if owner == 'chat:2' else about}"
+        assert snapshot(tmp_path, Viewer(owner, group)) == expected
         assert snapshot(tmp_path, Viewer(owner, other)) == ""
     assert snapshot(tmp_path, Viewer("chat:1")) == "## Your notes\nprivate of chat:1"
     assert snapshot(tmp_path) == "## Your notes\nprivate of"
@@ -156,7 +156,9 @@ async def test_a_group_has_a_memory_of_its_own_and_of_each_person_what_they_said
         ("§", "nothing to save"),
     ],
 )
-async def test_what_would_harm_later_conversations_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+async def test_invisible_characters_secrets_and_instructions_are_refused(
+    tmp_path: Path, text: str, reason: str
+) -> None:
     with pytest.raises(ToolFailed, match=reason):
         await remember(tmp_path, text)
     assert snapshot(tmp_path) == ""
@@ -171,7 +173,7 @@ async def test_what_would_harm_later_conversations_is_refused(tmp_path: Path, te
         "The API key is in the settings; the token is important, the password: well-known to nobody.",
     ],
 )
-async def test_ordinary_sentences_are_not_suspect(tmp_path: Path, text: str) -> None:
+async def test_ordinary_sentences_are_accepted(tmp_path: Path, text: str) -> None:
     await remember(tmp_path, text)
     assert snapshot(tmp_path).endswith(text)
 
@@ -183,10 +185,10 @@ async def test_no_entry_is_lost_when_several_processes_write(tmp_path: Path) -> 
     ]
     assert [await writer.wait() for writer in writers] == [0] * 4
     assert len(snapshot(tmp_path).split("\n§\n")) == 40
-    assert [path.name for path in names_below(tmp_path)] == [".lock", "MEMORY.md", "entries.json"]
+    assert [path.name for path in list_paths(tmp_path)] == [".lock", "MEMORY.md", "entries.json"]
 
 
-def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> None:
+def test_lock_that_is_not_released_in_time_is_reported(tmp_path: Path) -> None:
     with (
         sole_writer(tmp_path),
         pytest.raises(ToolFailed, match="another process"),
@@ -195,7 +197,7 @@ def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> No
         pytest.fail("two writers at once")
 
 
-async def test_entries_have_time_source_and_owner_and_keep_them(tmp_path: Path) -> None:
+async def test_time_source_and_owner_of_entries_are_preserved(tmp_path: Path) -> None:
     memory = FileMemory(tmp_path)
     await remember(tmp_path, "Drinks tea.", owner="chat:1", book="user")
     (entry,) = memory.entries(Viewer("chat:1"))
@@ -207,7 +209,7 @@ async def test_entries_have_time_source_and_owner_and_keep_them(tmp_path: Path) 
     assert '"chat:1"' in raw
 
 
-async def test_files_from_before_and_files_edited_by_hand_lose_nothing(tmp_path: Path) -> None:
+async def test_entries_of_older_and_manually_edited_files_are_preserved(tmp_path: Path) -> None:
     (tmp_path / "MEMORY.md").write_text("One.\n§\nTwo, with\nlines.\n")
     memory = FileMemory(tmp_path)
     assert [(one.text, one.source.surface) for one in memory.entries(Viewer())] == [
@@ -220,7 +222,7 @@ async def test_files_from_before_and_files_edited_by_hand_lose_nothing(tmp_path:
     assert (tmp_path / "MEMORY.md").read_text() == "Two, with\nlines.\n§\nThree.\n"
 
 
-async def test_limits_are_those_given(tmp_path: Path) -> None:
+async def test_configured_memory_limits_apply(tmp_path: Path) -> None:
     book = Memories(FileMemory(tmp_path), {"memory": 20, "user": 1000}).notebook(Viewer(), "memory")
     with pytest.raises(ToolFailed, match="this would make 21 of 20"):
         book.add("x" * 21)

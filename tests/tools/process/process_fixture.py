@@ -1,4 +1,4 @@
-"""Background processes of conversations that are real enough: a store, a supervisor, and what it reports."""
+"""Background processes of a session, with a real store and supervisor, and their reports."""
 
 import asyncio
 import subprocess
@@ -32,12 +32,12 @@ PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 @dataclass
 class Bench:
-    """A worker with its supervisor, and the two tools in one conversation; it is its own `Reporter`."""
+    """A worker with its supervisor, and the two tools of one session; it is its own `Reporter`."""
 
     store: Store
     folder: Path
     session_id: str
-    told: list[tuple[str, str]] = field(default_factory=list)
+    reports: list[tuple[str, str]] = field(default_factory=list)
     worker: WorkerId = field(default_factory=new_worker_id)
 
     def __post_init__(self) -> None:
@@ -48,18 +48,18 @@ class Bench:
 
     def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
         if report(tx, process.session_id, "process", name, text):
-            self.told.append((name.partition(":")[2], text))
+            self.reports.append((name.partition(":")[2], text))
 
     def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
         hear(tx, process.session_id, "process", names, call_id)
 
-    async def answered(self, call_id: str, *, failed: bool = False) -> None:
-        """Let the transcript have the answer of a call, as behind a turn; one that was stopped has failed."""
+    async def append_answer(self, call_id: str, *, failed: bool = False) -> None:
+        """Append the answer of a call to the transcript, as after a turn; ``failed`` for a stopped call."""
         message = Message(role="tool", parts=(ToolResult(call_id, "", failed=failed),), at=NOON)
         await self.store.write(lambda tx: tx.messages.append(SessionId(self.session_id), [message]))
 
-    async def woken_with(self) -> str:
-        """Return the reports to the idle session; empty if there are none."""
+    async def queue_reports(self) -> str:
+        """Queue and return the reports to the idle session; empty if there are none."""
         items = await self.store.write(lambda tx: queue_reports_if_idle(tx, SessionId(self.session_id)))
         return "\n".join(read_message(item.payload).text for item in items)
 
@@ -84,11 +84,11 @@ class Bench:
     async def listed(self) -> list[BackgroundProcess]:
         return await self.store.read(lambda tx: list_processes(tx, SessionId(self.session_id)))
 
-    async def until_told(self, count: int = 1) -> list[str]:
-        await until(lambda: len(self.told) >= count)
-        return [text for _, text in self.told]
+    async def until_reported(self, count: int = 1) -> list[str]:
+        await until(lambda: len(self.reports) >= count)
+        return [text for _, text in self.reports]
 
-    async def until_over(self, process: BackgroundProcess) -> BackgroundProcess:
+    async def until_ended(self, process: BackgroundProcess) -> BackgroundProcess:
         async def ended() -> BackgroundProcess | None:
             (found,) = [one for one in await self.listed() if one.id == process.id]
             return None if found.is_alive else found
@@ -105,14 +105,14 @@ def dead_worker() -> WorkerId:
 
 
 async def sleeping(background: BackgroundWork, session_id: SessionId) -> BackgroundProcess:
-    """Let a conversation have a process that does nothing for long."""
-    wanted = ProcessRequest(command="sleep 600", argv=("sleep", "600"), folder="/", environment=PATH)
+    """Start a process of a session that sleeps for ten minutes."""
+    request = ProcessRequest(command="sleep 600", argv=("sleep", "600"), folder="/", environment=PATH)
     call = msgspec.structs.replace(call_from(Path("/"), environment=PATH), session_id=session_id)
-    return await background.start(wanted, call)
+    return await background.start(request, call)
 
 
 def elsewhere(session_id: SessionId) -> BackgroundProcess:
-    """Return one that runs on another machine, so that no supervisor here handles it."""
+    """Return a process of another machine, which no supervisor here handles."""
     return BackgroundProcess(
         id="pelsewhere",
         session_id=session_id,

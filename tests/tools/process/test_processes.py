@@ -1,4 +1,4 @@
-"""Background processes: started, looked at, spoken to, watched, and ended with all that they have started."""
+"""Background processes: start, output, input, notification and killing of the process tree."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -43,11 +43,11 @@ async def bench(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 class StoppingStore:
-    """Implements `Store`: a real one that calls ``stop`` in the moment in which so many writes are done."""
+    """Implements `Store`: a real one that calls ``stop`` after ``remaining_writes`` writes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.behind = 0
+        self.remaining_writes = 0
         self.stop: Callable[[], object] = lambda: None
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
@@ -55,8 +55,8 @@ class StoppingStore:
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         done = await self._store.write(work)
-        self.behind -= 1
-        if self.behind == 0:
+        self.remaining_writes -= 1
+        if self.remaining_writes == 0:
             self.stop()
         return done
 
@@ -78,7 +78,7 @@ async def until_polled(bench: Bench, process: BackgroundProcess, text: str) -> N
     await until(is_shown)
 
 
-async def printed(path: Path) -> int:
+async def read_printed_number(path: Path) -> int:
     """Wait for a number that a process writes to a file, and return it."""
     await until(lambda: _read(path).endswith("\n"))
     return int(_read(path))
@@ -88,25 +88,25 @@ def _read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_the_end_is_reported_once_with_code_and_last_lines(bench: Bench) -> None:
+async def test_end_of_a_process_is_reported_once_with_code_and_last_lines(bench: Bench) -> None:
     process = await bench.start("echo one; echo two >&2; exit 3")
-    (text,) = await bench.until_told()
+    (text,) = await bench.until_reported()
     assert f"Background process {process.id} (echo one; echo two >&2; exit 3) ended with exit code 3" in text
     assert text.endswith("Its last lines:\n```\none\ntwo\n```")
-    over = await bench.until_over(process)
+    over = await bench.until_ended(process)
     assert (over.state, over.code, over.last_line) == ("ended", 3, "two")
-    assert len(bench.told) == 1
+    assert len(bench.reports) == 1
 
 
 async def test_a_process_without_notification_reports_nothing(bench: Bench) -> None:
     quiet = await bench.start("true", notify_on_complete=False)
-    await bench.until_over(quiet)
+    await bench.until_ended(quiet)
     await bench.start("true")
-    assert len(await bench.until_told()) == 1
-    assert quiet.id not in bench.told[0][1]
+    assert len(await bench.until_reported()) == 1
+    assert quiet.id not in bench.reports[0][1]
 
 
-async def test_a_conversation_that_cannot_be_woken_gets_a_note_and_no_watch(bench: Bench) -> None:
+async def test_session_that_cannot_be_woken_gets_a_note_and_no_notification(bench: Bench) -> None:
     arguments = TerminalArguments("true", background=True, watch_patterns=["x"])
     answer = await bench.terminal.run(arguments, bench.call(wakes=False))
     assert "can't be woken here" in answer.text
@@ -114,11 +114,11 @@ async def test_a_conversation_that_cannot_be_woken_gets_a_note_and_no_watch(benc
     (process,) = await bench.listed()
     assert not process.notify
     assert not process.patterns
-    await bench.until_over(process)
-    assert bench.told == []
+    await bench.until_ended(process)
+    assert bench.reports == []
 
 
-async def test_a_process_is_spoken_to_until_its_input_is_closed(bench: Bench) -> None:
+async def test_process_receives_input_until_stdin_is_closed(bench: Bench) -> None:
     process = await bench.start("cat; echo over", notify_on_complete=False)
     assert await bench.use("write", process, text="hello\n") == f"Written to {process.id}."
     await bench.use("close_stdin", process)
@@ -128,7 +128,7 @@ async def test_a_process_is_spoken_to_until_its_input_is_closed(bench: Bench) ->
         await bench.use("write", process, text="more\n", call="call-2")
 
 
-async def test_what_was_written_by_a_call_that_is_made_again_is_not_written_twice(bench: Bench) -> None:
+async def test_repeated_write_call_is_refused(bench: Bench) -> None:
     process = await bench.start("cat", notify_on_complete=False)
     await bench.use("write", process, text="once\n")
     with pytest.raises(ToolFailed, match="may or may not have been written"):
@@ -138,105 +138,105 @@ async def test_what_was_written_by_a_call_that_is_made_again_is_not_written_twic
     assert ProcessFiles(Path(process.place)).out.read_text() == "once\n"
 
 
-async def test_a_process_may_have_a_terminal(bench: Bench) -> None:
+async def test_process_can_run_in_a_pty(bench: Bench) -> None:
     process = await bench.start("read -p 'Name? ' name; test -t 0 && echo hello $name; exit 4", pty=True)
     await until_polled(bench, process, "\nName?")
     await bench.use("write", process, text="Ann\n")
-    (text,) = await bench.until_told()
+    (text,) = await bench.until_reported()
     assert "hello Ann" in text
     assert "exit code 4" in text
 
 
-async def test_a_terminal_in_the_foreground_is_refused(bench: Bench) -> None:
+async def test_pty_in_the_foreground_is_refused(bench: Bench) -> None:
     with pytest.raises(ToolFailed, match="background"):
         await bench.terminal.run(TerminalArguments("true", pty=True), bench.call())
 
 
-async def test_an_awaited_end_is_not_reported_again(bench: Bench) -> None:
+async def test_end_returned_by_wait_is_not_reported_again(bench: Bench) -> None:
     process = await bench.start("read line; echo $line")
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(bench.use("wait", process))
         await asyncio.sleep(0)
         await bench.use("write", process, text="go\n")
     assert "ended with exit code 0" in waiting.result()
-    await bench.answered("call-1")
-    assert await bench.woken_with() == ""
+    await bench.append_answer("call-1")
+    assert await bench.queue_reports() == ""
 
 
-async def test_an_end_awaited_by_a_program_is_not_reported_if_the_program_answers(bench: Bench) -> None:
+async def test_end_awaited_by_code_is_not_reported_if_the_code_finishes(bench: Bench) -> None:
     process = await bench.start("echo ready", watch_patterns=["ready"])
     await bench.use("wait", process, call="call-1.inner")
-    await bench.answered("call-1")
-    assert await bench.woken_with() == ""
+    await bench.append_answer("call-1")
+    assert await bench.queue_reports() == ""
 
 
-async def test_an_end_after_the_wait_timed_out_is_reported_later(bench: Bench) -> None:
+async def test_end_after_a_timed_out_wait_is_reported(bench: Bench) -> None:
     process = await bench.start("read line")
     assert "has been running for" in await bench.use("wait", process, seconds=1)
-    await bench.answered("call-1")
+    await bench.append_answer("call-1")
     await bench.use("write", process, text="go\n")
-    await bench.until_over(process)
-    assert "ended with exit code 0" in await bench.woken_with()
+    await bench.until_ended(process)
+    assert "ended with exit code 0" in await bench.queue_reports()
 
 
 @pytest.mark.parametrize("writes", [1, 2])
-async def test_a_wait_stopped_as_it_ends_still_reports(sqlite_store: Store, tmp_path: Path, writes: int) -> None:
-    """The first write behind that of the input keeps the end, the second that it is heard of."""
+async def test_end_is_reported_if_the_wait_was_cancelled_at_that_moment(
+    sqlite_store: Store, tmp_path: Path, writes: int
+) -> None:
+    """The first write after the input stores the end, the second marks it as read."""
     stopping = StoppingStore(sqlite_store)
     async with supervised(stopping, tmp_path) as bench:
         process = await bench.start("read line; echo $line")
         waiting = asyncio.ensure_future(bench.use("wait", process))
-        stopping.behind, stopping.stop = writes + 1, waiting.cancel
+        stopping.remaining_writes, stopping.stop = writes + 1, waiting.cancel
         await bench.use("write", process, text="go\n", call="call-2")
         await asyncio.wait([waiting])
         assert waiting.cancelled()
-        await bench.answered("call-1", failed=True)
-        assert "ended with exit code 0" in await bench.woken_with()
-        assert await bench.woken_with() == ""
+        await bench.append_answer("call-1", failed=True)
+        assert "ended with exit code 0" in await bench.queue_reports()
+        assert await bench.queue_reports() == ""
 
 
-async def test_waiting_ends_in_time(bench: Bench) -> None:
+async def test_wait_ends_after_its_timeout(bench: Bench) -> None:
     process = await bench.start("sleep 600")
     assert "has been running for" in await bench.use("wait", process, seconds=1)
 
 
-async def test_killing_ends_all_that_was_started_sessions_and_daemons_of_its_own_too(
-    bench: Bench, tmp_path: Path
-) -> None:
+async def test_kill_ends_children_in_other_process_sessions_and_daemons(bench: Bench, tmp_path: Path) -> None:
     command = (
         "setsid sh -c 'echo $$ >inner; exec sleep 600' & (setsid sh -c 'echo $$ >daemon; exec sleep 600' &) ;"
         " sleep 600 & echo $! >child; wait"
     )
     process = await bench.start(command)
-    pids = [await printed(tmp_path / name) for name in ("inner", "daemon", "child")]
+    pids = [await read_printed_number(tmp_path / name) for name in ("inner", "daemon", "child")]
     assert "was killed" in await bench.use("kill", process)
     for pid in (*pids, process.pid):
         await until_gone(pid)
-    assert bench.told == []
+    assert bench.reports == []
 
 
-async def test_what_ignores_the_polite_signal_is_killed(bench: Bench) -> None:
+async def test_process_that_ignores_sigterm_is_killed(bench: Bench) -> None:
     process = await bench.start("trap '' TERM; echo ready; while :; do sleep 1; done")
     await until_polled(bench, process, "\nready")
     assert "was killed" in await bench.use("kill", process)
     await until_gone(process.pid)
 
 
-async def test_what_a_process_leaves_behind_ends_with_it(bench: Bench, tmp_path: Path) -> None:
+async def test_children_left_by_a_process_are_killed(bench: Bench, tmp_path: Path) -> None:
     await bench.start("sleep 600 & echo $! >left")
-    await bench.until_told()
-    await until_gone(await printed(tmp_path / "left"))
+    await bench.until_reported()
+    await until_gone(await read_printed_number(tmp_path / "left"))
 
 
-async def test_a_conversation_that_is_over_ends_its_processes_and_hears_nothing_of_them(bench: Bench) -> None:
+async def test_end_of_a_session_kills_its_processes_without_reports(bench: Bench) -> None:
     process = await bench.start("sleep 600")
     bench.supervisor.end_session(process.session_id)
-    assert (await bench.until_over(process)).state == "killed"
+    assert (await bench.until_ended(process)).state == "killed"
     await until_gone(process.pid)
-    assert bench.told == []
+    assert bench.reports == []
 
 
-async def test_each_conversation_sees_its_own(bench: Bench, tmp_path: Path) -> None:
+async def test_processes_are_visible_only_in_their_session(bench: Bench, tmp_path: Path) -> None:
     process = await bench.start("sleep 600")
     other = Bench(bench.store, tmp_path, "session-2")
     assert process.id in await bench.use("list")
@@ -245,7 +245,7 @@ async def test_each_conversation_sees_its_own(bench: Bench, tmp_path: Path) -> N
         await other.use("kill", process)
 
 
-async def test_a_command_is_judged_as_in_the_foreground_and_so_is_what_is_written(bench: Bench) -> None:
+async def test_background_commands_and_their_input_are_proposed_as_commands(bench: Bench) -> None:
     assert bench.terminal.proposed_action(TerminalArguments("rm -rf x", background=True)) == ProposedAction(
         "command", "rm -rf x"
     )
@@ -254,20 +254,20 @@ async def test_a_command_is_judged_as_in_the_foreground_and_so_is_what_is_writte
     )
 
 
-async def test_a_folder_that_is_gone_is_an_end_like_any_other(bench: Bench, tmp_path: Path) -> None:
+async def test_start_in_a_missing_folder_is_refused(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="doesn't exist"):
         await bench.start("true", workdir="nowhere")
     assert await bench.listed() == []
 
 
-async def test_only_so_many_run_at_once(bench: Bench) -> None:
+async def test_number_of_background_processes_is_limited(bench: Bench) -> None:
     for _ in range(64):
         await bench.start("sleep 600")
     with pytest.raises(ToolFailed, match="64 background processes are already running"):
         await bench.start("sleep 600")
 
 
-async def test_a_long_output_is_started_again_and_its_end_is_still_there(tmp_path: Path) -> None:
+async def test_long_output_is_rotated_and_its_last_lines_remain(tmp_path: Path) -> None:
     files = ProcessFiles(tmp_path / "one")
     files.prepare()
     with files.out.open("ab") as out:
@@ -283,9 +283,7 @@ async def test_a_long_output_is_started_again_and_its_end_is_still_there(tmp_pat
 
 
 @pytest.mark.skipif(sandbox_available() is not None, reason="bubblewrap doesn't work here")
-async def test_in_a_sandbox_it_continues_writes_only_its_folder_and_is_ended_whole(
-    bench: Bench, tmp_path: Path
-) -> None:
+async def test_sandboxed_process_is_confined_and_killed_with_its_children(bench: Bench, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     sandbox = BubblewrapSandbox(SandboxPolicy(writable=(folder,)))

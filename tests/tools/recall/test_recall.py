@@ -1,4 +1,4 @@
-"""Earlier conversations, found by words and by meaning."""
+"""Search in earlier sessions, by words and by meaning."""
 
 import logging
 import subprocess
@@ -19,13 +19,13 @@ from talaria.core.messages import Role
 from talaria.tools.recall.tool import Meaning, SessionSearch, SessionSearchArguments
 
 
-async def talk(store: Store, title: str, *texts: str, owner: str = "", audience: str = "") -> SessionId:
-    """Store a conversation of alternating speakers."""
+async def store_session(store: Store, title: str, *texts: str, owner: str = "", audience: str = "") -> SessionId:
+    """Store a session in which user and assistant alternate."""
     roles: tuple[Role, Role] = ("user", "assistant")
 
     def write(tx: Transaction) -> SessionId:
         session = tx.sessions.create(NewSession(source="cli", title=title, owner=owner, audience=audience))
-        tx.messages.append(session.id, [said(text, roles[place % 2]) for place, text in enumerate(texts)])
+        tx.messages.append(session.id, [said(text, roles[number % 2]) for number, text in enumerate(texts)])
         return session.id
 
     session_id = await store.write(write)
@@ -34,49 +34,49 @@ async def talk(store: Store, title: str, *texts: str, owner: str = "", audience:
     return session_id
 
 
-async def ask(
+async def search(
     tool: Tool, query: str = "", session: str = "", around: int = 0, owner: str = "", audience: str = ""
 ) -> str:
     call = call_from(Path(), owner=owner, audience=audience)
     return (await tool.run(SessionSearchArguments(query, session, around), call)).text
 
 
-async def test_hits_are_grouped_by_conversation(store: Store) -> None:
-    bread = await talk(store, "Bread", "How long do I bake rye bread?", "Bake rye for an hour.", "And wheat?")
-    await talk(store, "Soup", "How do I cook soup?")
-    headline, *hits = (await ask(SessionSearch(store), "bake rye")).splitlines()
+async def test_hits_are_grouped_by_session(store: Store) -> None:
+    bread = await store_session(store, "Bread", "How long do I bake rye bread?", "Bake rye for an hour.", "And wheat?")
+    await store_session(store, "Soup", "How do I cook soup?")
+    headline, *hits = (await search(SessionSearch(store), "bake rye")).splitlines()
     assert headline == f"2026-01-02 Bread (session {bread}, 3 messages)"
     assert sorted(hits) == ["#1 user: How long do I [bake] [rye] bread?", "#2 assistant: [Bake] [rye] for an hour."]
-    assert await ask(SessionSearch(store), "xylophone") == "Nothing found. Try other words."
+    assert await search(SessionSearch(store), "xylophone") == "Nothing found. Try other words."
 
 
-async def test_some_of_many_words_are_enough(store: Store) -> None:
-    await talk(store, "Bread", "How long do I bake rye bread?")
-    assert "[rye]" in await ask(SessionSearch(store), "rye temperature oven degrees")
+async def test_query_matches_if_some_of_its_words_match(store: Store) -> None:
+    await store_session(store, "Bread", "How long do I bake rye bread?")
+    assert "[rye]" in await search(SessionSearch(store), "rye temperature oven degrees")
 
 
-async def test_messages_around_a_hit_are_read(store: Store) -> None:
-    bread = await talk(store, "Bread", *(f"line {number}" for number in range(1, 31)))
-    text = await ask(SessionSearch(store), session=bread, around=20)
+async def test_messages_around_a_hit_are_shown(store: Store) -> None:
+    bread = await store_session(store, "Bread", *(f"line {number}" for number in range(1, 31)))
+    text = await search(SessionSearch(store), session=bread, around=20)
     assert [line.split()[0] for line in text.splitlines()[2::2]] == [f"#{number}" for number in range(15, 26)]
-    assert (await ask(SessionSearch(store), session=bread)).endswith("#30 assistant: line 30")
-    assert "[line] [7]" in await ask(SessionSearch(store), "line 7", session=bread)
+    assert (await search(SessionSearch(store), session=bread)).endswith("#30 assistant: line 30")
+    assert "[line] [7]" in await search(SessionSearch(store), "line 7", session=bread)
 
 
-async def test_what_was_sent_from_elsewhere_is_distinguished(store: Store) -> None:
-    bread = await talk(store, "Bread", "When?")
+async def test_cross_posted_message_is_shown_with_its_author(store: Store) -> None:
+    bread = await store_session(store, "Bread", "When?")
     sent = structs.replace(said("Dinner at 7.", "assistant"), author="Agent, from telegram")
     await store.write(lambda tx: tx.messages.append(bread, [sent]))
-    assert (await ask(SessionSearch(store), session=bread)).endswith(
+    assert (await search(SessionSearch(store), session=bread)).endswith(
         "#1 user: When?\n\n#2 assistant (Agent, from telegram): Dinner at 7."
     )
 
 
-async def test_recent_conversations_are_listed_without_a_query(store: Store) -> None:
-    assert await ask(SessionSearch(store)) == "There are no sessions yet."
+async def test_recent_sessions_are_listed_without_a_query(store: Store) -> None:
+    assert await search(SessionSearch(store)) == "There are no sessions yet."
     for title in ("Bread", "Soup", ""):
-        await talk(store, title, "words")
-    text = await ask(SessionSearch(store))
+        await store_session(store, title, "words")
+    text = await search(SessionSearch(store))
     assert sorted(line.split("(")[0] for line in text.splitlines()) == [
         "2026-01-02 Bread ",
         "2026-01-02 Soup ",
@@ -84,49 +84,49 @@ async def test_recent_conversations_are_listed_without_a_query(store: Store) -> 
     ]
 
 
-async def test_people_find_only_their_own(store: Store) -> None:
-    hers = await talk(store, "Hers", "the rye secret", owner="chat:1")
-    await talk(store, "His", "the rye bread", owner="chat:2")
+async def test_sessions_are_found_only_by_their_owner(store: Store) -> None:
+    hers = await store_session(store, "Hers", "the rye secret", owner="chat:1")
+    await store_session(store, "His", "the rye bread", owner="chat:2")
     for meaning in (None, Meaning()):
         tool = SessionSearch(store, meaning)
-        assert "Hers" not in await ask(tool, "rye", owner="chat:2")
-        assert "His" in await ask(tool, "rye", owner="chat:2")
-        assert "Hers" not in await ask(tool, owner="chat:2")
+        assert "Hers" not in await search(tool, "rye", owner="chat:2")
+        assert "His" in await search(tool, "rye", owner="chat:2")
+        assert "Hers" not in await search(tool, owner="chat:2")
         for around in (0, 1):
             with pytest.raises(ToolFailed, match="no session"):
-                await ask(tool, session=hers, around=around, owner="chat:2")
-        assert await ask(tool, "rye", session=hers, owner="chat:2") == "Nothing found. Try other words."
-        assert "Hers" not in await ask(tool, "rye")
+                await search(tool, session=hers, around=around, owner="chat:2")
+        assert await search(tool, "rye", session=hers, owner="chat:2") == "Nothing found. Try other words."
+        assert "Hers" not in await search(tool, "rye")
 
 
-async def test_what_was_said_in_private_is_not_found_where_others_read_along(store: Store) -> None:
-    private = await talk(store, "Private", "the rye secret", owner="chat:1")
-    await talk(store, "In the group", "the rye bread", owner="chat:1", audience="chat/9")
+async def test_private_sessions_are_not_found_in_a_group(store: Store) -> None:
+    private = await store_session(store, "Private", "the rye secret", owner="chat:1")
+    await store_session(store, "In the group", "the rye bread", owner="chat:1", audience="chat/9")
     for meaning in (None, Meaning()):
         tool = SessionSearch(store, meaning)
         for query in ("rye", ""):
-            found = await ask(tool, query, owner="chat:1", audience="chat/9")
+            found = await search(tool, query, owner="chat:1", audience="chat/9")
             assert "In the group" in found
             assert "Private" not in found
-            assert "Private" in await ask(tool, query, owner="chat:1")
+            assert "Private" in await search(tool, query, owner="chat:1")
         with pytest.raises(ToolFailed, match="no session"):
-            await ask(tool, session=private, owner="chat:1", audience="chat/9")
+            await search(tool, session=private, owner="chat:1", audience="chat/9")
 
 
-async def test_the_conversation_that_continues_is_read_wherever_it_was_brought(store: Store) -> None:
-    here = await talk(store, "Brought along", "the rye bread")
-    call = call_from(Path(), owner="chat/9", audience="chat/9", session_id=here)
-    for arguments in (SessionSearchArguments(session=here), SessionSearchArguments("rye", here)):
+async def test_current_session_is_readable_in_any_audience(store: Store) -> None:
+    current = await store_session(store, "Brought along", "the rye bread")
+    call = call_from(Path(), owner="chat/9", audience="chat/9", session_id=current)
+    for arguments in (SessionSearchArguments(session=current), SessionSearchArguments("rye", current)):
         assert "Brought along" in (await SessionSearch(store).run(arguments, call)).text
     assert "Brought" not in (await SessionSearch(store).run(SessionSearchArguments("rye"), call)).text
 
 
-async def test_what_means_the_same_is_found_without_the_words(store: Store) -> None:
-    await talk(store, "Deploying", "The deployment happens on Friday.")
-    await talk(store, "Dogs", "My dog likes bones.", "Dogs do, mostly the big ones.")
-    await talk(store, "Weather", "It rains a lot in Oslo.")
-    assert await ask(SessionSearch(store), "pets") == "Nothing found. Try other words."
-    found = await ask(SessionSearch(store, Meaning()), "pets")
+async def test_similar_meaning_is_found_without_common_words(store: Store) -> None:
+    await store_session(store, "Deploying", "The deployment happens on Friday.")
+    await store_session(store, "Dogs", "My dog likes bones.", "Dogs do, mostly the big ones.")
+    await store_session(store, "Weather", "It rains a lot in Oslo.")
+    assert await search(SessionSearch(store), "pets") == "Nothing found. Try other words."
+    found = await search(SessionSearch(store, Meaning()), "pets")
     assert found.splitlines()[0].startswith("2026-01-02 Dogs")
     assert "Oslo" not in found
 

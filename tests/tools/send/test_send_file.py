@@ -1,4 +1,4 @@
-"""A tool puts files into the chat of its conversation: as they are at that moment, once, within limits."""
+"""Send file tool: files are queued for the chat of the session once, within limits."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ ANN = Address("telegram", "11", "private")
 
 
 def _prepare(tx: Transaction) -> SessionId:
-    made = tx.sessions.create(NewSession(source="telegram"))
-    tx.bindings.bind(build_session_key(ANN), made.id, ANN)
-    return made.id
+    session = tx.sessions.create(NewSession(source="telegram"))
+    tx.bindings.bind(build_session_key(ANN), session.id, ANN)
+    return session.id
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def read(file: File | Image) -> bytes:
     return Path(file.source).read_bytes()
 
 
-async def test_a_file_is_sent_as_it_is_at_that_moment(store: Store, tool: SendFile, call: Call) -> None:
+async def test_sent_file_has_its_content_at_the_time_of_the_call(store: Store, tool: SendFile, call: Call) -> None:
     write(call, "report.csv", b"a,b")
     output = await tool.run(SendFileArguments("report.csv", " the figures "), call)
     assert output.text.startswith("Sending report.csv to this chat.")
@@ -70,7 +70,7 @@ async def test_a_file_is_sent_as_it_is_at_that_moment(store: Store, tool: SendFi
     assert (caption, file.name, file.media_type, read(file)) == ("the figures", "report.csv", "text/csv", b"a,b")
 
 
-async def test_a_picture_is_sent_as_one(store: Store, tool: SendFile, call: Call) -> None:
+async def test_image_file_is_sent_as_an_image(store: Store, tool: SendFile, call: Call) -> None:
     write(call, "plot", picture(8, 8))
     await tool.run(SendFileArguments("plot"), call)
     ((_, file),) = await queued(store)
@@ -78,9 +78,7 @@ async def test_a_picture_is_sent_as_one(store: Store, tool: SendFile, call: Call
     assert file.media_type == "image/png"
 
 
-async def test_a_call_that_runs_again_after_a_crash_sends_nothing_more(
-    store: Store, tool: SendFile, call: Call
-) -> None:
+async def test_repeated_call_sends_no_second_file(store: Store, tool: SendFile, call: Call) -> None:
     write(call, "report.csv", b"a,b")
     for _ in range(2):
         await tool.run(SendFileArguments("report.csv"), call)
@@ -98,7 +96,7 @@ async def test_a_call_that_runs_again_after_a_crash_sends_nothing_more(
         (".", None, "is a folder"),
     ],
 )
-async def test_what_cannot_be_sent_is_said(
+async def test_large_empty_or_missing_file_is_refused(
     store: Store, tool: SendFile, call: Call, name: str, data: bytes | None, why: str
 ) -> None:
     if data is not None:
@@ -108,26 +106,26 @@ async def test_what_cannot_be_sent_is_said(
     assert await queued(store) == []
 
 
-async def test_a_network_without_files_is_named_as_the_reason(store: Store, call: Call, tmp_path: Path) -> None:
+async def test_network_without_file_support_is_reported(store: Store, call: Call, tmp_path: Path) -> None:
     write(call, "report.csv", b"a,b")
-    without = SendFile(ChatMessageSender(store, ["telegram"]), tmp_path / "sent", 0)
+    unsupported = SendFile(ChatMessageSender(store, ["telegram"]), tmp_path / "sent", 0)
     with pytest.raises(ToolFailed, match="This network can't send files"):
-        await without.run(SendFileArguments("report.csv"), call)
+        await unsupported.run(SendFileArguments("report.csv"), call)
 
 
-async def test_a_conversation_in_no_chat_has_nowhere_to_send_it(store: Store, tool: SendFile, call: Call) -> None:
+async def test_session_without_a_chat_cannot_send_a_file(store: Store, tool: SendFile, call: Call) -> None:
     write(call, "report.csv", b"a,b")
-    elsewhere = (await store.write(lambda tx: tx.sessions.create(NewSession(source="cli")))).id
+    terminal_session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="cli")))).id
     with pytest.raises(ToolFailed, match="isn't in a chat"):
-        await tool.run(SendFileArguments("report.csv"), structs.replace(call, session_id=elsewhere))
+        await tool.run(SendFileArguments("report.csv"), structs.replace(call, session_id=terminal_session))
 
 
-def test_credentials_are_sent_only_if_a_person_says_so(tool: SendFile, call: Call, tmp_path: Path) -> None:
+def test_sending_credentials_needs_approval(tool: SendFile, call: Call, tmp_path: Path) -> None:
     policy = ApprovalPolicy(home=tmp_path, protected=(tmp_path / "profile",))
 
-    def judged(path: str) -> object:
+    def judge(path: str) -> object:
         return policy.judge(tool.name, tool.effect, tool.proposed_action(SendFileArguments(path)), call.workspace)
 
-    assert isinstance(judged("report.csv"), Allow)
-    assert isinstance(judged(str(tmp_path / ".ssh" / "id_ed25519")), Ask)
-    assert isinstance(judged(str(tmp_path / "profile" / ".env")), Ask)
+    assert isinstance(judge("report.csv"), Allow)
+    assert isinstance(judge(str(tmp_path / ".ssh" / "id_ed25519")), Ask)
+    assert isinstance(judge(str(tmp_path / "profile" / ".env")), Ask)

@@ -1,4 +1,4 @@
-"""Sources of skills: folders, git servers and zip archives, and what is refused in them."""
+"""Sources of skills: folders, git servers and zip archives, and their checks."""
 
 import io
 import stat
@@ -80,7 +80,7 @@ def test_links_and_submodules_of_a_repository_are_refused(repository: Repository
 
 
 @pytest.mark.parametrize("address", ["--upload-pack=touch x", "ext::sh -c touch% x", "/no/such/folder", "nonsense"])
-def test_what_is_no_source_is_refused(address: str, tmp_path: Path) -> None:
+def test_invalid_source_or_ref_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="neither a folder"), open_source(address):
         pass
     with pytest.raises(ToolFailed, match="isn't the name of a branch"), open_source("git://127.0.0.1/x", "--output=x"):
@@ -124,7 +124,7 @@ def test_a_dangerous_or_damaged_zip_is_refused(tmp_path: Path, content: bytes, r
         source.read_skill("")
 
 
-def test_a_zip_that_lies_about_sizes_is_refused(tmp_path: Path) -> None:
+def test_zip_with_wrong_sizes_is_refused(tmp_path: Path) -> None:
     content = pack(("SKILL.md", BREAD), ("zeros", b"\0" * 1_000_000))
     size = (1_000_000).to_bytes(4, "little")
     (tmp_path / "skill.zip").write_bytes(content.replace(size, (1_000).to_bytes(4, "little")))
@@ -147,14 +147,14 @@ def test_a_folder_is_read_without_links_and_caches(tmp_path: Path) -> None:
         source.read_skill("bread")
 
 
-def test_a_skill_in_a_skill_belongs_to_it(tmp_path: Path) -> None:
+def test_nested_skill_belongs_to_the_outer_skill(tmp_path: Path) -> None:
     write_skill(write_skill(tmp_path, "kitchen"), "bread")
     with open_source(str(tmp_path)) as source:
         assert source.skill_folders() == ["kitchen"]
         assert sorted(source.read_skill("kitchen")) == ["SKILL.md", "bread/SKILL.md"]
 
 
-def test_the_digest_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
+def test_digest_of_a_folder_covers_its_files_modes_and_links(tmp_path: Path) -> None:
     folder = write_skill(tmp_path, "bread")
     (folder / "bake.sh").write_text("#!/bin/sh\n")
     with open_source(str(folder)) as source:

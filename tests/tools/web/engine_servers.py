@@ -32,7 +32,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Vendor:
-    """What a vendor requires of a request, and how it answers.
+    """Requirements of a vendor for requests, and its answers.
 
     ``key`` and ``parameters`` return a problem, empty if there is none; ``answer`` is its body for these parameters.
     """
@@ -53,12 +53,15 @@ def _header(name: str, value: str) -> Callable[[web.BaseRequest], str]:
 def _exactly(**kinds: Callable[[Any], bool]) -> Callable[[Body], str]:
     """Return a check for exactly these parameters."""
 
-    def problem(given: Body) -> str:
-        if set(given) != set(kinds):
-            return f"parameters are {sorted(given)}"
-        return next((f"{name} is {given[name]!r}" for name, is_right in kinds.items() if not is_right(given[name])), "")
+    def find_problem(parameters: Body) -> str:
+        if set(parameters) != set(kinds):
+            return f"parameters are {sorted(parameters)}"
+        return next(
+            (f"{name} is {parameters[name]!r}" for name, is_right in kinds.items() if not is_right(parameters[name])),
+            "",
+        )
 
-    return problem
+    return find_problem
 
 
 def _text(value: Any) -> bool:
@@ -262,7 +265,7 @@ class SearchServers:
     """All vendors at once; ``override`` replaces the answer of one by name."""
 
     base: str = ""
-    asked: list[str] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
     override: dict[str, Callable[[], web.Response]] = field(default_factory=dict)
 
@@ -275,7 +278,7 @@ class SearchServers:
     async def answer(self, request: web.Request) -> web.Response:
         name = request.match_info["vendor"]
         vendor = VENDORS[name]
-        self.asked.append(name)
+        self.called.append(name)
         if name in self.override:
             return self.override[name]()
         body = await request.read()
@@ -286,11 +289,11 @@ class SearchServers:
         if vendor.key(request):
             status, refusal = vendor.bad_key
             return web.Response(status=status, text=refusal if isinstance(refusal, str) else json.dumps(refusal))
-        given: Body = json.loads(body) if vendor.method == "POST" else dict(request.query)
-        problem = vendor.parameters(given)
+        parameters: Body = json.loads(body) if vendor.method == "POST" else dict(request.query)
+        problem = vendor.parameters(parameters)
         if problem:
             return web.json_response({"error": problem}, status=400)
-        self.queries.append(given.get("q") or given["query"])
+        self.queries.append(parameters.get("q") or parameters["query"])
         answer = vendor.nothing if self.queries[-1] == "nothing" else vendor.found
         if isinstance(answer, str):
             return web.Response(text=answer, content_type="text/html")
@@ -299,7 +302,7 @@ class SearchServers:
 
 @asynccontextmanager
 async def search_servers() -> AsyncIterator[SearchServers]:
-    """Serve for the length of the block."""
+    """Serve all vendors while the block runs."""
     servers = SearchServers()
     app = web.Application()
     app.router.add_route("*", "/{vendor}/{path:.*}", servers.answer)

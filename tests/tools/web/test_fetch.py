@@ -1,4 +1,4 @@
-"""Pages as readable text, within limits."""
+"""Fetch tool: pages as readable text, within limits."""
 
 import asyncio
 import gzip
@@ -67,7 +67,7 @@ async def server() -> AsyncIterator[WebServer]:
 
 @pytest.fixture
 async def tool(server: WebServer) -> AsyncIterator[WebFetch]:
-    tool = WebFetch(WebClient(allowed={server.place}, size_limit=200_000, time_limit=timedelta(seconds=5)))
+    tool = WebFetch(WebClient(allowed={server.authority}, size_limit=200_000, time_limit=timedelta(seconds=5)))
     yield tool
     await tool.close()
 
@@ -76,12 +76,12 @@ async def read(tool: Tool, url: str, first: int = 1) -> str:
     return (await tool.run(WebFetchArguments(url, first), call_from(Path()))).text
 
 
-async def test_a_page_becomes_light_markdown(server: WebServer, tool: WebFetch) -> None:
-    assert await read(tool, server.serve("/", PAGE)) == TEXT.format(place=server.place)
+async def test_page_is_returned_as_markdown(server: WebServer, tool: WebFetch) -> None:
+    assert await read(tool, server.serve("/", PAGE)) == TEXT.format(place=server.authority)
     assert tool.proposed_action(WebFetchArguments("https://a.test/")) == ProposedAction("fetch", "https://a.test/")
 
 
-async def test_the_main_part_is_read_alone_where_there_is_one(server: WebServer, tool: WebFetch) -> None:
+async def test_main_element_is_read_without_the_rest_of_the_page(server: WebServer, tool: WebFetch) -> None:
     words = "Word " * 80
     page = f"<title>T</title><body><div>menu menu</div><main><p>{words}</p></main><div>more</div></body>"
     assert await read(tool, server.serve("/", page)) == f"# T\n\n{words.strip()}"
@@ -99,24 +99,24 @@ async def test_the_main_part_is_read_alone_where_there_is_one(server: WebServer,
         ("Grüße".encode(), "text/plain"),
     ],
 )
-async def test_every_charset_is_read(server: WebServer, tool: WebFetch, body: bytes, media_type: str) -> None:
+async def test_page_is_decoded_by_its_charset(server: WebServer, tool: WebFetch, body: bytes, media_type: str) -> None:
     assert await read(tool, server.serve("/", body, media_type)) == "Grüße"
 
 
-async def test_a_page_without_a_charset_is_read_as_a_browser_would(server: WebServer, tool: WebFetch) -> None:
+async def test_charset_of_a_page_without_a_declaration_is_detected(server: WebServer, tool: WebFetch) -> None:
     head = f"<style>{'a' * 9_000}</style>"
     body = f"{head}<p>שלום עולם. היום מזג האוויר נעים מאוד.</p>".encode("cp1255")
     assert await read(tool, server.serve("/", body, "text/html")) == "שלום עולם. היום מזג האוויר נעים מאוד."
 
 
-async def test_json_and_unnamed_text_come_as_they_are(server: WebServer, tool: WebFetch) -> None:
+async def test_json_and_untyped_text_are_returned_unchanged(server: WebServer, tool: WebFetch) -> None:
     assert await read(tool, server.serve("/a", '{"a": [1]}', "application/vnd.api+json")) == '{"a": [1]}'
     assert await read(tool, server.serve("/b", "plain\nwords", "application/octet-stream")) == "plain\nwords"
     with pytest.raises(ToolFailed, match="image/png, which can't be read as text"):
         await read(tool, server.serve("/c", b"\x89PNG\0\0", "image/png"))
 
 
-async def test_a_pdf_becomes_its_words(server: WebServer, tool: WebFetch) -> None:
+async def test_pdf_is_returned_as_text(server: WebServer, tool: WebFetch) -> None:
     text = await read(tool, server.serve("/a", pdf("Hello", "World"), "application/pdf"))
     assert text == "# Greetings\n\n[page 1]\nHello\n\n[page 2]\nWorld"
     with pytest.raises(ToolFailed, match="the document can't be read"):
@@ -124,7 +124,7 @@ async def test_a_pdf_becomes_its_words(server: WebServer, tool: WebFetch) -> Non
 
 
 async def test_pages_of_a_scanned_pdf_are_shown_as_images(server: WebServer, tmp_path: Path) -> None:
-    tool = WebFetch(WebClient(allowed={server.place}), tmp_path / "pages")
+    tool = WebFetch(WebClient(allowed={server.authority}), tmp_path / "pages")
     output = await tool.run(WebFetchArguments(server.serve("/a", pdf("", ""), "application/pdf")), call_from(Path()))
     await tool.close()
     drawn = sorted((tmp_path / "pages").glob("*/page-*.png"))
@@ -133,7 +133,7 @@ async def test_pages_of_a_scanned_pdf_are_shown_as_images(server: WebServer, tmp
     assert f"picture of the page: {output.images[1].source}" in output.text
 
 
-async def test_code_keeps_its_language_and_ticks(server: WebServer, tool: WebFetch) -> None:
+async def test_code_blocks_have_their_language_and_longer_fences(server: WebServer, tool: WebFetch) -> None:
     page = '<pre><code class="hljs language-python">a = "```"</code></pre><pre class="lang-c++">int a;</pre>'
     assert await read(tool, server.serve("/", page)) == '````python\na = "```"\n````\n\n```c++\nint a;\n```'
 
@@ -145,7 +145,7 @@ async def test_a_long_page_is_cut_at_the_end_of_a_line(server: WebServer, tool: 
     assert first.endswith("first_character=19629]")
 
 
-async def test_an_office_document_becomes_its_words(server: WebServer, tool: WebFetch, tmp_path: Path) -> None:
+async def test_office_document_is_returned_as_text(server: WebServer, tool: WebFetch, tmp_path: Path) -> None:
     document = WordDocument()
     document.add_paragraph("Hello")
     document.save(str(tmp_path / "a.docx"))
@@ -153,7 +153,7 @@ async def test_an_office_document_becomes_its_words(server: WebServer, tool: Web
     assert await read(tool, url) == "Hello"
 
 
-async def test_a_long_page_is_read_on_without_a_second_request(server: WebServer, tool: WebFetch) -> None:
+async def test_long_page_is_continued_without_a_second_request(server: WebServer, tool: WebFetch) -> None:
     url = server.serve("/", "".join(f"{number:09}\n" for number in range(2_500)), "text/plain")
     first = await read(tool, url)
     assert first.endswith(f"[{PAGE_LENGTH} of 24999 characters; continue with first_character=20001]")
@@ -163,7 +163,7 @@ async def test_a_long_page_is_read_on_without_a_second_request(server: WebServer
         await read(tool, url, 30_000)
 
 
-async def test_redirects_are_followed_and_counted(server: WebServer, tool: WebFetch) -> None:
+async def test_redirects_are_followed_up_to_the_limit(server: WebServer, tool: WebFetch) -> None:
     server.serve("/end", "arrived", "text/plain")
     for number in range(5):
         server.redirect(f"/{number}", f"/{number + 1}" if number < 4 else "end")
@@ -173,7 +173,7 @@ async def test_redirects_are_followed_and_counted(server: WebServer, tool: WebFe
         await read(tool, server.url("/loop"))
 
 
-async def test_too_much_is_refused_also_when_it_was_packed(server: WebServer, tool: WebFetch) -> None:
+async def test_compressed_page_beyond_the_size_limit_is_refused(server: WebServer, tool: WebFetch) -> None:
     packed = gzip.compress(b"a" * 1_000_000)
     assert len(packed) < 200_000
     url = server.serve("/", packed, "text/plain", **{"Content-Encoding": "gzip"})
@@ -181,20 +181,20 @@ async def test_too_much_is_refused_also_when_it_was_packed(server: WebServer, to
         await read(tool, url)
 
 
-async def test_a_server_that_never_ends_is_left(server: WebServer) -> None:
+async def test_endless_response_times_out(server: WebServer) -> None:
     async def forever(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await asyncio.Event().wait()
         return response
 
-    client = WebClient(allowed={server.place}, time_limit=timedelta(milliseconds=200))
+    client = WebClient(allowed={server.authority}, time_limit=timedelta(milliseconds=200))
     with pytest.raises(ToolFailed, match=r"didn't answer within 0\.2 s"):
         await client.get(server.handle("/", forever))
     await client.close()
 
 
-async def test_what_goes_wrong_is_said(server: WebServer, tool: WebFetch) -> None:
+async def test_missing_and_empty_pages_are_reported(server: WebServer, tool: WebFetch) -> None:
     with pytest.raises(ToolFailed, match="404 Not Found"):
         await read(tool, server.url("/missing"))
     assert await read(tool, server.serve("/", "<p> </p>")) == "The page contains no text."
@@ -206,7 +206,7 @@ async def test_deeply_nested_pages_are_read(server: WebServer, tool: WebFetch, t
 
 
 @pytest.mark.parametrize("piece", ["<ul><li>", "<div><p>", "<p><b id={}>", "<b id={}></q><p>", "<TABLE><td></i>"])
-async def test_pages_made_to_exhaust_a_parser_are_refused(server: WebServer, tool: WebFetch, piece: str) -> None:
+async def test_pages_nested_too_deeply_are_refused(server: WebServer, tool: WebFetch, piece: str) -> None:
     page = "".join(piece.format(number) for number in range(9_000))
     with pytest.raises(ToolFailed, match="nested too deeply"):
         await read(tool, server.serve("/", page))
@@ -220,7 +220,7 @@ async def test_long_flat_pages_with_tags_left_open_are_read(server: WebServer, t
     assert (text.count("- one"), text.count("two")) == (900, 900)
 
 
-def test_readers_are_loaded_only_when_needed() -> None:
+def test_parser_libraries_are_loaded_only_when_needed() -> None:
     script = (
         "import sys, talaria.tools.web.fetch, talaria.tools.web.search\n"
         "assert not {'aiohttp', 'selectolax', 'pypdfium2'} & set(sys.modules)"

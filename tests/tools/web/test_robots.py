@@ -1,4 +1,4 @@
-"""Rules of robots.txt, as RFC 9309 defines them, and pages that they forbid."""
+"""Rules of robots.txt (RFC 9309) and the pages that they forbid."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,7 +37,7 @@ from talaria.tools.web.http_client import parse_robots
         ("User-agent: *\nDisallow: /" + "*a" * 5_000 + "$", "/" + "a" * 3_000, True),
     ],
 )
-def test_the_longest_matching_rule_decides(robots: str, path: str, allowed: bool) -> None:
+def test_longest_matching_robots_rule_applies(robots: str, path: str, allowed: bool) -> None:
     assert parse_robots(robots).allow(f"https://a.test{path}") is allowed
 
 
@@ -53,12 +53,12 @@ async def read(tool: WebFetch, url: str) -> str:
 
 @pytest.fixture
 async def tool(server: WebServer) -> AsyncIterator[WebFetch]:
-    tool = WebFetch(WebClient(allowed={server.place}), robots=True)
+    tool = WebFetch(WebClient(allowed={server.authority}), robots=True)
     yield tool
     await tool.close()
 
 
-async def test_forbidden_pages_are_not_fetched_and_rules_are_read_once(server: WebServer, tool: WebFetch) -> None:
+async def test_forbidden_pages_are_not_fetched_and_robots_txt_is_read_once(server: WebServer, tool: WebFetch) -> None:
     server.serve("/robots.txt", "User-agent: *\nDisallow: /private\n", "text/plain")
     server.serve("/private/a", "secret", "text/plain")
     for path in ("/a", "/b"):
@@ -71,18 +71,18 @@ async def test_forbidden_pages_are_not_fetched_and_rules_are_read_once(server: W
 
 
 @pytest.mark.parametrize("status", [404, 403, 401, 429])
-async def test_a_site_without_rules_allows_everything(server: WebServer, tool: WebFetch, status: int) -> None:
+async def test_site_without_robots_txt_allows_all_pages(server: WebServer, tool: WebFetch, status: int) -> None:
     server.fail("/robots.txt", status)
     assert await read(tool, server.serve("/a", "open", "text/plain")) == "open"
 
 
-async def test_a_site_whose_rules_loop_allows_everything(server: WebServer, tool: WebFetch) -> None:
+async def test_site_with_a_redirect_loop_for_robots_txt_allows_all_pages(server: WebServer, tool: WebFetch) -> None:
     server.redirect("/robots.txt", "/robots.txt")
     assert await read(tool, server.serve("/a", "open", "text/plain")) == "open"
 
 
 @pytest.mark.parametrize("status", [500, 503])
-async def test_a_site_whose_server_fails_forbids_everything_until_it_works(
+async def test_site_whose_robots_txt_fails_forbids_all_pages_until_it_works(
     server: WebServer, tool: WebFetch, status: int
 ) -> None:
     server.fail("/robots.txt", status)
@@ -94,20 +94,20 @@ async def test_a_site_whose_server_fails_forbids_everything_until_it_works(
     assert await read(tool, url) == "open"
 
 
-async def test_rules_that_never_arrive_forbid_everything(server: WebServer) -> None:
+async def test_unreachable_robots_txt_forbids_all_pages(server: WebServer) -> None:
     async def hang_up(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         return web.Response()
 
     server.handle("/robots.txt", hang_up)
-    tool = WebFetch(WebClient(allowed={server.place}), robots=True)
+    tool = WebFetch(WebClient(allowed={server.authority}), robots=True)
     with pytest.raises(ToolFailed, match="rules for programs can't be read: can't fetch"):
         await read(tool, server.serve("/a", "open", "text/plain"))
     await tool.close()
 
 
-async def test_private_addresses_are_refused_as_such(server: WebServer) -> None:
+async def test_private_addresses_are_refused_before_robots_txt_is_read(server: WebServer) -> None:
     tool = WebFetch(WebClient(), robots=True)
     with pytest.raises(ToolFailed, match="is not a public address"):
         await read(tool, server.url("/a"))
@@ -115,9 +115,9 @@ async def test_private_addresses_are_refused_as_such(server: WebServer) -> None:
     assert server.requests == []
 
 
-async def test_rules_are_ignored_where_the_setting_is_off(server: WebServer) -> None:
+async def test_robots_txt_is_ignored_if_the_setting_is_off(server: WebServer) -> None:
     server.serve("/robots.txt", "User-agent: *\nDisallow: /\n", "text/plain")
-    tool = WebFetch(WebClient(allowed={server.place}))
+    tool = WebFetch(WebClient(allowed={server.authority}))
     assert await read(tool, server.serve("/a", "open", "text/plain")) == "open"
     assert len(server.requests) == 1
     await tool.close()

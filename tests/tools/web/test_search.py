@@ -1,4 +1,4 @@
-"""Search engines as their vendors answer, fall-back between them, and the cache."""
+"""Search tool: requests to each engine, fallback between engines, and the cache."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -64,7 +64,7 @@ def fail(status: int, text: str = "", **headers: str) -> web.Response:
     )
 
 
-def test_settings_and_secrets_know_every_engine() -> None:
+def test_settings_and_secrets_include_every_engine() -> None:
     assert tuple(ENGINES) == SEARCH_ENGINES == tuple(VENDORS)
     known = {secret.name for secret in KNOWN_SECRETS}
     assert {name for engine in ENGINES.values() for name in engine.key_names} <= known
@@ -72,7 +72,7 @@ def test_settings_and_secrets_know_every_engine() -> None:
 
 
 @pytest.mark.parametrize("name", SEARCH_ENGINES)
-async def test_an_engine_is_asked_as_its_api_requires(
+async def test_request_follows_the_api_of_its_engine(
     servers: SearchServers, opened: list[SearchChain], name: str
 ) -> None:
     found = await chain_of(opened).ask(servers.account(name), "rye & bread", 20)
@@ -83,17 +83,23 @@ async def test_an_engine_is_asked_as_its_api_requires(
 
 
 @pytest.mark.parametrize("name", SEARCH_ENGINES)
-async def test_no_more_results_than_requested(servers: SearchServers, opened: list[SearchChain], name: str) -> None:
+async def test_number_of_results_is_limited_as_requested(
+    servers: SearchServers, opened: list[SearchChain], name: str
+) -> None:
     assert len(await chain_of(opened).ask(servers.account(name), "rye", 1)) == 1
 
 
 @pytest.mark.parametrize("name", SEARCH_ENGINES)
-async def test_no_results_are_no_error(servers: SearchServers, opened: list[SearchChain], name: str) -> None:
+async def test_search_without_results_returns_an_empty_list(
+    servers: SearchServers, opened: list[SearchChain], name: str
+) -> None:
     assert await chain_of(opened).ask(servers.account(name), "nothing", 8) == []
 
 
 @pytest.mark.parametrize("name", KEYED)
-async def test_a_rejected_key_is_named(servers: SearchServers, opened: list[SearchChain], name: str) -> None:
+async def test_rejected_key_is_reported_by_its_name(
+    servers: SearchServers, opened: list[SearchChain], name: str
+) -> None:
     with pytest.raises(EngineFailed, match=f"it rejected {ENGINES[name].key_names[0]}") as failed:
         await chain_of(opened).ask(servers.account(name, "wrong-key-987654"), "rye", 8)
     assert failed.value.outcome == "refused"
@@ -101,7 +107,7 @@ async def test_a_rejected_key_is_named(servers: SearchServers, opened: list[Sear
 
 
 @pytest.mark.parametrize("name", SEARCH_ENGINES)
-async def test_a_missing_key_or_address_is_named(opened: list[SearchChain], name: str) -> None:
+async def test_missing_key_or_address_is_reported_by_its_setting(opened: list[SearchChain], name: str) -> None:
     if name == "duckduckgo":
         return
     with pytest.raises(EngineFailed, match=r"no key \(set [A-Z_]+\)|no address \(set web\.addresses\.searxng\)"):
@@ -135,7 +141,7 @@ async def test_broken_json_is_reported(servers: SearchServers, opened: list[Sear
         (302, "", "HTTP 302"),
     ],
 )
-async def test_other_refusals_are_reported(
+async def test_exhausted_credit_and_other_http_errors_are_reported(
     servers: SearchServers, opened: list[SearchChain], status: int, text: str, reason: str
 ) -> None:
     servers.override["serper"] = lambda: fail(status, text, Location="http://127.0.0.1:1/")
@@ -143,22 +149,22 @@ async def test_other_refusals_are_reported(
         await chain_of(opened).ask(servers.account("serper"), "rye", 8)
 
 
-async def test_a_captcha_counts_as_blocked_whatever_its_status(
-    servers: SearchServers, opened: list[SearchChain]
-) -> None:
+async def test_captcha_counts_as_blocked_with_any_status(servers: SearchServers, opened: list[SearchChain]) -> None:
     for status in (200, 202):
         servers.override["duckduckgo"] = partial(web.Response, status=status, text=CAPTCHA, content_type="text/html")
         with pytest.raises(EngineFailed, match="blocked: it asks for a captcha"):
             await chain_of(opened).ask(servers.account("duckduckgo"), "rye", 8)
 
 
-async def test_a_searxng_server_without_json_says_what_to_do(servers: SearchServers, opened: list[SearchChain]) -> None:
+async def test_searxng_server_without_json_is_reported_with_the_setting_to_change(
+    servers: SearchServers, opened: list[SearchChain]
+) -> None:
     servers.override["searxng"] = lambda: fail(403, "<h1>Forbidden</h1>")
     with pytest.raises(EngineFailed, match=r"`search\.formats` of its settings needs `json`"):
         await chain_of(opened).ask(servers.account("searxng"), "rye", 8)
 
 
-async def test_the_next_engine_answers_where_one_fails(servers: SearchServers, opened: list[SearchChain]) -> None:
+async def test_next_engine_answers_if_one_fails(servers: SearchServers, opened: list[SearchChain]) -> None:
     servers.override |= {"tavily": lambda: fail(429, Retry_After="40"), "exa": lambda: fail(503)}
     dead = EngineAccount("kagi", KEY, "http://127.0.0.1:1")
     names = ("tavily", "exa", "duckduckgo")
@@ -168,17 +174,17 @@ async def test_the_next_engine_answers_where_one_fails(servers: SearchServers, o
         "refused; Tavily: rate-limited; Exa: HTTP 503):\n\n"
         f"1. Rye bread\n{URL}\nHow to bake rye bread & more."
     )
-    assert servers.asked == ["tavily", "exa", "duckduckgo"]
+    assert servers.called == ["tavily", "exa", "duckduckgo"]
 
 
-async def test_results_carry_title_address_date_and_snippet(servers: SearchServers, opened: list[SearchChain]) -> None:
+async def test_results_have_title_address_date_and_snippet(servers: SearchServers, opened: list[SearchChain]) -> None:
     assert await search(chain_of(opened, servers.account("brave")), "rye") == (
         f"Results from Brave:\n\n1. Rye bread\n{URL}\n2026-02-03 · How to bake rye bread & more.\n\n"
         "2. Wheat\nhttps://bread.test/wheat\n2 days ago"
     )
 
 
-async def test_a_rate_limited_engine_rests_as_long_as_it_asks_for(
+async def test_rate_limited_engine_is_skipped_for_its_retry_after_time(
     servers: SearchServers, opened: list[SearchChain]
 ) -> None:
     clock = SettableClock()
@@ -186,13 +192,13 @@ async def test_a_rate_limited_engine_rests_as_long_as_it_asks_for(
     chain = chain_of(opened, servers.account("brave"), servers.account("tavily"), clock=clock)
     await search(chain, "one")
     assert "Brave: rate-limited, not asked again for 40 s" in await search(chain, "two")
-    assert servers.asked == ["brave", "tavily", "tavily"]
+    assert servers.called == ["brave", "tavily", "tavily"]
     del servers.override["brave"]
     clock.advance(timedelta(seconds=41))
     assert (await search(chain, "three")).startswith("Results from Brave:")
 
 
-async def test_a_pause_has_a_limit_and_odd_values_are_ignored(
+async def test_retry_after_is_limited_and_invalid_values_are_ignored(
     servers: SearchServers, opened: list[SearchChain]
 ) -> None:
     for value, seconds in {"86400": 3600, "Wed, 21 Oct 2026 07:28:00 GMT": 60, "nan": 60, "-3": 60}.items():
@@ -206,7 +212,7 @@ async def test_a_pause_has_a_limit_and_odd_values_are_ignored(
     assert failed.value.pause == timedelta(seconds=7)
 
 
-async def test_an_engine_with_a_new_key_is_asked_at_once(servers: SearchServers, opened: list[SearchChain]) -> None:
+async def test_engine_with_a_new_key_is_used_at_once(servers: SearchServers, opened: list[SearchChain]) -> None:
     accounts = [servers.account("brave", "wrong-key")]
     chain = SearchChain(lambda: accounts, clock=SettableClock())
     opened.append(chain)
@@ -217,7 +223,7 @@ async def test_an_engine_with_a_new_key_is_asked_at_once(servers: SearchServers,
 
 
 @pytest.mark.slow
-async def test_an_engine_that_hangs_is_left_after_the_time_limit(
+async def test_hanging_engine_is_skipped_after_the_time_limit(
     servers: SearchServers, opened: list[SearchChain]
 ) -> None:
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -233,40 +239,42 @@ async def test_an_engine_that_hangs_is_left_after_the_time_limit(
     assert "skipped Brave: no answer within 3 s" in answer
 
 
-async def test_nothing_found_anywhere_names_who_was_asked(servers: SearchServers, opened: list[SearchChain]) -> None:
+async def test_search_without_results_names_the_engines_used(servers: SearchServers, opened: list[SearchChain]) -> None:
     servers.override["exa"] = lambda: fail(500)
     chain = chain_of(opened, servers.account("brave"), servers.account("exa"))
     assert await search(chain, "nothing") == "Nothing found (Brave: no results; Exa: HTTP 500)."
 
 
-async def test_no_answer_at_all_is_a_failure_with_advice(servers: SearchServers, opened: list[SearchChain]) -> None:
+async def test_search_fails_with_advice_if_no_engine_answers(servers: SearchServers, opened: list[SearchChain]) -> None:
     servers.override["brave"] = lambda: fail(500)
     with pytest.raises(ToolFailed, match=r"no search engine answered \(Brave: HTTP 500\).*talaria setup tools"):
         await search(chain_of(opened, servers.account("brave")), "rye")
 
 
-async def test_a_repeated_search_is_answered_from_the_cache_for_a_while(
+async def test_repeated_search_is_answered_from_the_cache_until_it_expires(
     servers: SearchServers, opened: list[SearchChain]
 ) -> None:
     clock = SettableClock()
     chain = chain_of(opened, servers.account("brave"), clock=clock)
     assert await search(chain, "rye  bread") == await search(chain, " rye bread ")
     assert await search(chain, "rye bread", 1) != await search(chain, "rye bread")
-    assert len(servers.asked) == 2
+    assert len(servers.called) == 2
     clock.advance(timedelta(minutes=15))
     await search(chain, "rye bread")
-    assert len(servers.asked) == 3
+    assert len(servers.called) == 3
 
 
-async def test_the_cache_is_bounded_and_can_be_off(servers: SearchServers, opened: list[SearchChain]) -> None:
+async def test_cache_size_is_limited_and_the_cache_can_be_disabled(
+    servers: SearchServers, opened: list[SearchChain]
+) -> None:
     chain = chain_of(opened, servers.account("brave"))
     for number in range(65):
         await search(chain, f"query {number}")
     await search(chain, "query 64")
-    assert len(servers.asked) == 65
+    assert len(servers.called) == 65
     await search(chain, "query 0")
-    assert len(servers.asked) == 66
+    assert len(servers.called) == 66
     off = chain_of(opened, servers.account("brave"), options=SearchOptions(reuse=timedelta()))
     await search(off, "rye")
     await search(off, "rye")
-    assert len(servers.asked) == 68
+    assert len(servers.called) == 68

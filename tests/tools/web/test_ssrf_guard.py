@@ -1,4 +1,4 @@
-"""Addresses that a model may not reach."""
+"""SSRF guard: addresses that the model can't reach."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from talaria.tools.web.fetch import WebClient
 
 
 class Names:
-    """A name server that gives one answer after the other."""
+    """Name server that returns its answers in order."""
 
     def __init__(self, *answers: str) -> None:
         self._answers = list(answers)
@@ -49,19 +49,19 @@ async def server() -> AsyncIterator[WebServer]:
         "::ffff:169.254.169.254", "2002:7f00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "::127.0.0.1",
     ],
 )  # fmt: skip
-def test_addresses_that_are_not_public(address: str) -> None:
+def test_private_and_reserved_addresses_are_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "64:ff9b::101:101"])
-def test_addresses_that_are_public(address: str) -> None:
+def test_global_addresses_are_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "2130706433", "0177.0.0.1", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "0"]
 )
-async def test_loopback_is_refused_however_it_is_written(server: WebServer, host: str) -> None:
+async def test_loopback_is_refused_in_any_notation(server: WebServer, host: str) -> None:
     client = WebClient()
     with pytest.raises(ToolFailed):
         await client.get(f"http://{host}:{server.port}/secret")
@@ -70,7 +70,7 @@ async def test_loopback_is_refused_however_it_is_written(server: WebServer, host
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.org/", "gopher://x", "//", "http://", "data:,x"])
-async def test_only_the_web_is_fetched(url: str) -> None:
+async def test_only_http_urls_are_fetched(url: str) -> None:
     with pytest.raises(ToolFailed):
         await WebClient().get(url)
 
@@ -87,7 +87,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(server: WebServer
     assert [request.path for request in server.requests] == ["/away", "/file", "/name"]
 
 
-async def test_a_name_that_changes_its_address_between_check_and_use_gains_nothing(server: WebServer) -> None:
+async def test_dns_rebinding_does_not_reach_a_private_address(server: WebServer) -> None:
     client = WebClient(resolve=Names("127.0.0.1", "93.184.215.14").resolve)
     with pytest.raises(ToolFailed, match=r"rebind\.test is not a public address"):
         await client.get(f"http://rebind.test:{server.port}/secret")
@@ -95,19 +95,19 @@ async def test_a_name_that_changes_its_address_between_check_and_use_gains_nothi
     assert server.requests == []
 
 
-async def test_other_ports_of_an_allowed_host_stay_closed(server: WebServer) -> None:
+async def test_other_ports_of_an_allowed_host_are_refused(server: WebServer) -> None:
     client = WebClient(allowed={"127.0.0.1:1"})
     with pytest.raises(ToolFailed, match="public address"):
         await client.get(server.url("/secret"))
     await client.close()
 
 
-async def test_pages_come_through_the_proxy_of_the_environment(
+async def test_pages_are_fetched_through_the_environment_proxy(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The proxy is at a private address, knows a name that nobody else does, and is not asked for excepted hosts."""
-    asked: list[str] = []
-    async with serving(proxy(server.port, asked)) as port:
+    """The proxy has a private address, resolves an otherwise unknown name, and is not used for no_proxy hosts."""
+    proxied: list[str] = []
+    async with serving(proxy(server.port, proxied)) as port:
         monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "near.test")
         client = WebClient(resolve=Names().resolve)
@@ -115,7 +115,7 @@ async def test_pages_come_through_the_proxy_of_the_environment(
         with pytest.raises(ToolFailed, match="name can't be resolved"):
             await client.get("http://near.test/secret")
         await client.close()
-    (head,) = asked
+    (head,) = proxied
     assert head.startswith("GET http://shop.example/secret HTTP/1.1\r\n")
     assert "Proxy-Authorization: Basic bWU6c2VjcmV0" in head
     (request,) = server.requests
@@ -125,11 +125,11 @@ async def test_pages_come_through_the_proxy_of_the_environment(
 @pytest.mark.parametrize(
     "host", ["10.0.0.1", "2130706433", "[::ffff:a9fe:a9fe]", "printer", "printer.", "wiki.internal", "wiki.internal."]
 )
-async def test_a_proxy_is_not_asked_for_private_hosts(
+async def test_proxy_is_not_used_for_private_hosts(
     server: WebServer, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    asked: list[str] = []
-    async with serving(proxy(server.port, asked)) as port:
+    proxied: list[str] = []
+    async with serving(proxy(server.port, proxied)) as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
         client = WebClient(resolve=Names().resolve)
@@ -137,24 +137,24 @@ async def test_a_proxy_is_not_asked_for_private_hosts(
             with pytest.raises(ToolFailed, match=r"not a public address|private network"):
                 await client.get(f"{scheme}://{host}/secret")
         await client.close()
-    assert asked == []
+    assert proxied == []
 
 
-async def test_a_name_that_is_private_here_is_not_asked_of_a_proxy(
+async def test_name_that_resolves_to_a_private_address_is_not_sent_to_a_proxy(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    async with serving(proxy(server.port, asked)) as port:
+    proxied: list[str] = []
+    async with serving(proxy(server.port, proxied)) as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
         client = WebClient(resolve=Names("93.184.215.14", "10.0.0.1").resolve)
         server.redirect("/away", "http://inside.example/secret")
         with pytest.raises(ToolFailed, match=r"inside\.example is not a public address"):
             await client.get("http://outside.example/away")
         await client.close()
-    assert [head.splitlines()[0] for head in asked] == ["GET http://outside.example/away HTTP/1.1"]
+    assert [head.splitlines()[0] for head in proxied] == ["GET http://outside.example/away HTTP/1.1"]
 
 
-async def test_a_failing_proxy_is_named_with_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_proxy_is_reported_with_the_variable_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(answering(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")) as port:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
         client = WebClient(resolve=Names().resolve)

@@ -1,4 +1,4 @@
-"""A web server on loopback that serves what a test puts there."""
+"""Web server on loopback with pages set by the test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebServer:
-    """Answers each path as told, and keeps the requests."""
+    """Answers each path with its handler and records the requests."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -17,11 +17,11 @@ class WebServer:
         self._handlers: dict[str, Handler] = {}
 
     @property
-    def place(self) -> str:
+    def authority(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     def url(self, path: str) -> str:
-        return f"http://{self.place}{path}"
+        return f"http://{self.authority}{path}"
 
     def serve(self, path: str, body: bytes | str, media_type: str = "text/html", **headers: str) -> str:
         """Answer a path with this body and return its address."""
@@ -62,7 +62,7 @@ class WebServer:
 
 @asynccontextmanager
 async def web_server() -> AsyncIterator[WebServer]:
-    """Serve for the length of the block."""
+    """Serve while the block runs."""
     served = WebServer()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", served.answer)
