@@ -1,4 +1,4 @@
-"""Fill the store of a program's profile with conversations, at any time of its own past."""
+"""Sessions in the store of a program's profile, created at any time in the past."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoppedClock:
-    """A clock that always says the same."""
+    """A clock that always returns the same time."""
 
     moment: datetime
 
@@ -55,7 +55,7 @@ def read(program: Program, work: Callable[[Transaction], T]) -> T:
 
 
 def converse(program: Program, new: NewSession, *messages: Message, at: datetime | None = None) -> Session:
-    """Start a conversation, say something in it, and return it."""
+    """Create a session with these messages and return it."""
 
     def work(store: Transaction) -> Session:
         session = store.sessions.create(new)
@@ -67,10 +67,10 @@ def converse(program: Program, new: NewSession, *messages: Message, at: datetime
 
 
 def said(text: str, *more: Part, role: Role = "user", at: datetime | None = None) -> Message:
-    """Return a message of one sentence, and perhaps more than that."""
+    """Return a message with a text and further parts."""
     return Message(role=role, parts=(Text(text), *more), at=at or datetime.now(UTC))
 
 
-def session_ids(program: Program, *words: str) -> list[SessionId]:
-    """Return what the first column of a list says."""
-    return [SessionId(line.split("\t")[0]) for line in program.run("sessions", *words).out.splitlines()]
+def session_ids(program: Program, *arguments: str) -> list[SessionId]:
+    """Return the first column of a list of sessions."""
+    return [SessionId(line.split("\t")[0]) for line in program.run("sessions", *arguments).out.splitlines()]

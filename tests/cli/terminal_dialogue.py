@@ -1,4 +1,4 @@
-"""Answer the questions of `talaria` on a terminal of its own, one after the other."""
+"""Dialogue with `talaria` on its own terminal: wait for a question, then answer it."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from talaria.testing.screen import Screen, open_screen
 
 
 class Dialogue:
-    """What is asked and answered; the screen is so high that nothing scrolls away."""
+    """Questions and answers on a screen; it is so high that nothing scrolls away."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
@@ -18,11 +18,11 @@ class Dialogue:
 
     @property
     def text(self) -> str:
-        """All that was shown so far."""
+        """All text shown so far."""
         return self.screen.text
 
-    async def asked(self, question: str) -> None:
-        """Wait until the cursor stands behind this question, which came after the last answer."""
+    async def wait_for_question(self, question: str) -> None:
+        """Wait until the cursor is after this question, below the last answer."""
         await self.screen.wait_until(
             lambda: self.screen.cursor.row > self._row and self.screen.cursor_line.startswith(question),
             wanted=f"the question {question!r}",
@@ -30,13 +30,13 @@ class Dialogue:
 
     async def answer(self, question: str, answer: str = "") -> None:
         """Wait for the question and type the answer."""
-        await self.asked(question)
+        await self.wait_for_question(question)
         self._row = self.screen.cursor.row
         await self.screen.type(f"{answer}\n")
 
     async def press(self, question: str, key: str) -> None:
         """Wait for the question and press a key."""
-        await self.asked(question)
+        await self.wait_for_question(question)
         await self.screen.press(key)
 
     async def end(self) -> int:
@@ -45,10 +45,10 @@ class Dialogue:
 
 
 @asynccontextmanager
-async def dialogue(program: Program, *words: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Dialogue]:
-    """Run the program on a terminal of 100 columns and talk to it."""
+async def dialogue(program: Program, *arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Dialogue]:
+    """Run the program on a terminal of 100 columns and yield the dialogue with it."""
     environment = program.environment(**env or {})
     async with open_screen(
-        [TALARIA, *words], env=environment, rows=400, cwd=program.home, spawn=warm_program.spawn
+        [TALARIA, *arguments], env=environment, rows=400, cwd=program.home, spawn=warm_program.spawn
     ) as screen:
         yield Dialogue(screen)

@@ -1,4 +1,4 @@
-"""What a service manager hears from a gateway, on a real notification socket."""
+"""Notifications of a gateway to a service manager, on a real socket."""
 
 import asyncio
 import shutil
@@ -33,45 +33,45 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
         yield channel
 
 
-def read_notifications(manager: socket.socket, heard: list[str]) -> list[str]:
-    """Add what has arrived to the lines heard so far."""
+def read_notifications(manager: socket.socket, lines: list[str]) -> list[str]:
+    """Append the received notifications to the lines and return them."""
     while True:
         try:
-            heard += manager.recv(4096).decode().splitlines()
+            lines += manager.recv(4096).decode().splitlines()
         except BlockingIOError:
-            return heard
+            return lines
 
 
 async def test_gateway_reports_ready_alive_and_stopping(program: Program, manager: socket.socket) -> None:
-    heard: list[str] = []
+    lines: list[str] = []
     environment = program.environment(NOTIFY_SOCKET=manager.getsockname(), WATCHDOG_USEC="300000")
     process = await warm_program.start("gateway", "run", env=environment)
-    await until(lambda: "READY=1" in read_notifications(manager, heard))
-    assert "STATUS=The gateway is serving the API. Press Ctrl-C to stop it." in heard
-    assert heard.index("WATCHDOG=1") < heard.index("READY=1")
-    assert "EXTEND_TIMEOUT_USEC=60000000" in heard[: heard.index("READY=1")]
-    known = heard.count("WATCHDOG=1")
-    await until(lambda: read_notifications(manager, heard).count("WATCHDOG=1") >= known + 3)
-    assert "STOPPING=1" not in heard
+    await until(lambda: "READY=1" in read_notifications(manager, lines))
+    assert "STATUS=The gateway is serving the API. Press Ctrl-C to stop it." in lines
+    assert lines.index("WATCHDOG=1") < lines.index("READY=1")
+    assert "EXTEND_TIMEOUT_USEC=60000000" in lines[: lines.index("READY=1")]
+    before = lines.count("WATCHDOG=1")
+    await until(lambda: read_notifications(manager, lines).count("WATCHDOG=1") >= before + 3)
+    assert "STOPPING=1" not in lines
     process.terminate()
     async with asyncio.timeout(LIMIT):
         assert await process.wait() == 0
-    assert "STOPPING=1" in read_notifications(manager, heard)
-    assert heard.count("READY=1") == 1
+    assert "STOPPING=1" in read_notifications(manager, lines)
+    assert lines.count("READY=1") == 1
 
 
 async def test_gateway_ignores_a_watchdog_of_another_process(program: Program, manager: socket.socket) -> None:
-    heard: list[str] = []
+    lines: list[str] = []
     environment = program.environment(NOTIFY_SOCKET=manager.getsockname(), WATCHDOG_USEC="1000", WATCHDOG_PID="1")
     process = await warm_program.start("gateway", "run", env=environment)
-    await until(lambda: "READY=1" in read_notifications(manager, heard))
-    assert heard.count("WATCHDOG=1") <= 2  # with the interval of the other process there would be hundreds
+    await until(lambda: "READY=1" in read_notifications(manager, lines))
+    assert lines.count("WATCHDOG=1") <= 2  # with the interval of the other process there would be hundreds
     process.terminate()
     async with asyncio.timeout(LIMIT):
         assert await process.wait() == 0
 
 
-def test_unit_expects_notifications_and_is_valid(program: Program, tmp_path: Path) -> None:
+def test_systemd_unit_expects_notifications_and_is_valid(program: Program, tmp_path: Path) -> None:
     text = program.run("gateway", "install", "--print").out
     assert {"Type=notify", "NotifyAccess=main", "WatchdogSec=60"} <= set(text.splitlines())
     if shutil.which("systemd-analyze") is None:

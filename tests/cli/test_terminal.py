@@ -33,7 +33,7 @@ def on_screen(
     typed: str = "",
     color: str = "auto",
 ) -> str:
-    """Return all that a terminal shows while ``work`` uses it, what is typed included."""
+    """Return the output of a terminal while ``work`` uses it, including the typed text."""
     with terminal_pair(columns=width) as (person, program):
         os.write(person, typed.encode())
         with (
@@ -50,11 +50,11 @@ def draw(terminal: Terminal) -> None:
     terminal.table(("id", "title", "messages"), [("a1", "Trip to Rome", 7), ("b22", None, 1234)])
 
 
-def test_a_pipe_gets_values_between_tabs_and_nothing_else() -> None:
+def test_table_in_a_pipe_has_values_separated_by_tabs() -> None:
     assert in_pipe(draw) == "a1\tTrip to Rome\t7\nb22\t\t1234\n"
 
 
-def test_a_terminal_gets_columns_under_headers_with_numbers_at_the_right() -> None:
+def test_table_on_a_terminal_has_headers_and_right_aligned_numbers() -> None:
     assert on_screen(draw, color="never").splitlines() == [
         "id   title         messages",
         "───  ────────────  ────────",
@@ -63,7 +63,7 @@ def test_a_terminal_gets_columns_under_headers_with_numbers_at_the_right() -> No
     ]
 
 
-def test_headers_are_bold_and_rules_dim() -> None:
+def test_table_headers_are_bold_and_rules_dim() -> None:
     header, rule, *_ = on_screen(draw).splitlines()
     assert header.startswith("\x1b[1mid\x1b[0m")
     assert rule.startswith("\x1b[2m───")
@@ -90,7 +90,7 @@ def test_a_table_without_rows_shows_its_headers_only() -> None:
 
 
 @pytest.mark.parametrize("harm", ["\x1b[2J", "\x1b]0;title\x07", "\x9b2J", "\x1b[8m", "\r", "\x00", "\u202e", "\ud800"])
-def test_data_cannot_disturb_the_screen(harm: str) -> None:
+def test_control_characters_in_data_are_escaped(harm: str) -> None:
     def show(terminal: Terminal) -> None:
         terminal.table(("title",), [(f"before{harm}after",)])
         terminal.line(f"before{harm}after")
@@ -102,11 +102,11 @@ def test_data_cannot_disturb_the_screen(harm: str) -> None:
     assert ESCAPE not in in_pipe(show)
 
 
-def test_a_cell_stays_on_its_line_and_in_its_column() -> None:
+def test_line_breaks_and_tabs_in_a_cell_become_spaces() -> None:
     assert in_pipe(lambda terminal: terminal.table(("a", "b"), [("one\ntwo\tthree", "x")])) == "one two three\tx\n"
 
 
-def test_a_styled_cell_keeps_its_width_and_its_colour_to_itself() -> None:
+def test_style_of_a_cell_does_not_change_its_width_or_other_cells() -> None:
     def show(terminal: Terminal) -> None:
         terminal.table(("state", "n"), [(terminal.styled("fine, all is well", "green"), 1), ("x" * 17, 2)])
 
@@ -116,7 +116,7 @@ def test_a_styled_cell_keeps_its_width_and_its_colour_to_itself() -> None:
     assert display_width(first) == display_width(second)
 
 
-def test_a_document_is_exact_in_a_pipe_and_harmless_on_a_terminal() -> None:
+def test_document_is_exact_in_a_pipe_and_escaped_on_a_terminal() -> None:
     text = "# Title\n\x1b[31mred\x1b[0m \x1b[2J\n"
     assert in_pipe(lambda terminal: terminal.document(text)) == text
     assert on_screen(lambda terminal: terminal.document(text)) == "# Title\nred \\x1b[2J\n"
@@ -133,14 +133,14 @@ class Event:
     point: Point
 
 
-def test_json_takes_what_the_program_is_made_of() -> None:
+def test_json_encodes_structs_dataclasses_times_and_paths() -> None:
     event = Event(datetime(2026, 3, 1, 12, tzinfo=UTC), Path("some/file"), Point(7))
     text = in_pipe(lambda terminal: terminal.json([event]))
     assert json.loads(text) == [{"at": "2026-03-01T12:00:00Z", "where": "some/file", "point": {"x": 7}}]
     assert text.startswith('[\n  {\n    "at"')
 
 
-def test_json_is_exact_and_harmless_at_once() -> None:
+def test_json_escapes_control_characters() -> None:
     harmful = "\x1b[2J \x9b2J \u202e 東京"
     text = in_pipe(lambda terminal: terminal.json({"title": harmful}))
     assert json.loads(text) == {"title": harmful}
@@ -169,7 +169,7 @@ COLORED = "\x1b[1m\x1b[31mnow\x1b[0m\n"
         ("never", {"CLICOLOR_FORCE": "1"}, False, False),
     ],
 )
-def test_what_decides_about_colour(
+def test_colour_depends_on_option_environment_and_terminal(
     color: str, environment: dict[str, str], *, colored_screen: bool, colored_pipe: bool
 ) -> None:
     assert on_screen(paint, environment, color=color) == (COLORED if colored_screen else "now\n")
@@ -177,13 +177,13 @@ def test_what_decides_about_colour(
 
 
 @pytest.mark.parametrize(("preference", "shown"), [("always", COLORED), ("never", "now\n"), ("auto", "now\n")])
-def test_the_settings_decide_where_nothing_else_does(preference: str, shown: str) -> None:
+def test_colour_setting_applies_without_option_and_environment(preference: str, shown: str) -> None:
     out = io.StringIO()
     paint(Terminal((io.StringIO(), out, io.StringIO()), {}, preference=preference))
     assert out.getvalue() == shown
 
 
-def test_notes_stand_alongside_the_output() -> None:
+def test_notes_are_written_to_stderr() -> None:
     out, notes = io.StringIO(), io.StringIO()
     terminal = Terminal((io.StringIO(), out, notes), {})
     terminal.note("careful")
@@ -193,38 +193,38 @@ def test_notes_stand_alongside_the_output() -> None:
 @pytest.mark.parametrize(
     ("typed", "answer"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("\x04", False)]
 )
-def test_a_person_confirms_with_yes_and_nothing_else(typed: str, *, answer: bool) -> None:
+def test_only_yes_confirms(typed: str, *, answer: bool) -> None:
     answers: list[bool] = []
     shown = on_screen(lambda terminal: answers.append(terminal.confirm("Delete it?")), typed=typed)
     assert "Delete it? [y/N] " in shown
     assert answers == [answer]
 
 
-def test_nobody_there_to_ask_is_a_no() -> None:
+def test_confirmation_without_a_terminal_is_no() -> None:
     terminal = Terminal((io.StringIO("y\n"), io.StringIO(), io.StringIO()), {})
     assert not terminal.confirm("Delete it?")
     assert not terminal.interactive
 
 
-def work_through(terminal: Terminal) -> None:
+def show_progress(terminal: Terminal) -> None:
     with terminal.progress("Copying", 4) as progress:
         for _ in range(4):
             progress.advance()
 
 
-def test_progress_is_one_line_that_goes_when_the_work_is_done() -> None:
-    shown = on_screen(work_through)
+def test_progress_is_one_line_that_is_erased_at_the_end() -> None:
+    shown = on_screen(show_progress)
     assert "\rCopying  50 %  (2 of 4)\x1b[K" in shown
     assert shown.endswith("\r\x1b[K")
     assert "\n" not in shown
 
 
-def test_progress_is_silent_where_no_line_can_be_drawn_again() -> None:
-    assert in_pipe(work_through) == ""
-    assert on_screen(work_through, {"TERM": "dumb"}) == ""
+def test_progress_is_silent_in_a_pipe_and_on_a_dumb_terminal() -> None:
+    assert in_pipe(show_progress) == ""
+    assert on_screen(show_progress, {"TERM": "dumb"}) == ""
 
 
-def test_the_width_can_be_set_from_outside() -> None:
+def test_width_is_read_from_terminal_or_environment() -> None:
     widths: list[int] = []
     on_screen(lambda terminal: widths.append(terminal.width), width=47)
     on_screen(lambda terminal: widths.append(terminal.width), {"COLUMNS": "31"}, width=47)

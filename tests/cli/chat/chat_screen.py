@@ -1,4 +1,4 @@
-"""The chat on a terminal, as tests drive it: keys in, a screen out."""
+"""The chat on a terminal for tests: typed keys and the resulting screen."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,11 +15,11 @@ DANGEROUS = "echo true | sh && touch done"
 
 
 def opened(
-    program: Program, *words: str, columns: int = 90, rows: int = 40, environment: Mapping[str, str] | None = None
+    program: Program, *arguments: str, columns: int = 90, rows: int = 40, environment: Mapping[str, str] | None = None
 ) -> AbstractAsyncContextManager[Screen]:
     environment = environment or program.environment(TERM="xterm-256color")
     return open_screen(
-        [TALARIA, *words],
+        [TALARIA, *arguments],
         env=environment,
         columns=columns,
         rows=rows,
@@ -34,12 +34,12 @@ async def say(screen: Screen, text: str) -> None:
 
 
 async def say_until(screen: Screen, text: str, holds: Callable[[], bool]) -> None:
-    """Say something, again as long as it is refused because a turn has not quite ended, until something holds.
+    """Type a message, and again while it is refused because a turn is still ending, until a condition holds.
 
     A reply is on the screen a moment before its turn has ended.
     """
     while not holds():
-        answered = partial(_answered, screen, holds, _refusals(screen))
+        answered = partial(_is_answered, screen, holds, _refusals(screen))
         await say(screen, text)
         await screen.wait_until(answered, wanted=text)
 
@@ -49,7 +49,7 @@ def typed_line(screen: Screen) -> str:
     return next((line for line in reversed(screen.lines) if line.startswith("❯")), "")
 
 
-def _answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:
+def _is_answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:
     return holds() or _refusals(screen) > refusals
 
 
@@ -58,6 +58,6 @@ def _refusals(screen: Screen) -> int:
 
 
 async def ready(screen: Screen) -> None:
-    """Wait until the conversation is open: the status bar names the model then."""
+    """Wait until the session is open: the status bar then names the model."""
     await screen.wait_for(READY)
     await screen.wait_for(re.compile(r"^  scripted · ", re.MULTILINE))

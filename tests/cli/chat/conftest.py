@@ -1,4 +1,4 @@
-"""The scripted model of the chats: titles are requested in parallel with turns, so they are answered apart."""
+"""Scripted model of the chats: titles are requested in parallel with turns, so they have their own answer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which typed answers count as the decision about an approval."""
+"""Typed answers that count as the decision about an approval."""
 
 import pytest
 
@@ -28,18 +28,18 @@ from talaria.runtime.questions import PLAN
         ("nothing", None),
     ],
 )
-def test_only_exact_answers_decide(typed: str, decision: str | None) -> None:
+def test_only_exact_answers_count_as_a_decision(typed: str, decision: str | None) -> None:
     assert parse_decision(typed) == decision
 
 
-def test_approvals_leave_a_record_and_refusals_are_left_to_the_call() -> None:
-    asked = ApprovalAsked("1", "terminal", "make", "it asks")
-    assert format_decision(asked, "session") == "approved for this conversation"
-    assert not format_decision(asked, "use the trash")
+def test_approval_is_shown_and_refusal_is_shown_by_the_call() -> None:
+    question = ApprovalAsked("1", "terminal", "make", "it asks")
+    assert format_decision(question, "session") == "approved for this conversation"
+    assert not format_decision(question, "use the trash")
 
 
 def test_question_about_a_plan_offers_no_wider_approvals() -> None:
-    asked = ApprovalAsked("1", PLAN, "First step: write_file: a", "The agent wants to carry out its plan.")
-    assert format_decision(asked, "once") == "plan approved"
-    assert "always" not in format_approval_prompt(asked)
-    assert "keep planning" in format_approval_prompt(asked)
+    question = ApprovalAsked("1", PLAN, "First step: write_file: a", "The agent wants to carry out its plan.")
+    assert format_decision(question, "once") == "plan approved"
+    assert "always" not in format_approval_prompt(question)
+    assert "keep planning" in format_approval_prompt(question)

@@ -1,4 +1,4 @@
-"""`talaria attach`: what happens elsewhere is seen here, answered from here, and brought here."""
+"""`talaria attach`: watch a session of another process, answer in it, and take it over."""
 
 import asyncio
 import json
@@ -52,8 +52,8 @@ def program(request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer,
 
 
 @asynccontextmanager
-async def told(program: Program, network: LoopbackNetwork) -> AsyncIterator[WarmProcess]:
-    """Have a gateway in whose one chat a long answer is being given."""
+async def running_turn(program: Program, network: LoopbackNetwork) -> AsyncIterator[WarmProcess]:
+    """Run a gateway with a long answer in progress in its only chat."""
     async with worker(program) as process:
         network.say("ann", "hello", sender="ann")
         await network.until(lambda: "re: hello" in network.shown("ann"))
@@ -68,10 +68,8 @@ def attached(program: Program) -> AbstractAsyncContextManager[Screen]:
 
 @pytest.mark.one_engine
 @BOTH
-async def test_a_turn_in_a_chat_is_seen_from_what_was_said_so_far_to_its_end(
-    program: Program, network: LoopbackNetwork
-) -> None:
-    async with told(program, network), attached(program) as screen:
+async def test_attach_shows_the_running_turn_of_a_chat_to_its_end(program: Program, network: LoopbackNetwork) -> None:
+    async with running_turn(program, network), attached(program) as screen:
         await screen.wait_for(WATCHED)
         await screen.wait_for(re.compile(r"It is on loopback, chat ann\. A turn is running"))
         await screen.wait_for(re.compile("re: hello"))
@@ -88,7 +86,7 @@ async def test_a_turn_in_a_chat_is_seen_from_what_was_said_so_far_to_its_end(
 
 
 async def test_a_stop_from_the_terminal_ends_the_turn_in_the_chat(program: Program, network: LoopbackNetwork) -> None:
-    async with told(program, network), attached(program) as screen:
+    async with running_turn(program, network), attached(program) as screen:
         await screen.wait_for(re.compile("word5"))
         await say(screen, "/stop")
         await screen.wait_for(re.compile("Stopped"))
@@ -96,10 +94,10 @@ async def test_a_stop_from_the_terminal_ends_the_turn_in_the_chat(program: Progr
 
 
 @BOTH
-async def test_who_takes_it_sees_the_rest_and_continues(
+async def test_take_moves_the_session_to_the_terminal_and_continues_it(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
-    async with told(program, network), attached(program) as screen:
+    async with running_turn(program, network), attached(program) as screen:
         await screen.wait_for(re.compile("word5"))
         await say(screen, "/take")
         await screen.wait_for(re.compile("You took over the conversation"))
@@ -117,10 +115,8 @@ async def test_who_takes_it_sees_the_rest_and_continues(
 
 @pytest.mark.one_engine
 @BOTH
-async def test_when_the_gateway_is_killed_it_waits_and_continues_with_the_next(
-    program: Program, network: LoopbackNetwork
-) -> None:
-    async with told(program, network) as process, attached(program) as screen:
+async def test_attach_continues_with_the_next_gateway_after_a_kill(program: Program, network: LoopbackNetwork) -> None:
+    async with running_turn(program, network) as process, attached(program) as screen:
         await screen.wait_for(re.compile("word5"))
         process.kill()
         await process.wait()
@@ -130,10 +126,8 @@ async def test_when_the_gateway_is_killed_it_waits_and_continues_with_the_next(
             await screen.wait_for(re.compile("word79"))
 
 
-async def test_who_takes_it_from_a_gateway_that_is_killed_continues_alone(
-    program: Program, network: LoopbackNetwork
-) -> None:
-    async with told(program, network) as process, attached(program) as screen:
+async def test_take_from_a_killed_gateway_continues_in_the_terminal(program: Program, network: LoopbackNetwork) -> None:
+    async with running_turn(program, network) as process, attached(program) as screen:
         await screen.wait_for(re.compile("word5"))
         await say(screen, "/take")
         await screen.wait_for(re.compile("You took over the conversation"))
@@ -146,9 +140,9 @@ async def test_who_takes_it_from_a_gateway_that_is_killed_continues_alone(
 async def test_a_question_of_the_turn_is_answered_from_the_terminal(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
-    asked = iter([Say(calls=[Ask("terminal", {"command": DANGEROUS})])])
+    answers = iter([Say(calls=[Ask("terminal", {"command": DANGEROUS})])])
     server.answering(
-        lambda received: answer(received) if "six" in received.body.decode() else next(asked, Say("Done."))
+        lambda received: answer(received) if "six" in received.body.decode() else next(answers, Say("Done."))
     )
     async with worker(program):
         network.say("ann", "Do it.", sender="ann")
@@ -161,8 +155,8 @@ async def test_a_question_of_the_turn_is_answered_from_the_terminal(
         await network.until(lambda: network.shown("ann")[-1] == "Done.")
 
 
-async def test_scripts_get_events_as_lines_of_json(program: Program, network: LoopbackNetwork) -> None:
-    async with told(program, network):
+async def test_attach_with_json_prints_events_as_json_lines(program: Program, network: LoopbackNetwork) -> None:
+    async with running_turn(program, network):
         process = await warm_program.start(
             "attach",
             "tale",
@@ -183,8 +177,8 @@ async def test_scripts_get_events_as_lines_of_json(program: Program, network: Lo
             assert await process.wait() == 0
 
 
-async def test_plain_output_is_lines_of_text(program: Program, network: LoopbackNetwork) -> None:
-    async with told(program, network), opened(program, "attach", "tale", "--plain") as screen:
+async def test_attach_with_plain_prints_lines_of_text(program: Program, network: LoopbackNetwork) -> None:
+    async with running_turn(program, network), opened(program, "attach", "tale", "--plain") as screen:
         await screen.wait_for(WATCHED)
         await screen.wait_for("> ann: Tell me.")
         await screen.wait_for(re.compile("word79"))
@@ -199,7 +193,7 @@ async def test_plain_output_is_lines_of_text(program: Program, network: Loopback
     assert "re: here?" not in network.shown("ann")
 
 
-async def test_what_nobody_would_answer_is_refused(program: Program, network: LoopbackNetwork) -> None:
+async def test_message_to_a_session_without_a_process_is_refused(program: Program, network: LoopbackNetwork) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "hello")

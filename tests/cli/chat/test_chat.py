@@ -1,4 +1,4 @@
-"""`talaria chat` and bare `talaria`, run as a person or a script would, with a scripted model behind a socket."""
+"""`talaria chat` and bare `talaria` with a single question, with a scripted model."""
 
 import asyncio
 import json
@@ -19,17 +19,17 @@ DANGEROUS = "echo true | sh && touch done"
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """Talaria with the scripted model for its own."""
+    """Talaria with the scripted model."""
     return scripted_program(tmp_path, server)
 
 
-async def test_a_question_is_answered_on_the_output(program: Program, server: ModelServer) -> None:
+async def test_question_is_answered_on_stdout(program: Program, server: ModelServer) -> None:
     server.script(Say("Forty-two."))
     assert await _run(program, "chat", "-q", "What is it?") == Outcome(0, "Forty-two.\n")
     assert server.received[0].question == "What is it?"
 
 
-async def test_the_path_of_a_made_image_is_printed(tmp_path: Path, server: ModelServer) -> None:
+async def test_path_of_a_generated_image_is_printed(tmp_path: Path, server: ModelServer) -> None:
     program = scripted_program(tmp_path, server, '[images]\ngenerate = "mine:draws"\n')
     server.script(Say(calls=[Ask("image_generate", {"prompt": "a red fox"})]), Say("Done."))
     done = await _run(program, "chat", "-q", "a fox")
@@ -44,13 +44,13 @@ async def test_text_from_a_pipe_follows_the_question(program: Program, server: M
     assert server.received[0].question == "review\n\n+ new line"
 
 
-async def test_bare_talaria_answers_what_it_reads(program: Program, server: ModelServer) -> None:
+async def test_bare_talaria_answers_its_input(program: Program, server: ModelServer) -> None:
     server.script(Say("Hello."))
     assert (await _run(program, typed="hi\n")).out == "Hello.\n"
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["What is it?"],
         ["chat", "What is it?"],
@@ -61,23 +61,23 @@ async def test_bare_talaria_answers_what_it_reads(program: Program, server: Mode
         ["What is it?", "--plain"],
     ],
 )
-async def test_question_may_be_an_argument(program: Program, server: ModelServer, words: list[str]) -> None:
-    assert (await _run(program, *words)).code == 0
+async def test_question_may_be_an_argument(program: Program, server: ModelServer, arguments: list[str]) -> None:
+    assert (await _run(program, *arguments)).code == 0
     assert server.received[0].question == "What is it?"
 
 
 @pytest.mark.parametrize(
-    ("words", "command"), [(["sesions", "list"], "sessions"), (["docter"], "doctor"), (["chta"], "chat")]
+    ("arguments", "command"), [(["sesions", "list"], "sessions"), (["docter"], "doctor"), (["chta"], "chat")]
 )
-async def test_misspelt_command_is_no_question(
-    program: Program, server: ModelServer, words: list[str], command: str
+async def test_misspelt_command_is_not_sent_as_a_question(
+    program: Program, server: ModelServer, arguments: list[str], command: str
 ) -> None:
-    refused = await _run(program, *words)
+    refused = await _run(program, *arguments)
     assert (refused.code, f"Did you mean `talaria {command}`?" in refused.err) == (2, True)
     assert not server.received
 
 
-async def test_files_that_a_question_mentions_are_sent_along(program: Program, server: ModelServer) -> None:
+async def test_files_mentioned_in_a_question_are_attached(program: Program, server: ModelServer) -> None:
     (program.home / "work" / "notes.md").write_text("Buy oak.")
     await _run(program, "What does @notes.md say?", typed="and @other.md")
     question = server.received[0].question
@@ -109,7 +109,7 @@ async def test_missing_question_is_reported(program: Program) -> None:
     assert "No question was given." in refused.err
 
 
-async def test_events_come_as_lines_of_json(program: Program, server: ModelServer) -> None:
+async def test_json_option_prints_events_as_json_lines(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("Nothing there."))
     done = await _run(program, "chat", "--json", "-q", "what is here?")
     events = [json.loads(line) for line in done.out.splitlines()]
@@ -119,16 +119,16 @@ async def test_events_come_as_lines_of_json(program: Program, server: ModelServe
     assert {"tool_called", "tool_answered", "model_called", "text"} <= set(kinds)
 
 
-async def test_a_conversation_continues_by_its_id_and_as_the_last_one(program: Program, server: ModelServer) -> None:
+async def test_session_is_resumed_by_id_or_as_the_last_one(program: Program, server: ModelServer) -> None:
     await _run(program, "chat", "-q", "My name is on the door.")
     session = (await _run(program, "sessions", "list")).out.split("\t")[0]
     await _run(program, "chat", "-q", "What did I say?", "--resume", session)
     await _run(program, "chat", "-q", "And before?", "--continue")
-    said = [message["content"] for message in server.received[-1].json["messages"]]
-    assert said[1:] == ["My name is on the door.", "ok", "What did I say?", "ok", "And before?"]
+    contents = [message["content"] for message in server.received[-1].json["messages"]]
+    assert contents[1:] == ["My name is on the door.", "ok", "What did I say?", "ok", "And before?"]
 
 
-async def test_the_prefix_of_a_request_is_the_same_in_another_process(program: Program, server: ModelServer) -> None:
+async def test_prompt_prefix_is_the_same_in_another_process(program: Program, server: ModelServer) -> None:
     await _run(program, "chat", "-q", "one")
     await _run(program, "chat", "-q", "two", "--continue")
     first, second = (call.json for call in server.received)
@@ -136,7 +136,7 @@ async def test_the_prefix_of_a_request_is_the_same_in_another_process(program: P
     assert second["tools"] == first["tools"]
 
 
-async def test_a_failure_is_a_sentence_and_an_exit_code(program: Program, server: ModelServer) -> None:
+async def test_failed_turn_is_reported_with_an_exit_code(program: Program, server: ModelServer) -> None:
     server.otherwise(bad_key())
     failed = await _run(program, "chat", "-q", "hi")
     assert (failed.code, failed.out) == (1, "")
@@ -144,7 +144,7 @@ async def test_a_failure_is_a_sentence_and_an_exit_code(program: Program, server
     assert "/retry" not in failed.err
 
 
-async def test_dangerous_commands_do_not_run_where_nobody_can_allow_them(program: Program, server: ModelServer) -> None:
+async def test_dangerous_commands_do_not_run_without_a_person_to_approve(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("I could not."))
     done = await _run(program, "chat", "-q", "clean up")
     assert done.out == "I could not.\n"
@@ -152,7 +152,7 @@ async def test_dangerous_commands_do_not_run_where_nobody_can_allow_them(program
     assert "nobody was there" in server.received[1].body.decode()
 
 
-async def test_a_killed_turn_continues_where_it_was(program: Program, server: ModelServer) -> None:
+async def test_killed_turn_is_continued_by_the_next_process(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 50, pause=0.1))
     process = await warm_program.start(
         "chat",
@@ -171,16 +171,16 @@ async def test_a_killed_turn_continues_where_it_was(program: Program, server: Mo
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
-async def _run(program: Program, *words: str, typed: str | bytes = "") -> Outcome:
+async def _run(program: Program, *arguments: str, typed: str | bytes = "") -> Outcome:
     """Run the program in parallel with its server."""
-    given = typed if isinstance(typed, bytes) else typed.encode()
+    data = typed if isinstance(typed, bytes) else typed.encode()
     work = program.home / "work"
-    return Outcome(*await asyncio.to_thread(warm_program.run, words, env=program.environment(), cwd=work, typed=given))
+    return Outcome(
+        *await asyncio.to_thread(warm_program.run, arguments, env=program.environment(), cwd=work, typed=data)
+    )
 
 
-async def test_the_folder_of_a_conversation_is_found_again_by_another_process(
-    program: Program, server: ModelServer
-) -> None:
+async def test_workspace_of_a_session_is_restored_in_another_process(program: Program, server: ModelServer) -> None:
     server.script(
         Say(calls=[Ask("terminal", {"command": "mkdir deep && cd deep && export COLOUR=teal"})]),
         Say("done"),
@@ -194,26 +194,26 @@ async def test_the_folder_of_a_conversation_is_found_again_by_another_process(
     assert "teal" in answer
 
 
-async def test_finished_turns_are_exported_where_a_collector_is_set(program: Program, server: ModelServer) -> None:
+async def test_finished_turns_are_exported_to_the_configured_collector(program: Program, server: ModelServer) -> None:
     async with listening(Collector()) as collector:
         await _run(program, "config", "set", "telemetry.endpoint", collector.url)
         await _run(program, "chat", "-q", "hi")
         assert collector.spans
 
 
-async def test_what_keeps_a_conversation_from_opening_is_a_sentence(program: Program) -> None:
+async def test_unknown_session_is_reported(program: Program) -> None:
     refused = await _run(program, "chat", "-q", "hi", "--resume", "nowhere")
     assert refused.code == 1
     assert refused.err == "talaria: There is no such conversation. `talaria sessions list` lists all of them.\n"
 
 
-async def test_a_place_may_have_tools_of_its_own(program: Program, server: ModelServer) -> None:
+async def test_surface_can_have_its_own_toolsets(program: Program, server: ModelServer) -> None:
     await _run(program, "config", "set", "surfaces.cli.toolsets", "planning")
     await _run(program, "chat", "-q", "hi")
     assert {tool["function"]["name"] for tool in server.received[0].json["tools"]} == {"todo", "clarify"}
 
 
-async def test_the_log_is_private_and_holds_no_secrets(program: Program, server: ModelServer) -> None:
+async def test_log_is_private_and_contains_no_secrets(program: Program, server: ModelServer) -> None:
     server.otherwise(Fail(401, message="no such key: sk-planted-0123456789"))
     await _run(program, "config", "set", "OPENAI_API_KEY", "sk-planted-0123456789")
     failed = await _run(program, "chat", "-q", "hi")

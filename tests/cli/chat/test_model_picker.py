@@ -1,4 +1,4 @@
-"""Choosing a model from a list that typing narrows: `/model` in the chat, `talaria model` on a terminal."""
+"""Model picker with a filter: `/model` in the chat, `talaria model` on a terminal."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -49,7 +49,7 @@ async def test_typing_filters_the_models_of_the_chat(program: Program) -> None:
         await screen.wait_for("now uses mine:writer-7b")
 
 
-async def test_nothing_is_chosen_without_a_match_or_with_escape(program: Program) -> None:
+async def test_model_is_unchanged_without_a_match_or_with_escape(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "/model")
@@ -64,7 +64,7 @@ async def test_nothing_is_chosen_without_a_match_or_with_escape(program: Program
         assert "now uses" not in screen.text
 
 
-async def test_alias_is_a_name_in_the_chat(program: Program) -> None:
+async def test_model_command_of_the_chat_accepts_an_alias(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "/model fast")
@@ -82,14 +82,14 @@ async def test_model_on_a_terminal_offers_a_list_and_saves_the_choice(program: P
     assert 'name = "writer-7b"' in (program.home / "profiles" / "default" / "config.toml").read_text()
 
 
-async def test_enter_keeps_the_model(program: Program) -> None:
+async def test_enter_leaves_the_model_unchanged(program: Program) -> None:
     async with dialogue(program, "model") as person:
         await person.answer(PROMPT)
         assert await person.end() == 0
     assert 'name = "scripted"' in (program.home / "profiles" / "default" / "config.toml").read_text()
 
 
-async def test_alias_is_a_name_on_the_command_line(program: Program, server: ModelServer) -> None:
+async def test_command_line_accepts_a_model_alias(program: Program, server: ModelServer) -> None:
     assert "mine:coder-3b" in (await talk(program, "model", "fast")).out
     assert (await talk(program, "config", "set", "model.aliases.slow", "mine:writer-7b")).code == 0
     assert (await talk(program, "chat", "-m", "slow", "-q", "Hello")).code == 0

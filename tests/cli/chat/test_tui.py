@@ -1,4 +1,4 @@
-"""The chat on a terminal, driven as a person would: keys in, a screen out, a scripted model behind a socket."""
+"""The chat on a terminal, driven by keys, with a scripted model."""
 
 import asyncio
 import os
@@ -18,12 +18,12 @@ from talaria.testing.screen import open_screen
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """Talaria with the scripted model for its own."""
+    """Talaria with the scripted model."""
     facts = "[models.scripted]\ncontext_limit = 10000\ninput_price = 3.0\noutput_price = 15.0\n"
     return scripted_program(tmp_path, server, facts)
 
 
-async def test_the_prompt_greets_and_the_status_bar_tells_where_one_is(program: Program) -> None:
+async def test_start_shows_version_model_and_folder_and_the_status_bar(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         assert re.fullmatch(r"Talaria [\d.]+ · scripted · ~/work", screen.lines[0])
@@ -42,7 +42,7 @@ async def test_first_run_shows_the_configured_model_and_the_second_does_not(prog
         assert "talaria setup" not in screen.text
 
 
-async def test_a_reply_is_shown_as_markdown_and_stays_in_the_scroll_back(program: Program, server: ModelServer) -> None:
+async def test_reply_is_rendered_as_markdown_and_stays_in_the_scrollback(program: Program, server: ModelServer) -> None:
     code = "\n".join(f"    line_{number} = {number}" for number in range(60))
     server.script(
         Say(f"# Ten lines\n\n**Bold** words.\n\n```python\n{code}\n```\n\nEnd.", usage=Tokens(input=900, output=100))
@@ -60,7 +60,7 @@ async def test_a_reply_is_shown_as_markdown_and_stays_in_the_scroll_back(program
     assert not any("**" in line or "```" in line for line in shown)
 
 
-async def test_a_tool_call_is_one_line_and_unfolds(program: Program, server: ModelServer) -> None:
+async def test_tool_call_is_one_line_and_can_be_expanded(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "echo first; echo second; echo third"})]), Say("Done."))
     async with opened(program) as screen:
         await ready(screen)
@@ -72,16 +72,16 @@ async def test_a_tool_call_is_one_line_and_unfolds(program: Program, server: Mod
         await screen.wait_for(re.compile("^  second$", re.MULTILINE))
 
 
-async def test_the_path_of_a_made_image_is_shown(tmp_path: Path, server: ModelServer) -> None:
+async def test_path_of_a_generated_image_is_shown(tmp_path: Path, server: ModelServer) -> None:
     program = scripted_program(tmp_path, server, '[images]\ngenerate = "mine:draws"\n')
     server.script(Say(calls=[Ask("image_generate", {"prompt": "a red fox"})]), Say("Done."))
     async with opened(program, columns=200) as screen:
         await ready(screen)
         await say(screen, "a fox")
         await screen.wait_for("Done.")
-        made = program.home / "work" / "a-red-fox.png"
-        assert f"  {made}" in screen.lines
-    assert made.read_bytes() == PNG
+        file = program.home / "work" / "a-red-fox.png"
+        assert f"  {file}" in screen.lines
+    assert file.read_bytes() == PNG
 
 
 async def test_a_running_tool_shows_its_time_and_ctrl_c_stops_it(program: Program, server: ModelServer) -> None:
@@ -96,7 +96,7 @@ async def test_a_running_tool_shows_its_time_and_ctrl_c_stops_it(program: Progra
         await screen.wait_for(re.compile("^fine$", re.MULTILINE))
 
 
-async def test_ctrl_c_twice_leaves(program: Program) -> None:
+async def test_second_ctrl_c_exits(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.press("c-c")
@@ -105,7 +105,7 @@ async def test_ctrl_c_twice_leaves(program: Program) -> None:
         assert await screen.exit_code() == 0
 
 
-async def test_what_is_typed_meanwhile_waits_and_is_answered(program: Program, server: ModelServer) -> None:
+async def test_message_typed_during_a_turn_is_queued_and_answered(program: Program, server: ModelServer) -> None:
     server.script(Say("one two three four five six", pause=0.2), Say("The second answer."))
     async with opened(program) as screen:
         await ready(screen)
@@ -118,7 +118,7 @@ async def test_what_is_typed_meanwhile_waits_and_is_answered(program: Program, s
     assert lines.index("❯ first") < lines.index("one two three four five six") < lines.index("❯ second")
 
 
-async def test_what_is_typed_meanwhile_can_steer(program: Program, server: ModelServer) -> None:
+async def test_message_typed_during_a_turn_can_steer_it(program: Program, server: ModelServer) -> None:
     config = program.home / "profiles" / "default" / "config.toml"
     config.write_text(config.read_text() + '[cli]\nbusy = "steer"\n')
     server.script(Say(calls=[Ask("terminal", {"command": "cat go"})]), Say("En français."))
@@ -136,8 +136,8 @@ async def test_what_is_typed_meanwhile_can_steer(program: Program, server: Model
 
 
 async def test_a_question_offers_its_choices_and_a_free_answer(program: Program, server: ModelServer) -> None:
-    asked = {"question": "Which colour?", "choices": ["red", "blue"]}
-    server.script(Say(calls=[Ask("clarify", asked)]), Say(calls=[Ask("clarify", asked)]), Say("Thanks."))
+    question = {"question": "Which colour?", "choices": ["red", "blue"]}
+    server.script(Say(calls=[Ask("clarify", question)]), Say(calls=[Ask("clarify", question)]), Say("Thanks."))
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "paint")
@@ -161,7 +161,7 @@ async def test_a_mistyped_command_gets_a_hint(program: Program, server: ModelSer
     assert not server.received
 
 
-async def test_a_file_after_an_at_sign_is_completed_and_attached(program: Program, server: ModelServer) -> None:
+async def test_file_after_an_at_sign_is_completed_and_attached(program: Program, server: ModelServer) -> None:
     (program.home / "work" / "notes.txt").write_text("the tide turns at nine")
     async with opened(program) as screen:
         await ready(screen)
@@ -184,7 +184,7 @@ async def test_an_exclamation_mark_runs_a_shell_line_without_the_model(program: 
     assert not server.received
 
 
-async def test_input_may_have_several_lines(program: Program, server: ModelServer) -> None:
+async def test_input_can_have_several_lines(program: Program, server: ModelServer) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.type("one\\")
@@ -196,7 +196,7 @@ async def test_input_may_have_several_lines(program: Program, server: ModelServe
     assert server.received[0].question == "one\ntwo\nthree"
 
 
-async def test_a_long_paste_is_folded_and_sent_whole(program: Program, server: ModelServer) -> None:
+async def test_long_paste_is_folded_and_sent_completely(program: Program, server: ModelServer) -> None:
     pasted = "\n".join(f"row {number}" for number in range(40))
     async with opened(program) as screen:
         await ready(screen)
@@ -208,7 +208,7 @@ async def test_a_long_paste_is_folded_and_sent_whole(program: Program, server: M
     assert server.received[0].question == f"sort {pasted}"
 
 
-async def test_the_path_of_a_picture_attaches_it(program: Program, server: ModelServer) -> None:
+async def test_pasted_path_of_an_image_attaches_it(program: Program, server: ModelServer) -> None:
     config = program.home / "profiles" / "default" / "config.toml"
     config.write_text(config.read_text() + "images = true\n")
     file = program.home / "work" / "a boat.png"
@@ -223,7 +223,7 @@ async def test_the_path_of_a_picture_attaches_it(program: Program, server: Model
     assert "data:image/png;base64," in server.received[0].body.decode()
 
 
-async def test_the_screen_is_right_after_a_resize(program: Program, server: ModelServer) -> None:
+async def test_screen_is_redrawn_after_a_resize(program: Program, server: ModelServer) -> None:
     server.script(Say("words " * 60))
     async with opened(program) as screen:
         await ready(screen)
@@ -245,7 +245,7 @@ async def test_a_failed_turn_is_reported_and_the_chat_continues(program: Program
         await screen.wait_for("Back again.")
 
 
-async def test_nothing_that_a_model_says_disturbs_the_screen(program: Program, server: ModelServer) -> None:
+async def test_control_characters_of_the_model_are_escaped(program: Program, server: ModelServer) -> None:
     server.script(Say("before \x1b[2J\x1b[31m\x07 after"))
     async with opened(program) as screen:
         await ready(screen)
@@ -254,7 +254,7 @@ async def test_nothing_that_a_model_says_disturbs_the_screen(program: Program, s
         assert "❯ mischief" in screen.lines
 
 
-async def test_a_model_that_cannot_be_used_ends_with_a_sentence(program: Program, server: ModelServer) -> None:
+async def test_unusable_model_is_reported_without_a_traceback(program: Program, server: ModelServer) -> None:
     server.otherwise(Fail(500))
     async with opened(program, "chat", "--model", "nowhere:x") as screen:
         assert await screen.exit_code() == 1
@@ -262,7 +262,7 @@ async def test_a_model_that_cannot_be_used_ends_with_a_sentence(program: Program
         assert "Traceback" not in screen.text
 
 
-async def test_a_picture_in_the_clipboard_is_attached(program: Program, server: ModelServer) -> None:
+async def test_image_in_the_clipboard_is_attached(program: Program, server: ModelServer) -> None:
     config = program.home / "profiles" / "default" / "config.toml"
     config.write_text(config.read_text() + "images = true\n")
     (program.home / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
@@ -285,7 +285,7 @@ async def test_a_picture_in_the_clipboard_is_attached(program: Program, server: 
     assert "data:image/png;base64," in server.received[0].body.decode()
 
 
-async def test_what_may_follow_a_command_completes_too(program: Program) -> None:
+async def test_arguments_of_a_command_are_completed(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.type("/theme li")

@@ -19,7 +19,7 @@ DRAFT = "Send or clear your draft"
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """Talaria with the scripted model for its own."""
+    """Talaria with the scripted model."""
     return scripted_program(tmp_path, server, "[models.scripted]\ncontext_limit = 10000\n")
 
 
@@ -33,19 +33,19 @@ def exists(file: Path) -> bool:
     return file.exists()
 
 
-async def ask(screen: Screen) -> None:
-    """Have the question asked, and wait until it can be answered."""
+async def ask_for_approval(screen: Screen) -> None:
+    """Send a message and wait until its approval question can be answered."""
     await ready(screen)
     await say(screen, "clean up")
     await screen.wait_for(OPEN)
 
 
-async def test_approval_shows_the_command_and_takes_y_and_enter(
+async def test_approval_shows_the_command_and_accepts_y_and_enter(
     program: Program, server: ModelServer, done: Path
 ) -> None:
     server.script(Say("Cleaning up.", calls=[Ask("terminal", {"command": DANGEROUS})]), Say("It is done."))
     async with opened(program) as screen:
-        await ask(screen)
+        await ask_for_approval(screen)
         assert screen.lines.index("Cleaning up.") < screen.lines.index(QUESTION)
         assert f"  {DANGEROUS}" in screen.lines
         await screen.press("enter")
@@ -62,7 +62,7 @@ async def test_a_plan_is_rejected_with_a_reason_then_approved(program: Program, 
     server.script(write, write, Say("With tests, then."), write, Say("It is written."))
     result = program.home / "work" / "result"
     async with opened(program, "chat", "--plan") as screen:
-        await ask(screen)  # the first call only gets the instructions of plan mode
+        await ask_for_approval(screen)  # the first call only gets the instructions of plan mode
         await screen.wait_for("Carry out the plan?")
         await screen.wait_for("y yes · n no, keep planning · n and what to change")
         await say(screen, "n, first add tests")
@@ -80,13 +80,13 @@ async def test_a_plan_is_rejected_with_a_reason_then_approved(program: Program, 
 
 
 @pytest.mark.parametrize(("answer", "record"), [("s", "✓ approved for this conversation"), ("a", "✓ approved always")])
-async def test_a_wider_approval_holds_for_the_next_call(
+async def test_wider_approval_applies_to_the_next_call(
     program: Program, server: ModelServer, answer: str, record: str
 ) -> None:
     call = Say(calls=[Ask("terminal", {"command": DANGEROUS})])
     server.script(call, Say("Once."), call, Say("Twice."))
     async with opened(program) as screen:
-        await ask(screen)
+        await ask_for_approval(screen)
         await say(screen, answer)
         await screen.wait_for(record)
         await screen.wait_for("Once.")
@@ -97,7 +97,7 @@ async def test_a_wider_approval_holds_for_the_next_call(
 async def test_enter_alone_never_approves(program: Program, server: ModelServer, done: Path) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("As you wish."))
     async with opened(program) as screen:
-        await ask(screen)
+        await ask_for_approval(screen)
         await screen.press("enter", "enter", "down", "enter")
         await screen.wait_for(OPEN)
         await screen.press("esc")
@@ -106,17 +106,17 @@ async def test_enter_alone_never_approves(program: Program, server: ModelServer,
     assert not exists(done)
 
 
-async def test_a_refusal_may_give_its_reason_to_the_agent(program: Program, server: ModelServer, done: Path) -> None:
+async def test_reason_of_a_refusal_is_sent_to_the_model(program: Program, server: ModelServer, done: Path) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("As you wish."))
     async with opened(program) as screen:
-        await ask(screen)
+        await ask_for_approval(screen)
         await say(screen, "no, use the trash")
         await screen.wait_for("As you wish.")
     assert "use the trash" in server.received[1].body.decode()
     assert not exists(done)
 
 
-async def test_a_message_being_typed_is_sent_and_approves_nothing(
+async def test_draft_is_sent_as_a_message_and_does_not_approve(
     program: Program, server: ModelServer, done: Path
 ) -> None:
     gate = program.home / "work" / "gate"
@@ -146,10 +146,10 @@ async def test_a_message_being_typed_is_sent_and_approves_nothing(
     assert server.received[-1].question == "also look at the docs"
 
 
-async def test_text_that_looks_like_a_choice_is_a_message(program: Program, server: ModelServer, done: Path) -> None:
+async def test_text_that_starts_like_a_choice_is_a_message(program: Program, server: ModelServer, done: Path) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("As you wish."), Say("Good to hear."))
     async with opened(program) as screen:
-        await ask(screen)
+        await ask_for_approval(screen)
         await say(screen, " 1 is good")
         await screen.wait_for("queued: 1 is good")
         await screen.wait_for(OPEN)
@@ -184,24 +184,24 @@ async def test_a_letter_typed_before_the_question_is_part_of_the_draft(
     assert not exists(done)
 
 
-async def test_the_command_is_shown_as_it_is(program: Program, server: ModelServer) -> None:
+async def test_approval_question_shows_the_exact_command(program: Program, server: ModelServer) -> None:
     command = "echo `x` **bold** [safe](http://x) \u202e\x1b[2J | sh\n    second line"
     server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("As you wish."))
     async with opened(program) as screen:
-        await ask(screen)
+        await ask_for_approval(screen)
         assert r"  echo `x` **bold** [safe](http://x) \u202e\x1b[2J | sh" in screen.lines
         assert "      second line" in screen.lines
         await screen.press("esc")
         await screen.wait_for("As you wish.")
 
 
-async def test_a_change_of_a_file_is_shown_as_a_diff(program: Program, server: ModelServer) -> None:
+async def test_file_change_is_shown_as_a_diff_before_approval(program: Program, server: ModelServer) -> None:
     hook = program.home / "work" / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(parents=True)
     hook.write_text("one\ntwo\nthree\n")
     server.script(Say(calls=[Ask("write_file", {"path": str(hook), "content": "one\nzwei\nthree\n"})]), Say("Changed."))
     async with opened(program) as screen:
-        await ask(screen)
+        await ask_for_approval(screen)
         assert "  -two" in screen.lines
         assert "  +zwei" in screen.lines
         row = screen.lines.index("  +zwei")

@@ -1,4 +1,4 @@
-"""What the screen of the chat writes to the terminal."""
+"""Output of the chat's screen to the terminal."""
 
 from io import StringIO
 

@@ -20,7 +20,7 @@ LEAVE = "Press Ctrl-C again to leave."
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """Talaria with the scripted model for its own."""
+    """Talaria with the scripted model."""
     return scripted_program(tmp_path, server, "[models.scripted]\ncontext_limit = 10000\n")
 
 
@@ -36,7 +36,7 @@ def make_gate(program: Program) -> Path:
 
 
 async def wait_at_gate(screen: Screen, program: Program, server: ModelServer) -> Path:
-    """Begin a turn whose command waits until somebody writes to the returned pipe."""
+    """Start a turn whose command waits until the test writes to the returned pipe."""
     server.script(Say(calls=[Ask("terminal", {"command": "cat gate"})]), Say("Past the gate."))
     gate = make_gate(program)
     await say(screen, "wait")
@@ -44,20 +44,20 @@ async def wait_at_gate(screen: Screen, program: Program, server: ModelServer) ->
     return gate
 
 
-async def test_shell_output_stands_below_its_command(program: Program) -> None:
+async def test_shell_output_is_shown_below_its_command(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "!printf 'first\\nsecond'")
         await screen.wait_for("second")
         await screen.wait_for(READY)
         lines = screen.lines
-    place = lines.index("❯ !printf 'first\\nsecond'")
-    assert lines[place + 1 : place + 3] == ["first", "second"]
-    assert next(line for line in lines[place + 3 :] if line).startswith("❯ Ask anything")
+    row = lines.index("❯ !printf 'first\\nsecond'")
+    assert lines[row + 1 : row + 3] == ["first", "second"]
+    assert next(line for line in lines[row + 3 :] if line).startswith("❯ Ask anything")
 
 
 @pytest.mark.parametrize("key", ["enter", "tab", "right", "c-e"])
-async def test_a_history_match_is_taken(program: Program, server: ModelServer, key: str) -> None:
+async def test_history_match_is_accepted(program: Program, server: ModelServer, key: str) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "a slow question")
@@ -75,7 +75,7 @@ async def test_a_history_match_is_taken(program: Program, server: ModelServer, k
     assert server.received[-1].question == "a slow question again"
 
 
-async def test_ctrl_c_clears_the_draft_which_the_history_keeps(program: Program) -> None:
+async def test_ctrl_c_clears_the_draft_and_saves_it_in_the_history(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.type("hello")
@@ -89,7 +89,7 @@ async def test_ctrl_c_clears_the_draft_which_the_history_keeps(program: Program)
         await screen.wait_for("❯ second draft")
 
 
-async def test_any_key_takes_back_the_offer_to_leave(program: Program) -> None:
+async def test_any_key_cancels_the_offer_to_exit(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.press("c-c")
@@ -103,7 +103,7 @@ async def test_any_key_takes_back_the_offer_to_leave(program: Program) -> None:
 
 
 @pytest.mark.parametrize("key", ["c-c", "esc"])
-async def test_a_key_stops_the_turn_and_does_not_leave(program: Program, server: ModelServer, key: str) -> None:
+async def test_ctrl_c_or_escape_stops_the_turn_without_exiting(program: Program, server: ModelServer, key: str) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await wait_at_gate(screen, program, server)
@@ -117,7 +117,7 @@ async def test_a_key_stops_the_turn_and_does_not_leave(program: Program, server:
         await screen.wait_for(LEAVE)
 
 
-async def test_leaving_says_how_to_resume(program: Program, server: ModelServer) -> None:
+async def test_exit_shows_how_to_resume_the_session(program: Program, server: ModelServer) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "hello")
@@ -131,7 +131,7 @@ async def test_leaving_says_how_to_resume(program: Program, server: ModelServer)
         await screen.wait_for("❯ hello")
 
 
-async def test_leaving_an_empty_conversation_says_nothing(program: Program) -> None:
+async def test_exit_from_an_empty_session_shows_no_resume_hint(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.press("c-d")
@@ -139,7 +139,7 @@ async def test_leaving_an_empty_conversation_says_nothing(program: Program) -> N
         assert "Resume" not in screen.text
 
 
-async def test_a_long_paste_stays_folded_when_it_is_sent_and_taken_back(program: Program, server: ModelServer) -> None:
+async def test_long_paste_stays_folded_when_sent_and_undone(program: Program, server: ModelServer) -> None:
     pasted = "".join(f"row {number}\n" for number in range(120))
     async with opened(program) as screen:
         await ready(screen)
@@ -158,7 +158,7 @@ async def test_a_long_paste_stays_folded_when_it_is_sent_and_taken_back(program:
     assert server.received[-1].question == f"sort {pasted}".strip()
 
 
-async def test_the_editor_changes_the_line(program: Program, server: ModelServer) -> None:
+async def test_external_editor_changes_the_draft(program: Program, server: ModelServer) -> None:
     editor = program.home / "editor"
     editor.write_text('#!/bin/sh\nprintf "%s, edited" "$(cat "$1")" > "$1"\n')
     editor.chmod(0o755)
@@ -174,7 +174,7 @@ async def test_the_editor_changes_the_line(program: Program, server: ModelServer
 
 
 @pytest.mark.parametrize("command", ["?", "/keys"])
-async def test_the_keys_are_listed(program: Program, server: ModelServer, command: str) -> None:
+async def test_keyboard_shortcuts_are_listed(program: Program, server: ModelServer, command: str) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, command)
@@ -184,7 +184,7 @@ async def test_the_keys_are_listed(program: Program, server: ModelServer, comman
     assert not server.received
 
 
-async def test_the_bell_rings_for_the_end_of_a_turn(program: Program, server: ModelServer) -> None:
+async def test_bell_rings_at_the_end_of_a_turn(program: Program, server: ModelServer) -> None:
     configure(program, "[cli]\nnotify_seconds = 0\n")
     async with opened(program) as screen:
         await ready(screen)
@@ -192,7 +192,7 @@ async def test_the_bell_rings_for_the_end_of_a_turn(program: Program, server: Mo
         await screen.wait_until(lambda: BELL in screen.alerts, wanted="a bell")
 
 
-async def test_a_question_is_reported_to_the_desktop(program: Program, server: ModelServer) -> None:
+async def test_question_sends_a_desktop_notification(program: Program, server: ModelServer) -> None:
     configure(program, '[cli]\nnotify = "desktop"\nnotify_seconds = 0\n')
     server.script(Say(calls=[Ask("clarify", {"question": "Which colour?", "choices": ["red"]})]), Say("Thanks."))
     async with opened(program) as screen:
@@ -202,7 +202,7 @@ async def test_a_question_is_reported_to_the_desktop(program: Program, server: M
         assert BELL not in screen.alerts
 
 
-async def test_nothing_rings_for_a_person_who_is_typing(program: Program, server: ModelServer) -> None:
+async def test_bell_does_not_ring_soon_after_typing(program: Program, server: ModelServer) -> None:
     configure(program, "[cli]\nnotify_seconds = 3600\n")
     async with opened(program) as screen:
         await ready(screen)
@@ -212,11 +212,11 @@ async def test_nothing_rings_for_a_person_who_is_typing(program: Program, server
         assert not screen.alerts
 
 
-async def test_a_question_waits_for_the_draft(program: Program, server: ModelServer) -> None:
-    asked = {"question": "Which `colour`?", "choices": ["red", "blue"]}
+async def test_question_waits_until_the_draft_is_sent(program: Program, server: ModelServer) -> None:
+    question = {"question": "Which `colour`?", "choices": ["red", "blue"]}
     server.script(
         Say(calls=[Ask("terminal", {"command": "cat gate"})]),
-        Say(calls=[Ask("clarify", asked)]),
+        Say(calls=[Ask("clarify", question)]),
         Say("Thanks."),
     )
     async with opened(program) as screen:
@@ -237,7 +237,7 @@ async def test_a_question_waits_for_the_draft(program: Program, server: ModelSer
     assert server.received[-1].question == "1 more"
 
 
-async def test_typing_at_a_question_with_choices_begins_another_answer(program: Program, server: ModelServer) -> None:
+async def test_typing_at_a_question_with_choices_starts_a_free_answer(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("clarify", {"question": "Which colour?", "choices": ["red"]})]), Say("Thanks."))
     async with opened(program) as screen:
         await ready(screen)
@@ -251,7 +251,7 @@ async def test_typing_at_a_question_with_choices_begins_another_answer(program: 
     assert "green" in str(server.received[-1].json["messages"][-1]["content"])
 
 
-async def test_a_paste_that_joins_the_turn_is_shown_folded_once(program: Program, server: ModelServer) -> None:
+async def test_paste_that_steers_a_turn_is_shown_folded_once(program: Program, server: ModelServer) -> None:
     configure(program, '[cli]\nbusy = "steer"\n')
     pasted = "\n".join(f"row {number}" for number in range(20))
     async with opened(program) as screen:

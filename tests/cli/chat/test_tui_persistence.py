@@ -1,4 +1,4 @@
-"""What the chat on a terminal keeps: goals, history, conversations, whatever was typed before it was killed."""
+"""State of the terminal chat across runs: goals, history, sessions and queued messages."""
 
 import asyncio
 import re
@@ -15,12 +15,12 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """Talaria with the scripted model for its own."""
+    """Talaria with the scripted model."""
     facts = "[models.scripted]\ncontext_limit = 10000\ninput_price = 3.0\noutput_price = 15.0\n"
     return scripted_program(tmp_path, server, facts)
 
 
-async def test_history_is_kept_across_runs_and_searched(program: Program) -> None:
+async def test_history_is_saved_across_runs_and_searchable(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "/title about herons")
@@ -37,7 +37,7 @@ async def test_history_is_kept_across_runs_and_searched(program: Program) -> Non
         await screen.wait_for("❯ /title about herons")
 
 
-async def test_killed_in_the_middle_nothing_is_lost(program: Program, server: ModelServer) -> None:
+async def test_killed_chat_loses_no_messages(program: Program, server: ModelServer) -> None:
     server.script(Say("slow " * 200, pause=0.05), Say("All there."), Say("And this too."))
     async with opened(program) as screen:
         await ready(screen)
@@ -51,11 +51,11 @@ async def test_killed_in_the_middle_nothing_is_lost(program: Program, server: Mo
         await screen.wait_for("All there.")
         await screen.wait_for("And this too.")
     last = max((call.json["messages"] for call in server.received), key=len)
-    said = [message["content"] for message in last if message["role"] == "user"]
-    assert said == ["tell me everything", "and then this"]
+    questions = [message["content"] for message in last if message["role"] == "user"]
+    assert questions == ["tell me everything", "and then this"]
 
 
-async def test_leaving_without_a_word_leaves_no_conversation_behind(program: Program) -> None:
+async def test_exit_without_a_message_stores_no_session(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.press("c-d")
@@ -63,7 +63,7 @@ async def test_leaving_without_a_word_leaves_no_conversation_behind(program: Pro
     assert (await asyncio.to_thread(program.run, "sessions", "list")).out == ""
 
 
-async def test_a_goal_is_worked_at_until_it_is_reached(program: Program, server: ModelServer) -> None:
+async def test_goal_continues_over_turns_until_it_is_reached(program: Program, server: ModelServer) -> None:
     server.script(
         Say("Step one."),
         Say('{"verdict": "continue", "reason": "half of it is missing"}'),
@@ -95,14 +95,14 @@ async def test_goal_notices_are_drawn_as_markdown_and_wrapped_at_words(program: 
         await screen.wait_for("used up. /goal resume")
         lines = screen.lines
     first = next(number for number, line in enumerate(lines) if line.startswith("Goal paused"))
-    told = [line.rstrip() for line in lines[first : first + 3]]
-    assert " ".join(told).startswith(
+    notice = [line.rstrip() for line in lines[first : first + 3]]
+    assert " ".join(notice).startswith(
         "Goal paused (1 of 1 turns), because its budget of 1 turn is used up. /goal resume"
     )
-    assert "`" not in " ".join(told)
+    assert "`" not in " ".join(notice)
 
 
-async def test_a_goal_shows_in_the_status_bar_and_outlives_the_program(program: Program, server: ModelServer) -> None:
+async def test_goal_is_shown_in_the_status_bar_and_survives_a_kill(program: Program, server: ModelServer) -> None:
     server.script(Say("Step one."), Say('{"verdict": "continue", "reason": "go on"}'), Say("slow " * 500, pause=0.05))
     async with opened(program) as screen:
         await ready(screen)
@@ -120,7 +120,7 @@ async def test_a_goal_shows_in_the_status_bar_and_outlives_the_program(program: 
         await screen.wait_until(lambda: "goal 1/20" not in screen.text)
 
 
-async def test_undo_gives_the_words_back_and_what_was_removed_is_found_again(
+async def test_undo_restores_the_draft_and_the_old_session_can_be_resumed(
     program: Program, server: ModelServer
 ) -> None:
     server.script(Say("The first answer."), Say("The second answer."))
@@ -142,7 +142,7 @@ async def test_undo_gives_the_words_back_and_what_was_removed_is_found_again(
         await screen.wait_for(re.compile("about storks.*The second answer.", re.DOTALL))
 
 
-async def test_keys_typed_before_all_is_loaded_are_not_lost(program: Program, server: ModelServer) -> None:
+async def test_text_typed_while_loading_is_not_lost(program: Program, server: ModelServer) -> None:
     server.script(Say("Quick."))
     async with opened(program) as screen:
         await screen.wait_for(READY)
@@ -151,9 +151,7 @@ async def test_keys_typed_before_all_is_loaded_are_not_lost(program: Program, se
     assert server.received[0].question == "are you there?"
 
 
-async def test_what_runs_in_the_background_wakes_the_terminal_though_nobody_types(
-    program: Program, server: ModelServer
-) -> None:
+async def test_background_result_starts_a_turn_in_an_idle_terminal(program: Program, server: ModelServer) -> None:
     command = "mkfifo gate; read _ <gate; echo from the gate"
     server.script(
         Say(calls=[Ask("terminal", {"command": command, "background": True})]),

@@ -1,4 +1,4 @@
-"""A conversation opened again in the live chat: what was said, what is being answered, what the status line tells."""
+"""Resumed session in the live chat: last exchanges, interrupted turns, status line."""
 
 import os
 import re
@@ -14,12 +14,14 @@ from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """Talaria with the scripted model for its own; nobody knows what it costs."""
+    """Talaria with the scripted model, whose price is unknown."""
     return scripted_program(tmp_path, server, "[models.scripted]\ncontext_limit = 10000\n")
 
 
-@pytest.mark.parametrize("words", [["chat", "-c"], ["chat", "-c", "--plain"]])
-async def test_continuing_shows_the_last_exchanges(program: Program, server: ModelServer, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["chat", "-c"], ["chat", "-c", "--plain"]])
+async def test_resumed_session_shows_the_last_exchanges(
+    program: Program, server: ModelServer, arguments: list[str]
+) -> None:
     answers = [Say(f"Answer {number}.") for number in range(5)]
     server.script(answers[0], *answers[1:])
     async with opened(program) as screen:
@@ -30,14 +32,14 @@ async def test_continuing_shows_the_last_exchanges(program: Program, server: Mod
         await screen.wait_for(READY)
         await screen.press("c-d")
         assert await screen.exit_code() == 0
-    async with opened(program, *words) as screen:
+    async with opened(program, *arguments) as screen:
         await screen.wait_for("Answer 4.")
         shown = screen.text
         assert [f"question {number}" in shown for number in range(5)] == [False, False, True, True, True]
         assert shown.index("question 3") < shown.index("Answer 3.") < shown.index("question 4")
 
 
-async def test_continuing_after_a_crash_shows_the_question_that_is_answered(
+async def test_resumed_session_after_a_crash_shows_the_interrupted_question(
     program: Program, server: ModelServer
 ) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "cat gate"})]), Say("The command was cut off."))
@@ -55,7 +57,7 @@ async def test_continuing_after_a_crash_shows_the_question_that_is_answered(
     assert lines.count("❯ open the gate") == 1
 
 
-async def test_the_status_line_tells_what_is_known(program: Program, server: ModelServer) -> None:
+async def test_status_line_shows_context_use_and_unknown_cost(program: Program, server: ModelServer) -> None:
     server.script(Say("One.", usage=Tokens(input=2_000, output=10)), Say("Two.", usage=Tokens(input=3_000, output=10)))
     async with opened(program) as screen:
         await ready(screen)
@@ -72,7 +74,7 @@ async def test_the_status_line_tells_what_is_known(program: Program, server: Mod
         await screen.wait_for(f"scripted · {found[1]} % of 10k")
 
 
-async def test_commands_are_described_in_eighty_columns(program: Program) -> None:
+async def test_command_descriptions_fit_in_80_columns(program: Program) -> None:
     async with opened(program, columns=80, rows=24) as screen:
         await ready(screen)
         await screen.type("/")
@@ -91,11 +93,11 @@ async def test_a_narrow_terminal_wraps_at_words(program: Program, server: ModelS
     assert "  harbours, please" in shown
     assert len([line for line in shown if line.startswith("Harbour: port")]) == 8
     assert not any(line.startswith("⠋") for line in shown)
-    words = " ".join(" ".join(shown).split())
-    assert words.count("text that does not fit into it") == 8
+    text = " ".join(" ".join(shown).split())
+    assert text.count("text that does not fit into it") == 8
 
 
-async def test_texts_before_and_after_a_refused_call_stand_apart(program: Program, server: ModelServer) -> None:
+async def test_texts_before_and_after_a_refused_call_are_separate(program: Program, server: ModelServer) -> None:
     server.script(Say("Running that.", calls=[Ask("terminal", {"command": "rm -rf ~"})]), Say("I could not."))
     async with opened(program) as screen:
         await ready(screen)
@@ -105,7 +107,7 @@ async def test_texts_before_and_after_a_refused_call_stand_apart(program: Progra
     assert lines.index("Running that.") < lines.index("✗ terminal: rm -rf ~, refused") < lines.index("I could not.")
 
 
-async def test_texts_around_a_call_that_cannot_be_read_stand_apart(program: Program, server: ModelServer) -> None:
+async def test_texts_before_and_after_an_unknown_call_are_separate(program: Program, server: ModelServer) -> None:
     server.script(Say("Running that.", calls=[Ask("no_such_tool", {})]), Say("I could not."))
     async with opened(program) as screen:
         await ready(screen)

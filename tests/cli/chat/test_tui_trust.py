@@ -1,4 +1,4 @@
-"""The question whether a project folder is trusted: only a typed answer counts, and only for the files shown."""
+"""Trust question for a project folder: only a typed answer counts, for the files shown."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ COMMAND = "---\nhelp: Deploy it.\nrun: echo DEPLOYED\n---\n"
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """Talaria in a folder that brings a command."""
+    """Talaria in a folder with a project command."""
     program = scripted_program(tmp_path, server)
     add_command(program, "deploy.md")
     return program
@@ -33,7 +33,7 @@ def add_command(program: Program, name: str) -> None:
     (folder / name).write_text(COMMAND)
 
 
-def trusted(program: Program) -> list[str]:
+def list_trusted(program: Program) -> list[str]:
     return [one["folder"] for one in json.loads(program.run("trust", "list", "--json").out)]
 
 
@@ -43,7 +43,7 @@ async def leave(screen: Screen) -> None:
         await screen.process.wait()
 
 
-async def test_a_typed_yes_makes_the_commands_work(program: Program, server: ModelServer) -> None:
+async def test_typed_yes_enables_project_commands(program: Program, server: ModelServer) -> None:
     async with opened(program, columns=80, rows=24) as screen:
         await screen.wait_for(OPEN)
         assert "• .talaria/commands/deploy.md" in screen.lines
@@ -55,7 +55,7 @@ async def test_a_typed_yes_makes_the_commands_work(program: Program, server: Mod
         await say(screen, "/deploy")
         await screen.wait_for(re.compile("^DEPLOYED", re.MULTILINE))
         await leave(screen)
-    assert trusted(program) == [str((program.home / "work").resolve())]
+    assert list_trusted(program) == [str((program.home / "work").resolve())]
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "/deploy")
@@ -64,7 +64,9 @@ async def test_a_typed_yes_makes_the_commands_work(program: Program, server: Mod
 
 
 @pytest.mark.parametrize("answer", ["n", "esc"])
-async def test_a_refusal_ignores_them_until_the_next_start(program: Program, server: ModelServer, answer: str) -> None:
+async def test_refusal_disables_project_commands_until_the_next_start(
+    program: Program, server: ModelServer, answer: str
+) -> None:
     async with opened(program, columns=80, rows=24) as screen:
         await screen.wait_for(OPEN)
         await (screen.press("esc") if answer == "esc" else say(screen, answer))
@@ -75,10 +77,10 @@ async def test_a_refusal_ignores_them_until_the_next_start(program: Program, ser
         await leave(screen)
     async with opened(program) as screen:
         await screen.wait_for(OPEN)
-    assert trusted(program) == []
+    assert list_trusted(program) == []
 
 
-async def test_enter_digits_and_messages_do_not_trust(program: Program, server: ModelServer) -> None:
+async def test_enter_digits_and_messages_do_not_trust_the_folder(program: Program, server: ModelServer) -> None:
     async with opened(program, columns=80, rows=24) as screen:
         await screen.wait_for(OPEN)
         await screen.press("enter", "down", "enter")
@@ -87,12 +89,12 @@ async def test_enter_digits_and_messages_do_not_trust(program: Program, server: 
         assert server.received[0].question == "2 plus 2"
         await screen.wait_for(re.compile("^ok", re.MULTILINE))
         await screen.wait_for(OPEN)
-        assert trusted(program) == []
+        assert list_trusted(program) == []
         await say(screen, "n")
         await screen.wait_for(re.compile("They are ignored"))
 
 
-async def test_files_that_change_while_the_question_is_open_are_asked_about_again(program: Program) -> None:
+async def test_files_changed_during_the_question_need_another_answer(program: Program) -> None:
     async with opened(program, columns=80, rows=24) as screen:
         await screen.wait_for(OPEN)
         add_command(program, "later.md")
@@ -104,7 +106,7 @@ async def test_files_that_change_while_the_question_is_open_are_asked_about_agai
         await screen.wait_for(re.compile("^Trusted", re.MULTILINE))
 
 
-async def test_many_files_and_odd_names_leave_the_question_on_the_screen(program: Program) -> None:
+async def test_question_stays_visible_with_many_files_and_odd_names(program: Program) -> None:
     add_command(program, "a\x1b[31m`**b**\nTrusted.md")
     for number in range(30):
         add_command(program, f"c{number:02}.md")
@@ -115,7 +117,7 @@ async def test_many_files_and_odd_names_leave_the_question_on_the_screen(program
         assert f"? {QUESTION}" in screen.lines
 
 
-async def test_links_in_circles_do_not_keep_the_chat_from_starting(program: Program, server: ModelServer) -> None:
+async def test_circular_links_do_not_prevent_the_chat_from_starting(program: Program, server: ModelServer) -> None:
     for name in ("one", "two"):
         (program.home / "work" / ".talaria" / "commands" / name).symlink_to(".")
     async with opened(program, columns=80, rows=24) as screen:
@@ -125,7 +127,7 @@ async def test_links_in_circles_do_not_keep_the_chat_from_starting(program: Prog
         await screen.wait_for(re.compile("^ok", re.MULTILINE))
 
 
-async def test_the_plain_chat_asks_by_lines(program: Program, server: ModelServer) -> None:
+async def test_plain_chat_asks_the_trust_question_in_lines(program: Program, server: ModelServer) -> None:
     async with opened(program, "chat", "--plain", columns=80, rows=24) as screen:
         await screen.wait_for(re.compile(re.escape("y (yes) or n (no), then Enter:")))
         await say(screen, "hello")

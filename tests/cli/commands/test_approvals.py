@@ -19,7 +19,7 @@ GRANTS = [
 ]
 
 
-def keep_grants(tx: Transaction) -> None:
+def store_grants(tx: Transaction) -> None:
     STANDING_GRANTS.write(tx, SINGLE, GRANTS)
 
 
@@ -28,49 +28,49 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def test_nothing_is_allowed_for_good_at_first(program: Program) -> None:
+def test_new_profile_has_no_permanent_approvals(program: Program) -> None:
     assert program.run("approvals", "list") == Outcome(0, "")
     assert program.run("approvals", "list", "--json") == Outcome(0, "[]\n")
     assert "There are no permanent approvals" in program.run_on_terminal("approvals", "list").out
 
 
-def test_an_approval_is_taken_back_by_its_id(program: Program) -> None:
-    write(program, keep_grants)
+def test_approval_is_revoked_by_its_id(program: Program) -> None:
+    write(program, store_grants)
     first, second = json.loads(program.run("approvals", "list", "--json").out)
     assert (first["tool"], first["allowed"], first["folder"]) == ("terminal", "pip install requests", "/project")
-    taken = program.run("approvals", "revoke", first["id"])
-    assert taken == Outcome(0, "Revoked terminal: pip install requests\n")
+    revoked = program.run("approvals", "revoke", first["id"])
+    assert revoked == Outcome(0, "Revoked terminal: pip install requests\n")
     assert program.run("approvals", "list").out == f"{second['id']}\tsend_message\tto the family\t/project\n"
 
 
-def test_all_approvals_are_taken_back_at_once(program: Program) -> None:
-    write(program, keep_grants)
+def test_all_approvals_are_revoked_at_once(program: Program) -> None:
+    write(program, store_grants)
     assert program.run("approvals", "revoke", "--all").code == 0
     assert read(program, list_standing_grants) == []
 
 
-@pytest.mark.parametrize("words", [["revoke"], ["revoke", "ffffffff"], ["revoke", "ab", "--all"]])
-def test_an_approval_that_is_not_there_is_named(program: Program, words: list[str]) -> None:
-    write(program, keep_grants)
-    refused = program.run("approvals", *words)
+@pytest.mark.parametrize("arguments", [["revoke"], ["revoke", "ffffffff"], ["revoke", "ab", "--all"]])
+def test_unknown_approval_is_refused(program: Program, arguments: list[str]) -> None:
+    write(program, store_grants)
+    refused = program.run("approvals", *arguments)
     assert refused.code == 1
     assert "`talaria approvals list`" in refused.err
     assert len(read(program, list_standing_grants)) == 2
 
 
-def test_a_tool_cannot_take_approvals_back(program: Program) -> None:
-    write(program, keep_grants)
+def test_tool_cannot_revoke_approvals(program: Program) -> None:
+    write(program, store_grants)
     assert program.run("approvals", "revoke", "--all", env={"TALARIA_SESSION_ID": "one"}).code == 1
     assert len(read(program, list_standing_grants)) == 2
 
 
-def keep_session_grant(tx: Transaction) -> None:
+def store_session_grant(tx: Transaction) -> None:
     session = tx.sessions.create(NewSession(source="cli"))
     SESSION_GRANTS.write(tx, session.id, [Grant("terminal", "make", exact=True, folder="/project")])
 
 
-def test_approvals_of_one_conversation_are_listed_and_revoked(program: Program) -> None:
-    write(program, keep_session_grant)
+def test_session_approvals_are_listed_and_revoked(program: Program) -> None:
+    write(program, store_session_grant)
     assert program.run("approvals", "list", "--json").out == "[]\n"
     (one,) = json.loads(program.run("approvals", "list", "--sessions", "--json").out)
     assert (one["allowed"], bool(one["session"])) == ("make", True)
@@ -79,7 +79,7 @@ def test_approvals_of_one_conversation_are_listed_and_revoked(program: Program) 
 
 
 def test_export_has_mode_rules_and_approvals(program: Program) -> None:
-    write(program, keep_grants)
+    write(program, store_grants)
     program.run("config", "set", "rules.no-push.action", "deny")
     program.run("config", "set", "rules.no-push.command", "git push")
     exported = json.loads(program.run("approvals", "export").out)
@@ -98,13 +98,13 @@ def test_export_has_mode_rules_and_approvals(program: Program) -> None:
         ("rules.x.comand", "git", "command"),
     ],
 )
-def test_a_wrong_rule_is_explained(program: Program, key: str, value: str, advice: str) -> None:
+def test_invalid_rule_is_refused_with_a_reason(program: Program, key: str, value: str, advice: str) -> None:
     refused = program.run("config", "set", key, value)
     assert refused.code != 0
     assert advice in refused.err
 
 
-def test_a_tool_cannot_change_rules(program: Program) -> None:
+def test_tool_cannot_change_approval_rules(program: Program) -> None:
     changed = program.run("config", "set", "rules.x.action", "allow", env={"TALARIA_SESSION_ID": "one"})
     assert changed.code != 0
     assert json.loads(program.run("approvals", "export").out)["rules"] == []

@@ -1,4 +1,4 @@
-"""`talaria backup` and `talaria restore`, run as a person would."""
+"""`talaria backup` and `talaria restore`."""
 
 import json
 import stat
@@ -18,8 +18,8 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path / "home")
 
 
-def test_a_backup_brings_everything_back(program: Program, tmp_path: Path) -> None:
-    _talk(program, "Travel", "Where to?", "To the sea.")
+def test_restore_brings_back_sessions_and_settings(program: Program, tmp_path: Path) -> None:
+    _store_session(program, "Travel", "Where to?", "To the sea.")
     program.run("config", "set", "sessions.prune_after_days", "7")
     file = tmp_path / "safe.zip"
     assert program.run("backup", str(file)).code == 0
@@ -31,8 +31,8 @@ def test_a_backup_brings_everything_back(program: Program, tmp_path: Path) -> No
     assert "To the sea." in other.run("sessions", "show", "Travel").out
 
 
-def test_a_backup_is_for_its_owner_only_and_has_no_secrets_unless_asked(program: Program, tmp_path: Path) -> None:
-    _talk(program, "Travel", "Hello")
+def test_backup_is_private_and_has_secrets_only_on_request(program: Program, tmp_path: Path) -> None:
+    _store_session(program, "Travel", "Hello")
     program.run("config", "set", "OPENAI_API_KEY", "sk-planted-0123456789")
     plain, full = tmp_path / "plain.zip", tmp_path / "full.zip"
     program.run("backup", str(plain))
@@ -42,7 +42,7 @@ def test_a_backup_is_for_its_owner_only_and_has_no_secrets_unless_asked(program:
     assert b"sk-planted" in zipfile.ZipFile(full).read("profile/.env")
 
 
-def test_an_existing_file_is_not_overwritten_unasked(program: Program, tmp_path: Path) -> None:
+def test_existing_backup_file_is_not_overwritten_without_force(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "safe.zip"
     file.write_text("dear to me")
     refused = program.run("backup", str(file))
@@ -50,24 +50,24 @@ def test_an_existing_file_is_not_overwritten_unasked(program: Program, tmp_path:
     assert "--force" in refused.err
 
 
-def test_restoring_over_conversations_asks_and_keeps_what_was_there(program: Program, tmp_path: Path) -> None:
-    _talk(program, "Old", "before")
+def test_restore_over_sessions_needs_confirmation_and_saves_a_backup_first(program: Program, tmp_path: Path) -> None:
+    _store_session(program, "Old", "before")
     file = tmp_path / "safe.zip"
     program.run("backup", str(file))
-    _talk(program, "New", "after")
+    _store_session(program, "New", "after")
     refused = program.run("restore", str(file))
     assert refused.code == 1
     assert "--yes" in refused.err
     assert program.run("restore", str(file), "--yes").code == 0
     assert _titles(program) == {"Old"}
-    kept = next((program.home / "profiles" / "default" / "backups").glob("before-restore-*.zip"))
-    program.run("restore", str(kept), "--yes")
+    backup = next((program.home / "profiles" / "default" / "backups").glob("before-restore-*.zip"))
+    program.run("restore", str(backup), "--yes")
     assert _titles(program) == {"Old", "New"}
 
 
-@pytest.mark.parametrize("spoil", [lambda whole: b"no zip at all", lambda whole: whole[: len(whole) // 2]])
-def test_a_file_that_is_no_whole_backup_changes_nothing(program: Program, tmp_path: Path, spoil: object) -> None:
-    _talk(program, "Old", "before")
+@pytest.mark.parametrize("spoil", [lambda data: b"no zip at all", lambda data: data[: len(data) // 2]])
+def test_invalid_or_truncated_backup_changes_nothing(program: Program, tmp_path: Path, spoil: object) -> None:
+    _store_session(program, "Old", "before")
     file = tmp_path / "safe.zip"
     program.run("backup", str(file))
     assert callable(spoil)
@@ -78,30 +78,30 @@ def test_a_file_that_is_no_whole_backup_changes_nothing(program: Program, tmp_pa
     assert _titles(program) == {"Old"}
 
 
-def test_a_backup_with_a_spoilt_byte_changes_nothing(program: Program, tmp_path: Path) -> None:
-    _talk(program, "Old", "before " * 500)
+def test_corrupt_backup_changes_nothing(program: Program, tmp_path: Path) -> None:
+    _store_session(program, "Old", "before " * 500)
     file = tmp_path / "safe.zip"
     program.run("backup", str(file))
     content = bytearray(file.read_bytes())
-    place = content.index(b"store/messages.jsonl") + 60
-    content[place] ^= 0xFF
+    position = content.index(b"store/messages.jsonl") + 60
+    content[position] ^= 0xFF
     file.write_bytes(content)
     assert program.run("restore", str(file), "--yes").code == 1
     assert _titles(program) == {"Old"}
 
 
-def test_a_dry_run_tells_what_is_in_the_file_and_changes_nothing(program: Program, tmp_path: Path) -> None:
-    _talk(program, "Old", "before")
+def test_restore_dry_run_reports_the_content_and_changes_nothing(program: Program, tmp_path: Path) -> None:
+    _store_session(program, "Old", "before")
     file = tmp_path / "safe.zip"
     program.run("backup", str(file))
     other = Program(tmp_path / "other")
-    told = other.run("restore", str(file), "--dry-run", "--json")
-    assert json.loads(told.out)["rows"]["messages"] == 1
+    report = other.run("restore", str(file), "--dry-run", "--json")
+    assert json.loads(report.out)["rows"]["messages"] == 1
     assert not (other.home / "profiles").exists()
 
 
 def test_a_profile_moves_to_postgresql_and_back(program: Program, postgres_url: str, tmp_path: Path) -> None:
-    _talk(program, "Travel", "Where to? 東京", "To the sea.")
+    _store_session(program, "Travel", "Where to? 東京", "To the sea.")
     there, back = tmp_path / "there.zip", tmp_path / "back.zip"
     program.run("backup", str(there))
     server = {"TALARIA__STORE__URL": postgres_url, "TALARIA__STORE__SCHEMA": "moved_profile"}
@@ -111,18 +111,18 @@ def test_a_profile_moves_to_postgresql_and_back(program: Program, postgres_url: 
     assert _rows(there) == _rows(back)
 
 
-def test_a_backup_is_consistent_while_others_write(program: Program, tmp_path: Path) -> None:
-    _talk(program, "Busy", "first")
+def test_backup_is_consistent_during_concurrent_writes(program: Program, tmp_path: Path) -> None:
+    _store_session(program, "Busy", "first")
     file = tmp_path / "safe.zip"
     done = threading.Event()
 
-    def write_on() -> None:
+    def write_repeatedly() -> None:
         with opened(program) as database:
             session = database.read(lambda tx: tx.sessions.find(SessionFilter()))[0]
             while not done.is_set():
                 database.write(lambda tx: tx.messages.append(session.id, [said("more"), said("and more")]))
 
-    writer = threading.Thread(target=write_on)
+    writer = threading.Thread(target=write_repeatedly)
     writer.start()
     try:
         codes = {program.run("backup", str(file), "--force").code for _ in range(3)}
@@ -135,8 +135,8 @@ def test_a_backup_is_consistent_while_others_write(program: Program, tmp_path: P
     assert session[columns.index("last_seq")] == len(messages) > 1
 
 
-def _talk(program: Program, title: str, *words: str) -> None:
-    converse(program, NewSession(source="cli", title=title), *map(said, words))
+def _store_session(program: Program, title: str, *texts: str) -> None:
+    converse(program, NewSession(source="cli", title=title), *map(said, texts))
 
 
 def _titles(program: Program) -> set[str]:
@@ -149,29 +149,29 @@ def _rows(file: Path) -> dict[str, list[list[object]]]:
         return {name: [json.loads(line) for line in archive.read(name).splitlines()] for name in members}
 
 
-def test_what_the_person_and_the_agent_have_written_comes_along(program: Program, tmp_path: Path) -> None:
+def test_backup_contains_files_of_owner_and_agent(program: Program, tmp_path: Path) -> None:
     own = program.home / "profiles" / "default"
-    written = ("BOOT.md", "SOUL.md", "commands/tea.md", "hooks/tea/HOOK.yaml", "memory/MEMORY.md",
+    names = ("BOOT.md", "SOUL.md", "commands/tea.md", "hooks/tea/HOOK.yaml", "memory/MEMORY.md",
                "personalities/duke.md", "platforms/webhook/hub.toml", "skills/tea/SKILL.md")  # fmt: skip
-    for name in written:
+    for name in names:
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_text(f"{name} of mine\n")
-    _talk(program, "Old", "before")
+    _store_session(program, "Old", "before")
     file = tmp_path / "safe.zip"
     program.run("backup", str(file))
     other = Program(tmp_path / "other")
     assert other.run("restore", str(file)).code == 0
     restored = other.home / "profiles" / "default"
-    assert [(restored / name).read_text() for name in written] == [f"{name} of mine\n" for name in written]
+    assert [(restored / name).read_text() for name in names] == [f"{name} of mine\n" for name in names]
 
 
-def test_a_backup_cannot_write_outside_of_the_profile(program: Program, tmp_path: Path) -> None:
-    _talk(program, "Old", "before")
+def test_backup_with_paths_outside_the_profile_is_refused(program: Program, tmp_path: Path) -> None:
+    _store_session(program, "Old", "before")
     file, forged = tmp_path / "safe.zip", tmp_path / "forged.zip"
     program.run("backup", str(file))
-    with zipfile.ZipFile(file) as whole, zipfile.ZipFile(forged, "w") as archive:
-        for name in whole.namelist():
-            content = whole.read(name)
+    with zipfile.ZipFile(file) as original, zipfile.ZipFile(forged, "w") as archive:
+        for name in original.namelist():
+            content = original.read(name)
             if name == "manifest.json":
                 content = content.replace(b'"files": []', b'"files": ["../../../outside"]')
             archive.writestr(name, content)

@@ -33,9 +33,9 @@ class Project:
         self.file.write_text("two\n")
         history.record_after("turn")
 
-    def run(self, action: str, *words: str) -> Outcome:
+    def run(self, action: str, *arguments: str) -> Outcome:
         """Run an action for the folder of the project."""
-        return self.program.run("checkpoints", action, *words, "--folder", str(self.folder))
+        return self.program.run("checkpoints", action, *arguments, "--folder", str(self.folder))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_checkpoints_are_listed(project: Project) -> None:
     assert (workspace["folder"], workspace["checkpoints"]) == (str(project.folder), 1)
 
 
-def test_diff_is_a_patch(project: Project) -> None:
+def test_diff_is_printed_as_a_patch(project: Project) -> None:
     shown = project.run("diff")
     assert shown.out == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
 
@@ -62,7 +62,7 @@ def test_restore_returns_to_the_checkpoint(project: Project) -> None:
     assert "restore 1` undoes this" in restored.out
 
 
-def test_restore_refuses_to_overwrite_edits_by_hand(project: Project) -> None:
+def test_restore_refuses_to_overwrite_manual_edits(project: Project) -> None:
     project.file.write_text("mine\n")
     refused = project.run("restore", "1")
     assert refused.code == 1
@@ -76,7 +76,7 @@ def test_restore_refuses_to_overwrite_edits_by_hand(project: Project) -> None:
     assert project.file.read_text() == "one\n"
 
 
-def test_an_unknown_checkpoint_is_named(project: Project) -> None:
+def test_unknown_checkpoint_is_reported(project: Project) -> None:
     refused = project.run("restore", "7")
     assert refused.code == 1
     assert "There is no checkpoint `7`" in refused.err
@@ -88,8 +88,8 @@ def test_prune_deletes_checkpoints(project: Project) -> None:
     assert project.run("list", "--json").out == "[]\n"
 
 
-def test_a_tool_cannot_restore_or_delete_checkpoints(project: Project) -> None:
-    for words in (["restore", "1"], ["prune", "--all"]):
-        refused = project.program.run("checkpoints", *words, env={"TALARIA_SESSION_ID": "s"})
+def test_tool_cannot_restore_or_delete_checkpoints(project: Project) -> None:
+    for arguments in (["restore", "1"], ["prune", "--all"]):
+        refused = project.program.run("checkpoints", *arguments, env={"TALARIA_SESSION_ID": "s"})
         assert refused.code != 0
     assert project.file.read_text() == "two\n"

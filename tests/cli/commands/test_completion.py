@@ -17,7 +17,7 @@ SCRIPTS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
 
 
 def sample() -> CommandSpec:
-    """Return a command line that has one of everything; its dynamic values come from the real program."""
+    """Return a sample command line with every kind of argument; its dynamic values come from the real program."""
     parser = Parser(prog="talaria")
     actions = parser.add_subparsers()
     config = actions.add_parser("config", help='it\'s 100%% "settings": all of them').add_subparsers()
@@ -73,7 +73,7 @@ def script_for(shell: str, folder: Path) -> Path:
     return path
 
 
-def ask_bash(program: Program, line: str) -> list[str]:
+def complete_in_bash(program: Program, line: str) -> list[str]:
     words = re.findall(r"=|[^\s=]+", line) + ([""] if line.endswith(" ") else [])
     script = f"""
         source {shlex.quote(str(script_for("bash", program.home)))}
@@ -88,7 +88,7 @@ def ask_bash(program: Program, line: str) -> list[str]:
     return sorted(done.stdout.split())
 
 
-def ask_fish(program: Program, line: str) -> list[str]:
+def complete_in_fish(program: Program, line: str) -> list[str]:
     script = f"source {script_for('fish', program.home)}; complete -C {shlex.quote(line)}"
     done = subprocess.run(
         ["fish", "--no-config", "-c", script], env=program.environment(), capture_output=True, text=True, check=True
@@ -98,7 +98,7 @@ def ask_fish(program: Program, line: str) -> list[str]:
 
 
 def press_tab_in_zsh(program: Program, line: str) -> str:
-    """Return the line as it stands after Tab was pressed at its end."""
+    """Return the line after Tab was pressed at its end."""
     script = script_for("zsh", program.home)
     set_up = f"""PS1= PS2=
         autoload -U compinit && compinit -u -D
@@ -129,13 +129,13 @@ def read_until(terminal: int, pattern: str) -> str:
 
 
 @pytest.mark.parametrize(("line", "candidates"), [*CASES, ("talaria --color=a", ["always", "auto"])])
-def test_bash_offers_what_fits(program: Program, line: str, candidates: list[str]) -> None:
-    assert [found for found in ask_bash(program, line) if found] == candidates
+def test_bash_offers_matching_candidates(program: Program, line: str, candidates: list[str]) -> None:
+    assert [found for found in complete_in_bash(program, line) if found] == candidates
 
 
 @pytest.mark.parametrize(("line", "candidates"), [*CASES, ("talaria --color=a", ["--color=always", "--color=auto"])])
-def test_fish_offers_what_fits(program: Program, line: str, candidates: list[str]) -> None:
-    assert ask_fish(program, line) == candidates
+def test_fish_offers_matching_candidates(program: Program, line: str, candidates: list[str]) -> None:
+    assert complete_in_fish(program, line) == candidates
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_zsh_completes_the_line(program: Program, line: str, completed: str) -> 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_program_prints_a_script_that_its_shell_accepts(program: Program, shell: str) -> None:
+def test_printed_completion_script_is_valid_in_its_shell(program: Program, shell: str) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed here")
     printed = program.run("completion", shell)
@@ -167,18 +167,18 @@ def test_the_program_prints_a_script_that_its_shell_accepts(program: Program, sh
     subprocess.run([shell, "-n"], input=printed.out, text=True, check=True)
 
 
-def test_the_shell_that_is_meant_must_be_named(program: Program) -> None:
-    asked = program.run("completion")
-    assert asked.code == 1
-    assert "`talaria completion bash`" in asked.err
+def test_completion_without_a_shell_is_refused(program: Program) -> None:
+    refused = program.run("completion")
+    assert refused.code == 1
+    assert "`talaria completion bash`" in refused.err
 
 
-def test_help_tells_where_each_script_belongs(program: Program) -> None:
-    told = program.run("completion", "--help").out
-    for place in (
+def test_help_shows_where_to_install_each_script(program: Program) -> None:
+    shown = program.run("completion", "--help").out
+    for path in (
         "bash-completion/completions/talaria",
         "~/.zsh/completions/_talaria",
         "fish/completions/talaria.fish",
     ):
-        assert place in told
-    assert "--values" not in told
+        assert path in shown
+    assert "--values" not in shown

@@ -13,8 +13,8 @@ from talaria.settings.environment import process_environment
 
 def test_a_new_platform_passes_the_contract_suite(tmp_path: Path) -> None:
     folder = tmp_path / "pager"
-    made = Program(tmp_path / "home").run("dev", "new-platform", "pager", "--folder", str(folder))
-    assert (made.code, made.err) == (0, "")
+    created = Program(tmp_path / "home").run("dev", "new-platform", "pager", "--folder", str(folder))
+    assert (created.code, created.err) == (0, "")
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["talaria.platform_setups"] == {"pager": "talaria_pager.setup:SETUP"}
     assert not any("linechat" in file.read_text().lower() for file in folder.rglob("*.py"))
@@ -26,13 +26,13 @@ def test_a_new_platform_passes_the_contract_suite(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Pager", "../pager", "2way", "a-b", ""])
-def test_names_that_are_no_identifier_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_platform_names_are_refused(tmp_path: Path, name: str) -> None:
     refused = Program(tmp_path).run("dev", "new-platform", name)
     assert refused.code == 1
     assert "use lower-case letters and digits" in refused.err
 
 
-def test_a_folder_with_files_is_not_touched(tmp_path: Path) -> None:
+def test_new_platform_in_a_non_empty_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pager").mkdir()
     (tmp_path / "pager" / "notes.txt").touch()
     refused = Program(tmp_path / "home").run("dev", "new-platform", "pager", "--folder", str(tmp_path / "pager"))

@@ -21,7 +21,7 @@ def program(tmp_path: Path) -> Program:
 
 
 @pytest.fixture
-def nothing(tmp_path: Path) -> dict[str, str]:
+def no_systemctl(tmp_path: Path) -> dict[str, str]:
     """A PATH on which there is no systemctl."""
     folder = tmp_path / "empty"
     folder.mkdir()
@@ -29,16 +29,16 @@ def nothing(tmp_path: Path) -> dict[str, str]:
 
 
 def systemctl(folder: Path, *, code: int = 0) -> dict[str, str]:
-    """Put a systemctl on the PATH that writes down what it is asked."""
+    """Put a systemctl on the PATH that records its arguments."""
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     fake = programs / "systemctl"
-    fake.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\necho "no bus" >&2\nexit {code}\n')
+    fake.write_text(f'#!/bin/sh\necho "$*" >> {folder}/calls\necho "no bus" >&2\nexit {code}\n')
     fake.chmod(0o755)
     return {"PATH": f"{programs}{os.pathsep}/bin{os.pathsep}/usr/bin"}
 
 
-def test_the_unit_can_be_looked_at_without_writing_it(program: Program) -> None:
+def test_install_with_print_shows_the_unit_without_writing_it(program: Program) -> None:
     shown = program.run("gateway", "install", "--print")
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
@@ -49,27 +49,27 @@ def test_the_unit_can_be_looked_at_without_writing_it(program: Program) -> None:
     assert not (program.home / ".config").exists()
 
 
-def test_no_secret_gets_into_the_unit(program: Program) -> None:
+def test_unit_contains_no_secrets(program: Program) -> None:
     shown = program.run("gateway", "install", "--print", env={"OPENAI_API_KEY": "sk-hidden"})
     assert "sk-hidden" not in shown.out
 
 
-def test_without_systemctl_it_says_what_to_type(program: Program, nothing: dict[str, str]) -> None:
-    done = program.run("gateway", "install", env=nothing)
+def test_install_without_systemctl_prints_the_command_to_run(program: Program, no_systemctl: dict[str, str]) -> None:
+    done = program.run("gateway", "install", env=no_systemctl)
     assert done.code == 0
     assert "systemctl --user enable --now talaria-default.service" in done.out
-    assert (program.home / UNIT).read_text() == program.run("gateway", "install", "--print", env=nothing).out
+    assert (program.home / UNIT).read_text() == program.run("gateway", "install", "--print", env=no_systemctl).out
     assert [path.name for path in (program.home / UNIT).parent.iterdir()] == [UNIT.name]
-    gone = program.run("gateway", "uninstall", env=nothing)
+    gone = program.run("gateway", "uninstall", env=no_systemctl)
     assert (gone.code, (program.home / UNIT).exists()) == (0, False)
-    assert program.run("gateway", "uninstall", env=nothing).code == 1
+    assert program.run("gateway", "uninstall", env=no_systemctl).code == 1
 
 
-def test_systemctl_is_asked_to_start_and_to_end_it(program: Program) -> None:
+def test_install_and_uninstall_call_systemctl(program: Program) -> None:
     environment = systemctl(program.home)
     assert program.run("gateway", "install", env=environment).code == 0
     assert program.run("gateway", "uninstall", env=environment).code == 0
-    assert (program.home / "asked").read_text().splitlines() == [
+    assert (program.home / "calls").read_text().splitlines() == [
         "--user daemon-reload",
         "--user enable --now talaria-default.service",
         "--user disable --now talaria-default.service",
@@ -77,7 +77,7 @@ def test_systemctl_is_asked_to_start_and_to_end_it(program: Program) -> None:
     ]
 
 
-def test_what_systemctl_complains_about_is_reported(program: Program) -> None:
+def test_error_of_systemctl_is_reported(program: Program) -> None:
     done = program.run("gateway", "install", env=systemctl(program.home, code=1))
     assert done.code == 1
     assert "couldn't be started: no bus" in done.err
@@ -85,14 +85,14 @@ def test_what_systemctl_complains_about_is_reported(program: Program) -> None:
     assert (program.home / UNIT).exists()
 
 
-def test_every_profile_has_a_service_of_its_own(program: Program, nothing: dict[str, str]) -> None:
+def test_every_profile_has_its_own_service(program: Program, no_systemctl: dict[str, str]) -> None:
     assert program.run("profile", "create", "work").code == 0
-    assert program.run("-p", "work", "gateway", "install", env=nothing).code == 0
+    assert program.run("-p", "work", "gateway", "install", env=no_systemctl).code == 0
     unit = (program.home / UNIT).with_name("talaria-work.service").read_text()
     assert '"-p" "work" "gateway" "run"' in unit
 
 
-def test_signs_that_mean_something_to_systemd_are_taken_literally(tmp_path: Path) -> None:
+def test_special_characters_are_escaped_in_the_unit(tmp_path: Path) -> None:
     odd = service_files.ServiceProgram(
         profile="default", command=('/a "b"/50%/$x',), environment={"A": "100%$y"}, drain_seconds=0.0
     )
@@ -101,7 +101,7 @@ def test_signs_that_mean_something_to_systemd_are_taken_literally(tmp_path: Path
     assert 'Environment="A=100%%$y"\n' in text
 
 
-def test_an_agent_of_launchd_says_the_same(tmp_path: Path) -> None:
+def test_launchd_agent_has_the_same_settings(tmp_path: Path) -> None:
     program = service_files.ServiceProgram(
         profile="work", command=("python", "-m", "a<b&c"), environment={"PATH": "/bin"}, drain_seconds=30.0
     )

@@ -21,7 +21,7 @@ def config(program: Program) -> Path:
     return file
 
 
-def test_added_server_is_tried_and_comments_stay(program: Program) -> None:
+def test_added_server_is_tested_and_comments_are_preserved(program: Program) -> None:
     config(program).write_text('# mine\n[cli]\ncolor = "never"  # no colours\n')
     added = program.run("mcp", "add", "counter", "--env", "A=1", "--exclude", "hang", "--", sys.executable, PLAIN)
     assert added.code == 0, added.err
@@ -43,7 +43,7 @@ def test_added_server_is_tried_and_comments_stay(program: Program) -> None:
     assert program.run("mcp", "remove", "counter").code == 1
 
 
-def test_failed_test_is_an_exit_code_and_keeps_the_settings(program: Program) -> None:
+def test_failed_connection_test_sets_the_exit_code_and_saves_the_server(program: Program) -> None:
     added = program.run("mcp", "add", "web", "http://127.0.0.1:1/mcp", "--header", "Authorization=Bearer ${WEB_TOKEN}")
     assert added.code == 1
     assert "The secret WEB_TOKEN isn't set. Store it with `talaria config set WEB_TOKEN -`." in added.err
@@ -63,7 +63,7 @@ def test_reason_of_a_server_that_cannot_start_is_shown_once(program: Program) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "problem"),
+    ("arguments", "problem"),
     [
         (["add", "a b", "https://x.example/"], "can't be the name"),
         (["add", "x", "https://x.example/", "more"], "`more` is too much"),
@@ -73,8 +73,8 @@ def test_reason_of_a_server_that_cannot_start_is_shown_once(program: Program) ->
         (["test", "nobody"], "`talaria mcp list` lists them"),
     ],
 )
-def test_wrong_arguments_are_refused_with_a_reason(program: Program, words: list[str], problem: str) -> None:
-    done = program.run("mcp", *words)
+def test_wrong_arguments_are_refused_with_a_reason(program: Program, arguments: list[str], problem: str) -> None:
+    done = program.run("mcp", *arguments)
     assert done.code in {1, 2}
     assert problem in done.err
     assert not (program.home / "profiles" / "default" / "config.toml").exists()

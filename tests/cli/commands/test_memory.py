@@ -17,7 +17,7 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def test_entries_are_added_found_changed_exported_and_forgotten(program: Program) -> None:
+def test_entries_are_added_found_edited_exported_and_deleted(program: Program) -> None:
     assert program.run("memory").out == ""
     assert program.run("memory", "add", "Likes  tea.").code == 0
     assert program.run("memory", "add", "--kind", "memory", "Deploys go through staging.").code == 0
@@ -34,7 +34,7 @@ def test_entries_are_added_found_changed_exported_and_forgotten(program: Program
     assert len(json.loads(program.run("memory", "list", "--json").out)) == 1
 
 
-def test_what_cannot_be_done_is_explained(program: Program) -> None:
+def test_invalid_memory_commands_are_refused_with_a_reason(program: Program) -> None:
     program.run("memory", "add", "Likes tea.")
     program.run("memory", "add", "Likes water.")
     ambiguous = program.run("memory", "forget", "Likes")
@@ -49,7 +49,7 @@ def test_what_cannot_be_done_is_explained(program: Program) -> None:
     assert (unknown.code, "There is no memory provider `cloud`" in unknown.err) == (1, True)
 
 
-def test_words_are_searched_where_the_package_for_meaning_is_broken(program: Program, tmp_path: Path) -> None:
+def test_memory_is_searched_by_words_if_the_embeddings_package_is_broken(program: Program, tmp_path: Path) -> None:
     package = tmp_path / "packages" / "wordllama"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text('raise ImportError("incomplete")')
@@ -58,16 +58,16 @@ def test_words_are_searched_where_the_package_for_meaning_is_broken(program: Pro
     assert [one["text"] for one in json.loads(seen.out)] == ["Likes tea."]
 
 
-def test_memory_of_another_person_is_apart(program: Program) -> None:
+def test_memory_of_another_person_is_separate(program: Program) -> None:
     program.run("memory", "add", "Mine.")
     program.run("memory", "add", "Hers.", "--person", "alice")
     assert [one["text"] for one in json.loads(program.run("memory", "export").out)] == ["Mine."]
     assert [one["text"] for one in json.loads(program.run("memory", "export", "--person", "alice").out)] == ["Hers."]
 
 
-async def test_a_memory_is_consolidated_after_a_question_and_undone(program: Program, server: ModelServer) -> None:
-    async def run(*words: str, env: Mapping[str, str] | None = None) -> Outcome:
-        return await asyncio.to_thread(program.run, *words, env=env)
+async def test_consolidation_is_confirmed_and_can_be_undone(program: Program, server: ModelServer) -> None:
+    async def run(*arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
+        return await asyncio.to_thread(program.run, *arguments, env=env)
 
     async def answer(typed: str) -> Outcome:
         return await asyncio.to_thread(program.run_on_terminal, *command, typed=typed, env=model)
@@ -77,8 +77,8 @@ async def test_a_memory_is_consolidated_after_a_question_and_undone(program: Pro
     for text in ("Likes tea.", "Likes green tea."):
         await run("memory", "add", text, "--person", "alice")
     command = ("memory", "consolidate", "--person", "alice")
-    unasked = await run(*command, env=model)
-    assert (unasked.code, "Add --yes to consolidate" in unasked.err) == (1, True)
+    unconfirmed = await run(*command, env=model)
+    assert (unconfirmed.code, "Add --yes to consolidate" in unconfirmed.err) == (1, True)
     server.script(*[Say('["Likes green tea."]')] * 3)
     declined = await answer("n\n")
     assert (declined.code, "-Likes tea." in declined.out, "Nothing was changed." in declined.out) == (1, True, True)

@@ -26,7 +26,7 @@ def program(tmp_path: Path) -> Program:
 
 
 @needs_weights
-def test_without_keys_the_embedded_model_is_in_use_and_says_what_it_cannot_do(program: Program) -> None:
+def test_embedded_model_is_used_without_keys_and_its_limits_are_shown(program: Program) -> None:
     shown = program.run("model", env=ELSEWHERE)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith(f"embedded:{MODEL}\nChosen because no API key or local server was found.\n")
@@ -34,14 +34,14 @@ def test_without_keys_the_embedded_model_is_in_use_and_says_what_it_cannot_do(pr
     assert program.run("models", env=ELSEWHERE).out == f"*\tembedded\t{MODEL}\t4,096\tfree\t\t\n"
 
 
-def test_with_a_key_the_choice_and_its_reason_are_shown(program: Program) -> None:
+def test_chosen_model_and_its_reason_are_shown(program: Program) -> None:
     keyed = {**ELSEWHERE, "OPENAI_API_KEY": "sk-x"}
     shown = json.loads(program.run("model", "--offline", "--json", env=keyed).out)
     assert (shown["provider"], shown["info"]["tools"]) == ("openai", True)
     assert shown["why"].startswith("Chosen because OPENAI_API_KEY is set")
 
 
-async def test_model_in_use_is_asked_whether_it_answers(tmp_path: Path, server: ModelServer) -> None:
+async def test_model_command_checks_whether_the_model_answers(tmp_path: Path, server: ModelServer) -> None:
     program = scripted_program(tmp_path, server)
     assert (await talk(program, "model")).out.endswith("\nIt answers.\n")
     server.otherwise(bad_key())
@@ -50,7 +50,7 @@ async def test_model_in_use_is_asked_whether_it_answers(tmp_path: Path, server: 
     assert (shown["answers"], shown["problem"].partition(" at ")[0]) == (False, "mine")
 
 
-def test_without_any_model_the_sentence_says_what_to_do(program: Program) -> None:
+def test_missing_model_is_reported(program: Program) -> None:
     refused = program.run("model", env={**ELSEWHERE, "TALARIA__EMBEDDED__ENABLED": "no"})
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("talaria: No model can be used: ")
@@ -59,14 +59,14 @@ def test_without_any_model_the_sentence_says_what_to_do(program: Program) -> Non
     assert "No model can be used" in listed.err
 
 
-def test_the_whole_catalogue_is_listed_on_request(program: Program) -> None:
+def test_all_option_lists_the_whole_catalogue(program: Program) -> None:
     rows = json.loads(program.run("models", "--all", "--json", env=ELSEWHERE).out)
     one = next(row for row in rows if row["name"] == "claude-opus-5-5")
     assert (one["usable"], one["provider"], one["output_price"]) == (False, None, 20_000_000)
     assert len(rows) > 60
 
 
-async def test_a_model_is_chosen_after_its_provider_was_asked(program: Program) -> None:
+async def test_model_is_chosen_from_the_list_of_its_provider(program: Program) -> None:
     async with ModelServer(models=["gpt-5", "text-embedding"]) as server:
         here = {**ELSEWHERE, "OPENAI_API_KEY": "k", "TALARIA__PROVIDERS__OPENAI__BASE_URL": f"{server.url}/v1"}
         refused = await _run(program, here, "model", "openai:gpt-55")
@@ -83,7 +83,7 @@ async def test_a_model_is_chosen_after_its_provider_was_asked(program: Program) 
         assert "text-embedding" in (await _run(program, here, "models", "--all")).out
 
 
-def test_a_choice_without_its_key_changes_nothing(program: Program) -> None:
+def test_choosing_a_provider_without_its_key_changes_nothing(program: Program) -> None:
     refused = program.run("model", "anthropic", env=ELSEWHERE)
     assert refused.code == 1
     assert "Store it with `talaria config set ANTHROPIC_API_KEY -`" in refused.err
@@ -91,11 +91,11 @@ def test_a_choice_without_its_key_changes_nothing(program: Program) -> None:
 
 
 @needs_weights
-def test_installing_what_is_there_only_checks_it(program: Program) -> None:
+def test_installing_an_installed_model_only_verifies_it(program: Program) -> None:
     done = program.run("model", "install-embedded")
     assert (done.code, done.err) == (0, "")
     assert done.out == "The built-in model was already installed: 98 MB, checksum verified.\n"
 
 
-async def _run(program: Program, env: dict[str, str], *words: str) -> Outcome:
-    return await asyncio.to_thread(program.run, *words, env=env)
+async def _run(program: Program, env: dict[str, str], *arguments: str) -> Outcome:
+    return await asyncio.to_thread(program.run, *arguments, env=env)

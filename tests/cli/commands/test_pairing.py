@@ -17,7 +17,7 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def offered(program: Program, person: PairedPerson) -> str:
+def create_code(program: Program, person: PairedPerson) -> str:
     code = write(program, lambda tx: offer_code(tx, person))
     assert code is not None
     return code
@@ -32,8 +32,8 @@ def test_lists_without_entries_are_empty(program: Program) -> None:
 
 
 def test_a_pending_sender_is_approved_by_code_and_revoked(program: Program) -> None:
-    code = offered(program, ANN)
-    offered(program, BEN)
+    code = create_code(program, ANN)
+    create_code(program, BEN)
     assert program.run("pairing", "list").out == (
         "telegram\t12345\tAnn\tjust now\nmatrix\t@ben:example.org\t\tjust now\n"
     )
@@ -50,21 +50,21 @@ def test_a_pending_sender_is_approved_by_code_and_revoked(program: Program) -> N
     assert read(program, lambda tx: tx.pairing.people()) == []
 
 
-def test_a_script_reads_approved_and_revoked_senders(program: Program) -> None:
-    code = offered(program, BEN)
+def test_json_output_has_approved_and_revoked_senders(program: Program) -> None:
+    code = create_code(program, BEN)
     approved = json.loads(program.run("pairing", "approve", "matrix", code, "--json").out)
     assert (approved["user_id"], approved["platform"]) == ("@ben:example.org", "matrix")
     assert json.loads(program.run("pairing", "revoke", "matrix", "@ben:example.org", "--json").out) == approved
 
 
 def test_approving_with_a_configured_owner_gives_no_hint(program: Program) -> None:
-    code = offered(program, BEN)
+    code = create_code(program, BEN)
     owned = program.run("pairing", "approve", "matrix", code, env={"TALARIA__ACCESS__OWNERS": "telegram:1"})
     assert (owned.code, owned.err) == (0, "")
 
 
 def test_a_wrong_code_is_refused_and_counted(program: Program) -> None:
-    code = offered(program, ANN)
+    code = create_code(program, ANN)
     for _ in range(RULES.failures):
         refused = program.run("pairing", "approve", "telegram", "AAAAAAAA")
         assert (refused.code, refused.out) == (1, "")
@@ -74,9 +74,9 @@ def test_a_wrong_code_is_refused_and_counted(program: Program) -> None:
     assert "Too many wrong codes for telegram" in locked.err
 
 
-def test_what_makes_no_sense_is_reported_and_not_counted(program: Program) -> None:
+def test_malformed_codes_are_reported_and_not_counted(program: Program) -> None:
     assert "There is no valid pairing code on telegram" in program.run("pairing", "approve", "telegram", "ABCDEFGH").err
-    code = offered(program, ANN)
+    code = create_code(program, ANN)
     assert "Requests are pending on telegram." in program.run("pairing", "approve", "telegarm", code).err
     for _ in range(RULES.failures):
         assert "`123` isn't a valid code" in program.run("pairing", "approve", "telegram", "123").err
@@ -84,15 +84,15 @@ def test_what_makes_no_sense_is_reported_and_not_counted(program: Program) -> No
     assert "`talaria pairing people`" in program.run("pairing", "revoke", "telegram", "999").err
 
 
-def test_whom_the_settings_allow_stays_in_and_that_is_said(program: Program) -> None:
-    code = offered(program, ANN)
+def test_revoking_a_sender_allowed_by_settings_is_reported(program: Program) -> None:
+    code = create_code(program, ANN)
     assert program.run("pairing", "approve", "telegram", code).code == 0
     allowed = {"TALARIA__ACCESS__ALLOWED": "telegram:12345"}
     assert "still name telegram:12345" in program.run("pairing", "revoke", "telegram", "12345", env=allowed).err
 
 
-def test_a_name_cannot_disturb_the_screen(program: Program) -> None:
-    offered(program, PairedPerson("telegram", "6", "\x1b[2JEve\n"))
+def test_control_characters_in_a_sender_name_are_escaped(program: Program) -> None:
+    create_code(program, PairedPerson("telegram", "6", "\x1b[2JEve\n"))
     shown = program.run_on_terminal("pairing", "list").out
     assert "\x1b[2J" not in shown
     assert "Eve" in shown
@@ -103,25 +103,25 @@ def test_the_doctor_warns_about_open_access_and_unknown_names(program: Program) 
     folder.mkdir(parents=True, mode=0o700)
     file = folder / "config.toml"
 
-    def seen(text: str) -> list[tuple[str, str]]:
+    def run_access_check(text: str) -> list[tuple[str, str]]:
         file.write_text(text)
         file.chmod(0o600)
         checks = {one["check"]: one for one in json.loads(program.run("doctor", "--json").out)}
         return [(one["state"], one["found"]) for one in checks["access"]["findings"]]
 
-    assert [state for state, _ in seen("")] == ["ok"]
-    ((state, sentence),) = seen("[access]\neveryone = true\n")
+    assert [state for state, _ in run_access_check("")] == ["ok"]
+    ((state, sentence),) = run_access_check("[access]\neveryone = true\n")
     assert (state, "access.everyone" in sentence) == ("warning", True)
-    ((state, sentence),) = seen("[platforms.telegram]\neveryone = true\n[platforms.matrix]\n")
+    ((state, sentence),) = run_access_check("[platforms.telegram]\neveryone = true\n[platforms.matrix]\n")
     assert (state, "platforms.telegram.everyone" in sentence) == ("warning", True)
     names = '[access]\nowners = ["anna"]\n[access.slash_access]\nmodel = ["owner", "bem"]\n[people.ann]\n[people.ben]\n'
-    assert seen(names) == [
+    assert run_access_check(names) == [
         ("fault", "`access.owners` names an unknown person, `anna`; the nearest is `ann`."),
         ("fault", "`access.slash_access.model` names an unknown person, `bem`; the nearest is `ben`."),
     ]
 
 
-def test_a_browser_is_signed_in_for_a_person(program: Program) -> None:
+def test_browser_is_approved_for_a_person(program: Program) -> None:
     assert program.run("config", "set", "people.alice.ids", "telegram:7").code == 0
     offer = write(program, lambda tx: offer_browser_code(tx, "Firefox on Linux"))
     assert offer is not None
@@ -134,8 +134,8 @@ def test_a_browser_is_signed_in_for_a_person(program: Program) -> None:
     assert program.run("pairing", "approve", "telegram", "ABCDEFGH", "--person", "alice").code == 1
 
 
-def test_a_request_is_refused(program: Program) -> None:
-    code = offered(program, ANN)
+def test_refused_pairing_request_cannot_be_approved(program: Program) -> None:
+    code = create_code(program, ANN)
     assert "no longer works" in program.run("pairing", "refuse", "telegram", "12345").out
     assert program.run("pairing", "approve", "telegram", code).code == 1
     assert program.run("pairing", "refuse", "telegram", "12345", "--json").code == 1

@@ -15,7 +15,7 @@ def test_an_untouched_home_lists_the_default_profile(program: Program) -> None:
     assert list(program.home.iterdir()) == []
 
 
-def test_profiles_are_created_chosen_and_kept_apart(program: Program) -> None:
+def test_profiles_have_separate_settings(program: Program) -> None:
     assert program.run("profile", "create", "work").code == 0
     assert program.run("-p", "work", "config", "set", "store.readers", "7").code == 0
     assert program.run("config", "get", "store.readers").out == "2\n"
@@ -24,13 +24,13 @@ def test_profiles_are_created_chosen_and_kept_apart(program: Program) -> None:
     assert program.run("config", "get", "store.readers", env={"TALARIA_PROFILE": "default"}).out == "2\n"
 
 
-def test_a_profile_can_be_used_as_soon_as_it_is_made(program: Program) -> None:
+def test_profile_can_be_created_and_activated_at_once(program: Program) -> None:
     assert program.run("profile", "create", "work", "--use").out.endswith("The active profile is now work.\n")
     listed = json.loads(program.run("profile", "list", "--json").out)
     assert [(profile["name"], profile["in_use"]) for profile in listed] == [("work", True)]
 
 
-def test_show_and_path_take_a_name_or_the_profile_of_the_run(program: Program) -> None:
+def test_show_and_path_accept_a_name_or_the_profile_option(program: Program) -> None:
     program.run("profile", "create", "work")
     assert program.run("profile", "path", "work").out == f"{program.home}/profiles/work\n"
     assert program.run("profile", "path", "-p", "work").out == f"{program.home}/profiles/work\n"
@@ -40,14 +40,14 @@ def test_show_and_path_take_a_name_or_the_profile_of_the_run(program: Program) -
 
 
 @pytest.mark.parametrize("action", ["show", "use", "delete", "path"])
-def test_an_unknown_profile_brings_up_the_nearest_one(program: Program, action: str) -> None:
+def test_unknown_profile_is_refused_with_the_nearest_name(program: Program, action: str) -> None:
     program.run("profile", "create", "work")
     refused = program.run("profile", action, "wrok")
     assert refused.code == 1
     assert refused.err.startswith("talaria: `wrok` is not a known profile; the nearest is `work`.")
 
 
-def test_a_bad_name_is_refused_with_a_sentence(program: Program) -> None:
+def test_invalid_profile_name_is_refused(program: Program) -> None:
     refused = program.run("profile", "create", "../x")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("talaria: `../x` isn't a valid profile name. ")
@@ -66,7 +66,7 @@ def test_deleting_asks_for_confirmation_unless_confirmed_by_option(program: Prog
     assert (sure.code, folder.exists()) == (0, False)
 
 
-def test_the_profile_in_use_is_not_deleted(program: Program) -> None:
+def test_active_profile_is_not_deleted(program: Program) -> None:
     program.run("profile", "create", "work", "--use")
     refused = program.run("profile", "delete", "work", "--yes")
     assert refused.code == 1
@@ -75,7 +75,7 @@ def test_the_profile_in_use_is_not_deleted(program: Program) -> None:
     assert program.run("profile", "delete", "work", "--yes").out == "Deleted the profile work.\n"
 
 
-def test_a_profile_in_use_that_is_gone_does_not_keep_one_from_choosing_another(program: Program) -> None:
+def test_missing_active_profile_can_be_replaced(program: Program) -> None:
     program.run("profile", "create", "work", "--use")
     (program.home / "profiles" / "work").rmdir()
     assert program.run("config", "show").code == 1

@@ -44,7 +44,7 @@ def test_a_route_is_added_listed_and_tested(program: Program) -> None:
     assert json.loads(program.run("routes", "list", "--json").out)["work"]["chat"] == ""
 
 
-def test_a_person_is_found_under_each_of_their_names_but_not_in_a_shared_conversation(program: Program) -> None:
+def test_route_of_a_person_matches_all_their_ids_but_not_in_rooms(program: Program) -> None:
     for person in ("anna", "telegram:7", "discord:8"):
         assert program.run("routes", "test", "--person", person).out.startswith("ops: `annas` matches person anna.")
     in_room = program.run(
@@ -62,19 +62,19 @@ def test_a_person_is_found_under_each_of_their_names_but_not_in_a_shared_convers
         (("work", "--network", "shop", "--server", "1"), "whatsapp has no servers"),
     ],
 )
-def test_a_route_that_makes_no_sense_is_refused(program: Program, arguments: tuple[str, ...], advice: str) -> None:
+def test_invalid_route_is_refused(program: Program, arguments: tuple[str, ...], advice: str) -> None:
     done = program.run("routes", "add", *arguments)
     assert done.code != 0
     assert advice in done.err
 
 
-def test_a_list_without_routes_says_how_to_add_one(tmp_path: Path) -> None:
+def test_empty_route_list_shows_how_to_add_one(tmp_path: Path) -> None:
     listed = Program(tmp_path).run("routes")
     assert (listed.code, listed.out) == (0, "")
     assert "There are no routes. `talaria routes add NAME" in listed.err
 
 
-def test_a_route_by_server_is_only_for_networks_that_have_servers(program: Program) -> None:
+def test_route_by_server_requires_a_network_with_servers(program: Program) -> None:
     assert program.run("routes", "add", "team", "--network", "slack", "--server", "T1", "--persona", "ops").code == 0
     tested = program.run("routes", "test", "--network", "slack", "--server", "T1", "--chat", "C1", "--kind", "group")
     assert tested.out == "ops: `team` matches network slack, server T1.\n"

@@ -1,4 +1,4 @@
-"""`talaria send` and `talaria channels`, without a gateway; with one they are tried in tests/gateway."""
+"""`talaria send` and `talaria channels` without a gateway; tests/gateway has the tests with one."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def queued(program: Program) -> list[tuple[str, str, str]]:
     return [(one.address.chat_id, one.address.thread_id, read_content(one.payload).text) for one in items]
 
 
-def test_a_message_waits_for_a_gateway_and_stands_in_the_conversation(program: Program) -> None:
+def test_message_is_queued_for_a_gateway_and_recorded_in_the_session(program: Program) -> None:
     sent = program.run("send", "telegram:Family", "Dinner at 7.")
     assert (sent.code, sent.out) == (0, "Queued for telegram:Family.\n")
     assert "talaria gateway start" in sent.err
@@ -51,7 +51,7 @@ def test_a_message_waits_for_a_gateway_and_stands_in_the_conversation(program: P
     assert "Dinner at 7." in shown
 
 
-def test_a_script_reads_what_became_of_it(program: Program) -> None:
+def test_json_output_has_target_and_state_of_a_message(program: Program) -> None:
     sent = program.run("send", "telegram:-100:77", "hi", "--json")
     receipt = json.loads(sent.out)
     assert receipt.pop("key").startswith("script:")
@@ -67,10 +67,15 @@ def test_a_script_reads_what_became_of_it(program: Program) -> None:
     assert sent.err == ""
 
 
-@pytest.mark.parametrize("words", [["send", "telegram"], ["send", "telegram", "-"]])
-def test_the_text_may_come_through_a_pipe(program: Program, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["send", "telegram"], ["send", "telegram", "-"]])
+def test_text_of_a_message_is_read_from_a_pipe(program: Program, arguments: list[str]) -> None:
     piped = subprocess.run(
-        [TALARIA, *words], env=program.environment(), input="one\n\ntwo\n", text=True, capture_output=True, check=False
+        [TALARIA, *arguments],
+        env=program.environment(),
+        input="one\n\ntwo\n",
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert piped.returncode == 0
     assert queued(program) == [("11", "", "one\n\ntwo")]
@@ -84,7 +89,7 @@ def test_a_wait_that_times_out_is_reported(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (["telegram:Famly", "hi"], "the closest match is `Family`"),
         (["matrix", "hi"], "not connected to a chat network named `matrix`"),
@@ -92,14 +97,14 @@ def test_a_wait_that_times_out_is_reported(program: Program) -> None:
         (["telegram"], "the text is empty"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_a_sentence(program: Program, words: list[str], sentence: str) -> None:
-    refused = program.run("send", *words)
+def test_unknown_target_or_empty_text_is_refused(program: Program, arguments: list[str], sentence: str) -> None:
+    refused = program.run("send", *arguments)
     assert refused.code == 1
     assert sentence in refused.err
     assert queued(program) == []
 
 
-def test_without_a_network_there_is_nothing_to_send_through(tmp_path: Path) -> None:
+def test_sending_without_a_network_is_refused(tmp_path: Path) -> None:
     refused = Program(tmp_path).run("send", "telegram", "hi")
     assert (refused.code, "talaria setup chat" in refused.err) == (1, True)
 
@@ -109,7 +114,7 @@ def test_chats_are_listed(program: Program) -> None:
     assert listed == Outcome(
         0, "telegram:-100\tFamily\tgroup\t23 h ago\t\ntelegram:11\tAnn\tprivate\t1 day ago\thome\n"
     )
-    told = json.loads(program.run("channels", "list", "telegram", "--json").out)
-    assert [(one["target"], one["home"]) for one in told] == [("telegram:-100", False), ("telegram:11", True)]
+    channels = json.loads(program.run("channels", "list", "telegram", "--json").out)
+    assert [(one["target"], one["home"]) for one in channels] == [("telegram:-100", False), ("telegram:11", True)]
     assert program.run("channels", "list", "matrix") == Outcome(0, "")
     assert "No chats are known yet" in program.run_on_terminal("channels", "list", "matrix").out

@@ -23,15 +23,15 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def on_screen(program: Program, *words: str, typed: str = "", columns: int = 80) -> str:
-    return program.run_on_terminal("sessions", *words, typed=typed, env={"COLUMNS": str(columns)}).out
+def on_screen(program: Program, *arguments: str, typed: str = "", columns: int = 80) -> str:
+    return program.run_on_terminal("sessions", *arguments, typed=typed, env={"COLUMNS": str(columns)}).out
 
 
-def titled(program: Program, title: str, *, at: datetime | None = None) -> Session:
+def create_titled(program: Program, title: str, *, at: datetime | None = None) -> Session:
     return converse(program, NewSession(source="cli", title=title), said("Hello"), at=at)
 
 
-def sessions(program: Program) -> dict[SessionId, Session]:
+def read_sessions(program: Program) -> dict[SessionId, Session]:
     found = read(program, lambda store: store.sessions.find(SessionFilter(archived=None, limit=None)))
     return {session.id: session for session in found}
 
@@ -43,7 +43,7 @@ def archive(program: Program, session: Session) -> None:
 # list
 
 
-def test_an_empty_store_says_what_to_do_on_a_terminal_and_nothing_in_a_pipe(program: Program) -> None:
+def test_empty_list_shows_a_hint_on_a_terminal_only(program: Program) -> None:
     assert program.run("sessions", "list") == Outcome(0, "")
     assert program.run("sessions", "list", "--json") == Outcome(0, "[]\n")
     shown = on_screen(program, "list")
@@ -52,8 +52,8 @@ def test_an_empty_store_says_what_to_do_on_a_terminal_and_nothing_in_a_pipe(prog
     assert "No session matches" in on_screen(program, "list", "--source", "telegram")
 
 
-def test_the_list_is_ordered_by_last_use_with_metrics(program: Program) -> None:
-    old = titled(program, "Old", at=datetime.now(UTC) - timedelta(hours=2, minutes=5))
+def test_list_is_ordered_by_last_use_with_metrics(program: Program) -> None:
+    old = create_titled(program, "Old", at=datetime.now(UTC) - timedelta(hours=2, minutes=5))
     new = converse(program, NewSession(source="telegram", title="New"), said("One"), said("Two"))
     write(program, lambda store: store.usage.add(new.id, Usage(calls=1, cost_microdollars=1_230_000)))
     assert program.run("sessions", "list").out == (
@@ -61,13 +61,13 @@ def test_the_list_is_ordered_by_last_use_with_metrics(program: Program) -> None:
     )
 
 
-def test_a_session_without_a_title_is_listed_by_what_was_said_first(program: Program) -> None:
+def test_untitled_session_is_listed_by_its_first_message(program: Program) -> None:
     converse(program, NewSession(source="cli"), said("Be brief.", role="system"), said("Which train\ngoes to Rome?"))
     assert "\tWhich train goes to Rome?\t" in program.run("sessions", "list").out
     assert json.loads(program.run("sessions", "list", "--json").out)[0]["title"] == ""
 
 
-def test_untitled_session_is_found_by_what_is_listed_as_its_title(program: Program) -> None:
+def test_untitled_session_is_found_by_its_first_message(program: Program) -> None:
     rome = converse(program, NewSession(source="cli"), said("Which train goes to ROME?"))
     oslo = converse(program, NewSession(source="cli", title="Trip to Oslo"), said("Not to Rome"))
     assert session_ids(program, "list", "--matching", "rome") == [rome.id]
@@ -80,8 +80,8 @@ def test_untitled_session_is_found_by_what_is_listed_as_its_title(program: Progr
 
 
 def test_the_list_fits_a_terminal_of_eighty_columns(program: Program) -> None:
-    titled(program, "東京の旅行 " * 20)
-    titled(program, "A very long title of a conversation " * 5)
+    create_titled(program, "東京の旅行 " * 20)
+    create_titled(program, "A very long title of a conversation " * 5)
     shown = on_screen(program, "list")
     assert ESCAPE in shown
     header, rule, *rows = [STYLE.sub("", line) for line in shown.splitlines()]
@@ -91,8 +91,8 @@ def test_the_list_fits_a_terminal_of_eighty_columns(program: Program) -> None:
     assert all("…" in row and row.endswith("just now") for row in rows)
 
 
-def test_the_list_is_narrowed_by_source_title_age_and_number(program: Program) -> None:
-    rome, oslo = titled(program, "Trip to Rome"), titled(program, "Trip to Oslo")
+def test_list_is_filtered_by_source_title_archive_state_and_limit(program: Program) -> None:
+    rome, oslo = create_titled(program, "Trip to Rome"), create_titled(program, "Trip to Oslo")
     chat = converse(program, NewSession(source="telegram", title="Chat"))
     archive(program, oslo)
     assert session_ids(program, "list") == [chat.id, rome.id]
@@ -106,24 +106,24 @@ def test_the_list_is_narrowed_by_source_title_age_and_number(program: Program) -
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "1000001", "9" * 5000, "٣"])
-def test_an_impossible_number_is_misuse(program: Program, number: str) -> None:
+def test_invalid_limit_is_a_usage_error(program: Program, number: str) -> None:
     refused = program.run("sessions", "list", f"--limit={number}")
     assert refused.code == 2
     assert "isn't a number from 1 to" in refused.err
 
 
-def test_json_has_every_field_of_a_session_even_where_it_is_zero(program: Program) -> None:
-    session = titled(program, "Trip")
+def test_json_has_every_field_of_a_session_even_if_zero(program: Program) -> None:
+    session = create_titled(program, "Trip")
     (listed,) = json.loads(program.run("sessions", "list", "--json").out)
     assert (listed["id"], listed["message_count"], listed["archived_at"]) == (session.id, 1, None)
     assert listed["usage"]["cost_microdollars"] == 0
     assert set(listed) == set(Session.__struct_fields__)
 
 
-def test_a_title_cannot_disturb_the_screen(program: Program) -> None:
-    titled(program, "evil\x1b[2J\r\nname")
-    for words in (["list"], ["show", "evil"], ["search", "hello"]):
-        shown = on_screen(program, *words)
+def test_control_characters_in_a_title_are_escaped(program: Program) -> None:
+    create_titled(program, "evil\x1b[2J\r\nname")
+    for arguments in (["list"], ["show", "evil"], ["search", "hello"]):
+        shown = on_screen(program, *arguments)
         assert "\x1b[2J" not in shown
         assert "evil\\x1b[2J" in shown
 
@@ -131,61 +131,61 @@ def test_a_title_cannot_disturb_the_screen(program: Program) -> None:
 # names
 
 
-def test_a_session_is_named_by_its_id_the_beginning_of_it_or_its_title(program: Program) -> None:
-    session = titled(program, "Night train")
+def test_session_is_found_by_id_id_prefix_or_title(program: Program) -> None:
+    session = create_titled(program, "Night train")
     for name in (session.id, session.id[:12], "Night train", "night TRAIN", "train", " train "):
         assert json.loads(program.run("sessions", "show", name, "--json").out)["session"]["id"] == session.id
 
 
-def test_a_whole_title_wins_over_longer_ones(program: Program) -> None:
-    session = titled(program, "Rome")
-    titled(program, "Rome again")
+def test_exact_title_is_preferred_over_longer_ones(program: Program) -> None:
+    session = create_titled(program, "Rome")
+    create_titled(program, "Rome again")
     assert json.loads(program.run("sessions", "show", "rome", "--json").out)["session"]["id"] == session.id
 
 
-@pytest.mark.parametrize("words", [["show"], ["rename", "", "x"], ["archive"], ["export"], ["delete", "--yes"]])
-def test_a_name_that_fits_several_lists_them_and_changes_nothing(program: Program, words: list[str]) -> None:
-    one, two = titled(program, "Trip to Rome"), titled(program, "Trip to Oslo")
-    before = sessions(program)
-    action, *rest = words
+@pytest.mark.parametrize("arguments", [["show"], ["rename", "", "x"], ["archive"], ["export"], ["delete", "--yes"]])
+def test_ambiguous_name_lists_the_matches_and_changes_nothing(program: Program, arguments: list[str]) -> None:
+    one, two = create_titled(program, "Trip to Rome"), create_titled(program, "Trip to Oslo")
+    before = read_sessions(program)
+    action, *rest = arguments
     refused = program.run("sessions", action, "trip", *filter(None, rest))
     assert (refused.code, refused.out) == (1, "")
     assert "`trip` matches 2 sessions" in refused.err
     assert f"{one.id}  Trip to Rome" in refused.err
     assert f"{two.id}  Trip to Oslo" in refused.err
-    assert sessions(program) == before
+    assert read_sessions(program) == before
 
 
-def test_only_some_of_very_many_candidates_are_listed(program: Program) -> None:
+def test_at_most_ten_matches_of_an_ambiguous_name_are_listed(program: Program) -> None:
     for number in range(12):
-        titled(program, f"Trip {number}x")
+        create_titled(program, f"Trip {number}x")
     refused = program.run("sessions", "show", "trip")
     assert "more than 10 sessions" in refused.err
     assert refused.err.count("\n") == 12
 
 
 @pytest.mark.parametrize("name", ["nothing", "", " ", "%", "_", "'; --"])
-def test_a_name_that_fits_none_points_to_the_list(program: Program, name: str) -> None:
-    titled(program, "Trip")
+def test_unknown_name_is_refused_with_a_hint_to_the_list(program: Program, name: str) -> None:
+    create_titled(program, "Trip")
     refused = program.run("sessions", "show", name)
     assert (refused.code, refused.out) == (1, "")
     assert "`talaria sessions list --all`" in refused.err
 
 
-def test_sessions_are_offered_to_the_shell() -> None:
+def test_session_arguments_are_completed_by_the_shell() -> None:
     parser = Parser(prog="talaria sessions")
     add_arguments(parser)
     command = read_parser(("talaria", "sessions"), "", parser)
     named = [one for action in command.actions for one in (*action.positionals, *action.options)]
-    wanted = [one for one in named if one.name == "SESSION"]
-    assert len(wanted) == 8
-    assert {one.completes for one in wanted} == {"sessions"}
+    session_arguments = [one for one in named if one.name == "SESSION"]
+    assert len(session_arguments) == 8
+    assert {one.completes for one in session_arguments} == {"sessions"}
 
 
 # show
 
 
-def test_a_session_is_shown_with_its_details_and_what_was_said(program: Program) -> None:
+def test_session_is_shown_with_details_and_messages(program: Program) -> None:
     calls = (ToolCall("c1", "read_file", '{"path": "list.txt"}'), Reasoning("I should look first."))
     session = converse(
         program,
@@ -212,7 +212,7 @@ def test_roles_are_coloured_on_a_terminal(program: Program) -> None:
     assert ESCAPE not in program.run("sessions", "show", "trip").out
 
 
-def test_only_the_end_of_a_long_transcript_is_shown_unless_all_is_asked_for(program: Program) -> None:
+def test_long_transcript_is_shown_from_its_end_unless_all_is_requested(program: Program) -> None:
     converse(program, NewSession(source="cli", title="Long"), *(said(f"number {n}.") for n in range(1, 31)))
     ending = program.run("sessions", "show", "long").out
     assert "… 10 earlier messages; --all shows everything\n" in ending
@@ -226,7 +226,7 @@ def test_only_the_end_of_a_long_transcript_is_shown_unless_all_is_asked_for(prog
     assert [one["seq"] for one in shown["messages"]] == [29, 30]
 
 
-def test_times_are_those_of_the_zone_in_the_settings(program: Program) -> None:
+def test_times_are_shown_in_the_zone_of_the_settings(program: Program) -> None:
     at = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
     converse(program, NewSession(source="cli", title="Late"), said("Good night", at=at), at=at)
     shown = program.run("sessions", "show", "late", env={"TALARIA__CLI__TIME_ZONE": "Asia/Tokyo"}).out
@@ -237,7 +237,7 @@ def test_times_are_those_of_the_zone_in_the_settings(program: Program) -> None:
 # search
 
 
-def test_search_finds_messages_with_the_words_around_them(program: Program) -> None:
+def test_search_shows_messages_with_highlighted_matches(program: Program) -> None:
     at = datetime(2026, 7, 1, tzinfo=UTC)
     session = converse(
         program, NewSession(source="cli", title="Trip"), said("No"), said("The night train to Rome.", at=at)
@@ -259,26 +259,28 @@ def test_matches_are_highlighted_on_a_terminal(program: Program) -> None:
     assert "Nothing found." in on_screen(program, "search", "xyzzy")
 
 
-def test_search_is_narrowed_by_every_filter(program: Program) -> None:
+def test_search_is_filtered_by_source_role_session_and_time(program: Program) -> None:
     old, new = days_ago(30), days_ago(1)
     one = converse(program, NewSession(source="cli", title="One"), said("train", at=old), said("train", at=new))
     two = converse(program, NewSession(source="telegram"), said("train", role="assistant", at=old))
 
-    def places(*words: str) -> list[tuple[str, int]]:
-        found = json.loads(program.run("sessions", "search", "train", "--json", *words).out)
+    def find_positions(*arguments: str) -> list[tuple[str, int]]:
+        found = json.loads(program.run("sessions", "search", "train", "--json", *arguments).out)
         return sorted((hit["session_id"], hit["seq"]) for hit in found)
 
-    assert places() == sorted([(one.id, 1), (one.id, 2), (two.id, 1)])
-    assert places("--source", "telegram") == [(two.id, 1)]
-    assert places("--role", "assistant") == [(two.id, 1)]
-    assert places("--session", "one") == [(one.id, 1), (one.id, 2)]
-    assert places("--since", "7d") == [(one.id, 2)]
-    assert places("--until", "7d", "--session", one.id) == [(one.id, 1)]
-    assert places("--since", f"{old:%Y-%m-%d}", "--until", f"{new:%Y-%m-%dT%H:%M}Z", "--role", "user") == [(one.id, 1)]
-    assert len(places("--limit", "1")) == 1
+    assert find_positions() == sorted([(one.id, 1), (one.id, 2), (two.id, 1)])
+    assert find_positions("--source", "telegram") == [(two.id, 1)]
+    assert find_positions("--role", "assistant") == [(two.id, 1)]
+    assert find_positions("--session", "one") == [(one.id, 1), (one.id, 2)]
+    assert find_positions("--since", "7d") == [(one.id, 2)]
+    assert find_positions("--until", "7d", "--session", one.id) == [(one.id, 1)]
+    assert find_positions("--since", f"{old:%Y-%m-%d}", "--until", f"{new:%Y-%m-%dT%H:%M}Z", "--role", "user") == [
+        (one.id, 1)
+    ]
+    assert len(find_positions("--limit", "1")) == 1
 
 
-def test_words_that_look_like_options_follow_two_dashes(program: Program) -> None:
+def test_search_terms_that_look_like_options_follow_two_dashes(program: Program) -> None:
     converse(program, NewSession(source="cli", title="One"), said("train and plane"))
     two = converse(program, NewSession(source="cli", title="Two"), said("train only"))
     assert session_ids(program, "search", "--", "train", "-plane") == [two.id]
@@ -287,14 +289,14 @@ def test_words_that_look_like_options_follow_two_dashes(program: Program) -> Non
 
 
 @pytest.mark.parametrize(
-    "words", [['"'], ["*"], ["AND", "OR"], ["a:b", "("], [""], ["--", "-"], ["--", "--"], ["NEAR("]]
+    "arguments", [['"'], ["*"], ["AND", "OR"], ["a:b", "("], [""], ["--", "-"], ["--", "--"], ["NEAR("]]
 )
-def test_no_input_makes_search_fail(program: Program, words: list[str]) -> None:
-    titled(program, "Trip")
-    assert program.run("sessions", "search", *words).code == 0
+def test_search_accepts_any_special_characters(program: Program, arguments: list[str]) -> None:
+    create_titled(program, "Trip")
+    assert program.run("sessions", "search", *arguments).code == 0
 
 
-def test_a_time_that_is_none_is_misuse(program: Program) -> None:
+def test_invalid_time_is_a_usage_error(program: Program) -> None:
     for when in ("soon", "3m", "1900-01-01", "99999999d", "-1d"):
         refused = program.run("sessions", "search", "x", f"--since={when}")
         assert refused.code == 2
@@ -304,25 +306,25 @@ def test_a_time_that_is_none_is_misuse(program: Program) -> None:
 # rename, archive
 
 
-def test_a_session_gets_a_new_title_and_loses_it(program: Program) -> None:
-    session = titled(program, "Old")
+def test_rename_sets_and_removes_the_title(program: Program) -> None:
+    session = create_titled(program, "Old")
     renamed = program.run("sessions", "rename", "old", "Night", "train  to\nRome")
     assert renamed == Outcome(0, f"The title of {session.id} is now “Night train to Rome”.\n")
-    assert sessions(program)[session.id].title == "Night train to Rome"
+    assert read_sessions(program)[session.id].title == "Night train to Rome"
     assert program.run("sessions", "rename", session.id, "").out == f"{session.id} no longer has a title.\n"
-    assert sessions(program)[session.id].title == ""
+    assert read_sessions(program)[session.id].title == ""
 
 
-def test_a_title_that_is_taken_is_given_with_a_remark(program: Program) -> None:
-    titled(program, "Rome")
-    session = titled(program, "Oslo")
+def test_rename_to_an_existing_title_gives_a_warning(program: Program) -> None:
+    create_titled(program, "Rome")
+    session = create_titled(program, "Oslo")
     assert "Another session has the same title" in program.run("sessions", "rename", "oslo", "rome").err
-    assert sessions(program)[session.id].title == "rome"
+    assert read_sessions(program)[session.id].title == "rome"
     assert program.run("sessions", "rename", session.id, "Bergen").err == ""
 
 
-def test_sessions_are_archived_and_brought_back(program: Program) -> None:
-    one, two = titled(program, "One"), titled(program, "Two")
+def test_sessions_are_archived_and_unarchived(program: Program) -> None:
+    one, two = create_titled(program, "One"), create_titled(program, "Two")
     done = program.run("sessions", "archive", "one", "two", one.id)
     assert done.out == f"Archived “One” ({one.id}).\nArchived “Two” ({two.id}).\n"
     assert session_ids(program, "list") == []
@@ -331,7 +333,7 @@ def test_sessions_are_archived_and_brought_back(program: Program) -> None:
 
 
 def test_nothing_is_archived_if_one_name_is_wrong(program: Program) -> None:
-    titled(program, "One")
+    create_titled(program, "One")
     assert program.run("sessions", "archive", "one", "nothing").code == 1
     assert session_ids(program, "list", "--archived") == []
 
@@ -339,61 +341,61 @@ def test_nothing_is_archived_if_one_name_is_wrong(program: Program) -> None:
 # delete
 
 
-def test_deleting_asks_first_and_says_what_goes(program: Program) -> None:
-    one, two = titled(program, "One"), titled(program, "Two")
+def test_delete_shows_the_sessions_and_asks_for_confirmation(program: Program) -> None:
+    one, two = create_titled(program, "One"), create_titled(program, "Two")
     shown = on_screen(program, "delete", "one", "two", typed="n\n")
     assert f"“One” ({one.id}): 1 message, from cli" in shown
     assert "Permanently delete 2 sessions? [y/N]" in shown
     assert "Nothing was deleted." in shown
-    assert set(sessions(program)) == {one.id, two.id}
+    assert set(read_sessions(program)) == {one.id, two.id}
     assert f"Deleted “One” ({one.id}) with 1 message." in on_screen(program, "delete", "one", typed="y\n")
-    assert set(sessions(program)) == {two.id}
+    assert set(read_sessions(program)) == {two.id}
 
 
-def test_nothing_is_deleted_where_nobody_can_be_asked(program: Program) -> None:
-    session = titled(program, "One")
+def test_delete_without_a_terminal_requires_yes(program: Program) -> None:
+    session = create_titled(program, "One")
     refused = program.run("sessions", "delete", "one")
     assert refused.code == 1
     assert "Add --yes" in refused.err
-    assert set(sessions(program)) == {session.id}
+    assert set(read_sessions(program)) == {session.id}
     assert program.run("sessions", "delete", "one", "--yes").out == f"Deleted “One” ({session.id}) with 1 message.\n"
-    assert sessions(program) == {}
+    assert read_sessions(program) == {}
 
 
 # prune
 
 
-def test_pruning_removes_what_nobody_used_for_long_and_keeps_what_was_named_or_archived(program: Program) -> None:
+def test_prune_deletes_old_sessions_except_titled_and_archived_ones(program: Program) -> None:
     old = converse(program, NewSession(source="cli"), said("old words"), at=days_ago(100))
     young = converse(program, NewSession(source="cli"), said("young"), at=days_ago(80))
-    named = titled(program, "Named", at=days_ago(100))
+    named = create_titled(program, "Named", at=days_ago(100))
     stored = converse(program, NewSession(source="cli"), said("stored"), at=days_ago(100))
     archive(program, stored)
     done = program.run("sessions", "prune", "--yes")
     assert done == Outcome(0, "Deleted 1 session with 1 message (9 B of text).\n")
-    assert set(sessions(program)) == {young.id, named.id, stored.id}
+    assert set(read_sessions(program)) == {young.id, named.id, stored.id}
     assert old.id not in session_ids(program, "search", "words")
     everything = ["--include-titled", "--include-archived", "--older-than", "7d"]
     assert "Deleted 3 sessions" in program.run("sessions", "prune", "--yes", *everything).out
-    assert sessions(program) == {}
+    assert read_sessions(program) == {}
 
 
-def test_a_dry_run_lists_what_would_go_and_removes_nothing(program: Program) -> None:
+def test_prune_dry_run_lists_sessions_and_deletes_nothing(program: Program) -> None:
     session = converse(program, NewSession(source="cli"), said("x" * 1500), said("y"), at=days_ago(200))
     listed = program.run("sessions", "prune", "--dry-run")
     assert listed.out == f"{session.id}\t\tcli\t2\t1.5 kB\t{days_ago(200):%Y-%m-%d}\n"
     assert listed.err == "Would delete 1 session with 2 messages (1.5 kB of text).\n"
     (data,) = json.loads(program.run("sessions", "prune", "--dry-run", "--json").out)
     assert (data["id"], data["text_bytes"]) == (session.id, 1501)
-    assert set(sessions(program)) == {session.id}
+    assert set(read_sessions(program)) == {session.id}
 
 
-def test_the_age_comes_from_the_command_line_or_the_settings(program: Program) -> None:
+def test_prune_age_comes_from_the_command_line_or_the_settings(program: Program) -> None:
     converse(program, NewSession(source="cli"), said("x"), at=days_ago(10))
     converse(program, NewSession(source="telegram"), said("x"), at=days_ago(5))
 
-    def count(*words: str, env: dict[str, str] | None = None) -> int:
-        return len(json.loads(program.run("sessions", "prune", "--dry-run", "--json", *words, env=env).out))
+    def count(*arguments: str, env: dict[str, str] | None = None) -> int:
+        return len(json.loads(program.run("sessions", "prune", "--dry-run", "--json", *arguments, env=env).out))
 
     assert count() == 0
     assert count(env={"TALARIA__SESSIONS__PRUNE_AFTER_DAYS": "7"}) == 1
@@ -402,41 +404,41 @@ def test_the_age_comes_from_the_command_line_or_the_settings(program: Program) -
     assert count("--older-than", "0d", "--source", "telegram") == 1
 
 
-def test_empty_sessions_are_pruned_by_themselves_after_a_day(program: Program) -> None:
+def test_empty_option_prunes_only_empty_sessions_older_than_a_day(program: Program) -> None:
     empty = converse(program, NewSession(source="cli"), at=days_ago(2))
     fresh = converse(program, NewSession(source="cli"))
     full = converse(program, NewSession(source="cli"), said("x"), at=days_ago(2))
     assert "Deleted 1 session with 0 messages" in program.run("sessions", "prune", "--empty", "--yes").out
-    assert set(sessions(program)) == {fresh.id, full.id}
-    assert empty.id not in sessions(program)
+    assert set(read_sessions(program)) == {fresh.id, full.id}
+    assert empty.id not in read_sessions(program)
 
 
-def test_pruning_asks_on_a_terminal_and_refuses_without_one(program: Program) -> None:
+def test_prune_asks_on_a_terminal_and_is_refused_without_one(program: Program) -> None:
     session = converse(program, NewSession(source="cli"), said("x"), at=days_ago(100))
     assert "Add --yes" in program.run("sessions", "prune").err
     assert "Nothing was deleted." in on_screen(program, "prune", typed="n\n")
-    assert set(sessions(program)) == {session.id}
+    assert set(read_sessions(program)) == {session.id}
     shown = on_screen(program, "prune", typed="yes\n")
     assert "Permanently delete 1 session with 1 message (1 B of text)?" in shown
-    assert sessions(program) == {}
+    assert read_sessions(program) == {}
     assert program.run("sessions", "prune").err == "Nothing to prune.\n"
 
 
-def test_a_branch_and_its_parent_can_go_together(program: Program) -> None:
+def test_branch_and_its_parent_are_pruned_together(program: Program) -> None:
     parent = converse(program, NewSession(source="cli"), said("shared"), said("more"), at=days_ago(100))
     branch = NewSession(source="cli", parent_id=parent.id, parent_seq=1)
     converse(program, branch, said("own"), at=days_ago(99))
     done = program.run("sessions", "prune", "--yes")
     assert done.out == "Deleted 2 sessions with 3 messages (13 B of text).\n"
-    assert sessions(program) == {}
+    assert read_sessions(program) == {}
 
 
-def test_search_finds_what_no_program_had_time_to_index(program: Program) -> None:
+def test_search_finds_messages_that_are_not_indexed_yet(program: Program) -> None:
     converse(program, NewSession(source="cli"), said("an early heron"), *(said(f"filler {n}") for n in range(2_500)))
     assert "early" in program.run("sessions", "search", "heron").out
 
 
-def test_what_a_deleted_session_has_left_in_files_goes_with_it(program: Program) -> None:
+def test_files_of_a_deleted_session_are_deleted(program: Program) -> None:
     session = converse(program, NewSession(source="cli"), said("hello"))
     outputs, media = (program.home / "profiles" / "default" / name / session.id for name in ("outputs", "media"))
     for folder in (outputs, media):

@@ -1,4 +1,4 @@
-"""`talaria setup` on a terminal: what it asks, tries out and writes."""
+"""`talaria setup` on a terminal: questions, checks and written settings."""
 
 import json
 import re
@@ -36,16 +36,16 @@ def program(tmp_path: Path) -> Program:
 
 @pytest.fixture
 def env(server: ModelServer) -> dict[str, str]:
-    """A machine on which OpenAI is the scripted server, and everything else dead."""
+    """Variables that make OpenAI the scripted server and all other providers unreachable."""
     return {**ELSEWHERE, "TALARIA__PROVIDERS__OPENAI__BASE_URL": f"{server.url}/v1", "NO_COLOR": "1"}
 
 
-def kept(program: Program, name: str) -> str:
+def read_profile_file(program: Program, name: str) -> str:
     file = program.home / "profiles" / "default" / name
     return file.read_text() if file.exists() else ""
 
 
-async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]) -> None:
+async def test_complete_setup_writes_settings_and_secrets(program: Program, env: dict[str, str]) -> None:
     async with networks() as base, dialogue(program, "setup", "--network-url", f"telegram={base}", env=env) as talk:
         await talk.answer("Provider", "openai")
         await talk.answer("Key OPENAI_API_KEY", KEY)
@@ -66,43 +66,43 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
     assert "Chats:    Telegram, when the gateway runs." in talk.text
     assert "ask before everything except reading and the commands in `approval.allowed`" in talk.text
     assert "Run `talaria` to chat" in talk.text
-    assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n"
-    assert kept(program, "config.toml") == (
+    assert read_profile_file(program, ".env") == f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n"
+    assert read_profile_file(program, "config.toml") == (
         '[model]\nprovider = "openai"\nname = "gpt-5"\n\n[tools]\ntoolsets = ["files", "web"]\n\n'
         '[web.addresses]\nsearxng = "http://127.0.0.1:8888"\n\n[approval]\nmode = "allow-list"\n'
     )
 
 
-async def test_a_wrong_key_is_reported_and_another_one_taken(program: Program, env: dict[str, str]) -> None:
+async def test_wrong_key_is_reported_and_can_be_replaced(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "model", env=env) as talk:
         await talk.answer("Provider", "3")  # after the two subscriptions
         await talk.answer("Key OPENAI_API_KEY", "sk-wrong")
-        await talk.asked("What next? [another]")
+        await talk.wait_for_question("What next? [another]")
         assert "OpenAI rejected this key. Copy it again" in talk.text
-        assert kept(program, ".env") + kept(program, "config.toml") == ""
+        assert read_profile_file(program, ".env") + read_profile_file(program, "config.toml") == ""
         await talk.answer("What next? [another]", "another")
         await talk.answer("Key OPENAI_API_KEY", KEY)
         await talk.answer("Model", "")
         assert await talk.end() == 0
-    assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\n"
-    assert 'name = "gpt-6.1-terra"' in kept(program, "config.toml")
+    assert read_profile_file(program, ".env") == f"OPENAI_API_KEY={KEY}\n"
+    assert 'name = "gpt-6.1-terra"' in read_profile_file(program, "config.toml")
 
 
-async def test_a_key_that_cannot_be_checked_is_kept_on_demand(program: Program, env: dict[str, str]) -> None:
+async def test_unchecked_key_is_saved_on_request(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "model", env=env) as talk:
         await talk.answer("Provider", "anthropic")
         await talk.answer("Key ANTHROPIC_API_KEY", "sk-ant-unchecked-0123")
         await talk.answer("What next? [again]", "")
-        await talk.asked("What next? [again]")
+        await talk.wait_for_question("What next? [again]")
         assert f"Can't reach Anthropic at {DEAD}. Check the network and the address." in talk.text
         await talk.answer("What next?", "keep")
         await talk.answer("Model, as the provider calls it", "claude-opus-5-5")
         assert await talk.end() == 0
-    assert kept(program, ".env") == "ANTHROPIC_API_KEY=sk-ant-unchecked-0123\n"
-    assert 'provider = "anthropic"\nname = "claude-opus-5-5"' in kept(program, "config.toml")
+    assert read_profile_file(program, ".env") == "ANTHROPIC_API_KEY=sk-ant-unchecked-0123\n"
+    assert 'provider = "anthropic"\nname = "claude-opus-5-5"' in read_profile_file(program, "config.toml")
 
 
-async def test_a_provider_that_says_nothing_is_not_waited_for(program: Program, env: dict[str, str]) -> None:
+async def test_check_of_a_silent_provider_times_out(program: Program, env: dict[str, str]) -> None:
     async with networks() as base:
         silent = {
             "TALARIA__PROVIDERS__GROQ__BASE_URL": f"{base}/silent",
@@ -114,12 +114,10 @@ async def test_a_provider_that_says_nothing_is_not_waited_for(program: Program, 
             await talk.answer("What next?", "skip")
             assert await talk.end() == 0
     assert "Groq didn't answer within 0.3 s. Try again in a moment." in talk.text
-    assert kept(program, ".env") + kept(program, "config.toml") == ""
+    assert read_profile_file(program, ".env") + read_profile_file(program, "config.toml") == ""
 
 
-async def test_a_wrong_openrouter_key_is_found_out_although_its_models_are_public(
-    program: Program, env: dict[str, str]
-) -> None:
+async def test_wrong_openrouter_key_is_detected_despite_public_models(program: Program, env: dict[str, str]) -> None:
     async with networks() as base:
         here = {"TALARIA__PROVIDERS__OPENROUTER__BASE_URL": f"{base}/openrouter"}
         async with dialogue(program, "setup", "model", env={**env, **here}) as talk:
@@ -131,10 +129,10 @@ async def test_a_wrong_openrouter_key_is_found_out_although_its_models_are_publi
             await talk.answer("Choose another model?", "n")
             assert await talk.end() == 0
     assert "OpenRouter rejected this key" in talk.text
-    assert kept(program, ".env") == f"OPENROUTER_API_KEY={TOKEN}\n"
+    assert read_profile_file(program, ".env") == f"OPENROUTER_API_KEY={TOKEN}\n"
 
 
-async def test_a_server_of_ones_own_is_added_by_its_address(program: Program, env: dict[str, str]) -> None:
+async def test_own_server_is_added_by_its_address(program: Program, env: dict[str, str]) -> None:
     async with ModelServer(models=["mine-large"]) as own:
         async with dialogue(program, "setup", "model", env=env) as talk:
             await talk.answer("Provider", "own")
@@ -151,22 +149,24 @@ async def test_a_server_of_ones_own_is_added_by_its_address(program: Program, en
         assert "The address must start with http:// or https://." in talk.text
         assert "`openai` can't be used" in talk.text
         assert "Model:    box:mine-large." in talk.text
-        assert kept(program, "config.toml") == (
+        assert read_profile_file(program, "config.toml") == (
             f'[providers.box]\nbase_url = "{own.url}/v1"\n\n[model]\nprovider = "box"\nname = "mine-large"\n'
         )
-        assert kept(program, ".env") == ""
+        assert read_profile_file(program, ".env") == ""
 
 
-@pytest.mark.parametrize(("way", "code"), [("quit", 0), ("c-d", 0), ("c-c", 130)])
-async def test_it_is_left_anywhere_and_resumed(program: Program, env: dict[str, str], way: str, code: int) -> None:
+@pytest.mark.parametrize(("exit_key", "code"), [("quit", 0), ("c-d", 0), ("c-c", 130)])
+async def test_interrupted_setup_is_resumed_at_its_section(
+    program: Program, env: dict[str, str], exit_key: str, code: int
+) -> None:
     async with dialogue(program, "setup", env=env) as talk:
         await talk.answer("Provider", "openai")
         await talk.answer("Key", KEY)
         await talk.answer("Model", "")
-        if way == "quit":
-            await talk.answer("Networks", way)
+        if exit_key == "quit":
+            await talk.answer("Networks", exit_key)
         else:
-            await talk.press("Networks", way)
+            await talk.press("Networks", exit_key)
         assert await talk.end() == code
         assert "`talaria setup` continues, starting with: Chat networks." in " ".join(talk.text.split())
     async with dialogue(program, "setup", env=env) as talk:
@@ -182,17 +182,17 @@ async def test_it_is_left_anywhere_and_resumed(program: Program, env: dict[str, 
 
 
 @pytest.mark.parametrize("key", ["c-c", "c-d"])
-async def test_it_is_left_while_a_key_is_typed(program: Program, env: dict[str, str], key: str) -> None:
+async def test_setup_can_be_interrupted_while_a_key_is_typed(program: Program, env: dict[str, str], key: str) -> None:
     async with dialogue(program, "setup", env=env) as talk:
         await talk.answer("Provider", "openai")
         await talk.press("Key", key)
         await talk.end()
     assert "Stopped here." in talk.text
     assert "Traceback" not in talk.text
-    assert kept(program, "config.toml") == ""
+    assert read_profile_file(program, "config.toml") == ""
 
 
-async def test_it_is_left_while_a_provider_is_asked(program: Program, env: dict[str, str]) -> None:
+async def test_setup_can_be_interrupted_while_a_provider_is_checked(program: Program, env: dict[str, str]) -> None:
     async with networks() as base:
         silent = {"TALARIA__PROVIDERS__GROQ__BASE_URL": f"{base}/silent"}
         async with dialogue(program, "setup", "model", env={**env, **silent}) as talk:
@@ -203,10 +203,10 @@ async def test_it_is_left_while_a_provider_is_asked(program: Program, env: dict[
             assert await talk.end() == 130
     assert "Stopped here." in talk.text
     assert "Traceback" not in talk.text
-    assert kept(program, ".env") == ""
+    assert read_profile_file(program, ".env") == ""
 
 
-async def test_a_sandbox_is_offered_where_there_can_be_one(program: Program, env: dict[str, str]) -> None:
+async def test_sandbox_is_offered_if_it_is_available(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "tools", env=env) as talk:
         await talk.answer("Toolsets", "terminal")
         if sandbox_available() is None:
@@ -216,12 +216,12 @@ async def test_a_sandbox_is_offered_where_there_can_be_one(program: Program, env
         await talk.answer("Approval", "")
         assert await talk.end() == 0
     if sandbox_available() is None:
-        assert "[sandbox]\nenabled = true\nnetwork = false\n" in kept(program, "config.toml")
+        assert "[sandbox]\nenabled = true\nnetwork = false\n" in read_profile_file(program, "config.toml")
     else:
         assert "A sandbox for commands isn't available here: " in talk.text
 
 
-async def test_every_question_explains_itself_and_leads_back(program: Program, env: dict[str, str]) -> None:
+async def test_questions_have_help_and_can_go_back(program: Program, env: dict[str, str]) -> None:
     program.run("config", "set", "tools.toolsets", "web")
     async with dialogue(program, "setup", env=env) as talk:
         await talk.answer("Provider", "back")
@@ -243,10 +243,13 @@ async def test_every_question_explains_itself_and_leads_back(program: Program, e
     assert "did you mean openai?" in talk.text
     assert "A provider runs the models." in talk.text
     assert "API keys section of your OpenAI account" in talk.text
-    assert kept(program, "config.toml") + kept(program, ".env") == '[tools]\ntoolsets = ["web"]\n'
+    assert (
+        read_profile_file(program, "config.toml") + read_profile_file(program, ".env")
+        == '[tools]\ntoolsets = ["web"]\n'
+    )
 
 
-async def test_answers_of_before_are_the_defaults(program: Program, env: dict[str, str]) -> None:
+async def test_earlier_answers_are_the_defaults(program: Program, env: dict[str, str]) -> None:
     program.run("config", "set", "OPENAI_API_KEY", KEY)
     program.run("config", "set", "tools.toolsets", "files")
     async with dialogue(program, "setup", env=env) as talk:
@@ -259,10 +262,10 @@ async def test_answers_of_before_are_the_defaults(program: Program, env: dict[st
         await talk.answer("Web search [duckduckgo]", "quit")
         await talk.end()
     assert re.search("openai +OpenAI, OPENAI_API_KEY is set", talk.text)
-    assert "toolsets" not in kept(program, "config.toml")
+    assert "toolsets" not in read_profile_file(program, "config.toml")
 
 
-async def test_tokens_of_all_networks_are_asked_for_and_kept(program: Program, env: dict[str, str]) -> None:
+async def test_tokens_of_all_selected_networks_are_saved(program: Program, env: dict[str, str]) -> None:
     async with networks() as base:
         urls = [word for name in ("telegram", "discord", "slack") for word in ("--network-url", f"{name}={base}")]
         async with dialogue(program, "setup", "chat", *urls, env=env) as talk:
@@ -275,7 +278,7 @@ async def test_tokens_of_all_networks_are_asked_for_and_kept(program: Program, e
             await talk.answer("Matrix server", f"{base}/")
             await talk.answer("MATRIX_ACCESS_TOKEN", TOKEN)
             assert await talk.end() == 0
-        secrets = kept(program, ".env").splitlines()
+        secrets = read_profile_file(program, ".env").splitlines()
     names = ["DISCORD_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"]
     assert [line.partition("=")[0] for line in secrets] == names
     assert "The gateway uses these answers when it runs" in talk.text
@@ -283,7 +286,7 @@ async def test_tokens_of_all_networks_are_asked_for_and_kept(program: Program, e
     assert TOKEN not in talk.text
 
 
-async def test_an_environment_that_wins_over_what_was_typed_is_reported(program: Program, env: dict[str, str]) -> None:
+async def test_variable_that_overrides_the_typed_key_is_reported(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "model", env={**env, "OPENAI_API_KEY": "sk-old-0123456789abc"}) as talk:
         await talk.answer("Provider [openai]", "")
         await talk.answer("Key OPENAI_API_KEY (not shown) [keep ****9abc]", KEY)
@@ -294,7 +297,7 @@ async def test_an_environment_that_wins_over_what_was_typed_is_reported(program:
     assert "OPENAI_API_KEY has another value and overrides the file" in " ".join(talk.text.split())
 
 
-async def test_it_works_on_a_dumb_terminal(program: Program, env: dict[str, str]) -> None:
+async def test_setup_works_on_a_dumb_terminal(program: Program, env: dict[str, str]) -> None:
     del env["NO_COLOR"]
     async with dialogue(program, "setup", "tools", env={**env, "TERM": "dumb"}) as talk:
         await talk.answer("Toolsets", "none")
@@ -304,7 +307,7 @@ async def test_it_works_on_a_dumb_terminal(program: Program, env: dict[str, str]
     assert not any(cell.bold for row in talk.screen.styled for cell in row)
 
 
-async def test_the_key_of_a_search_engine_is_checked_before_it_is_kept(program: Program, env: dict[str, str]) -> None:
+async def test_key_of_a_search_engine_is_checked_before_it_is_saved(program: Program, env: dict[str, str]) -> None:
     async with search_servers() as servers:
         env |= {
             "TALARIA__WEB__ADDRESSES": json.dumps({"tavily": f"{servers.base}/tavily"}),
@@ -322,8 +325,8 @@ async def test_the_key_of_a_search_engine_is_checked_before_it_is_kept(program: 
     assert "Tavily can't be used: it rejected TAVILY_API_KEY (HTTP 401)." in talk.text
     assert "Tavily answers." in talk.text
     assert "Web searches use Tavily." in talk.text
-    assert kept(program, ".env") == f"TAVILY_API_KEY={ENGINE_KEY}\n"
-    assert 'engines = ["tavily", "brave", "duckduckgo"]' in kept(program, "config.toml")
+    assert read_profile_file(program, ".env") == f"TAVILY_API_KEY={ENGINE_KEY}\n"
+    assert 'engines = ["tavily", "brave", "duckduckgo"]' in read_profile_file(program, "config.toml")
 
 
 async def test_google_also_needs_the_id_of_a_search_engine(program: Program, env: dict[str, str]) -> None:
@@ -337,7 +340,7 @@ async def test_google_also_needs_the_id_of_a_search_engine(program: Program, env
             await talk.answer("Approval", "skip")
             assert await talk.end() == 0
     assert "Google answers." in talk.text
-    assert kept(program, "config.toml").endswith(f'[web]\ngoogle_engine_id = "{ENGINE_ID}"\n')
+    assert read_profile_file(program, "config.toml").endswith(f'[web]\ngoogle_engine_id = "{ENGINE_ID}"\n')
 
 
 async def test_a_second_account_is_added_checked_and_removed(program: Program, env: dict[str, str]) -> None:
@@ -358,7 +361,7 @@ async def test_a_second_account_is_added_checked_and_removed(program: Program, e
         assert "`slack` is taken" in talk.text
         assert "Saved WORK_TELEGRAM_BOT_TOKEN ****" in talk.text
         assert "Chats:    Telegram, Telegram (work), when the gateway runs." in talk.text
-        assert kept(program, "config.toml") == '[platforms.work]\nnetwork = "telegram"\n'
+        assert read_profile_file(program, "config.toml") == '[platforms.work]\nnetwork = "telegram"\n'
         async with dialogue(program, *command, env=env) as talk:
             await talk.answer("Networks [telegram]", "")
             await talk.answer("Telegram [change]", "check")
@@ -372,8 +375,8 @@ async def test_a_second_account_is_added_checked_and_removed(program: Program, e
             await talk.answer("Account [telegram]", "work")
             await talk.answer("Remove work?", "y")
             assert await talk.end() == 0
-    assert kept(program, ".env") == f"TELEGRAM_BOT_TOKEN={TOKEN}\n"
-    assert kept(program, "config.toml") == ""
+    assert read_profile_file(program, ".env") == f"TELEGRAM_BOT_TOKEN={TOKEN}\n"
+    assert read_profile_file(program, "config.toml") == ""
 
 
 async def test_a_second_account_of_a_network_with_webhooks_gets_its_own_port(
@@ -392,12 +395,14 @@ async def test_a_second_account_of_a_network_with_webhooks_gets_its_own_port(
         await talk.answer(f"Port [{LINE_PORT + 1}]", "")
         assert await talk.end() == 0
     assert f"Another account uses {LINE_PORT} already." in talk.text
-    assert f'port = "{LINE_PORT + 1}"' in kept(program, "config.toml")
+    assert f'port = "{LINE_PORT + 1}"' in read_profile_file(program, "config.toml")
     program.run("config", "set", "platforms.line.options.public_url", "https://bot.example.org/line")
     assert "LINE (shop) is set up" in program.run("doctor", "--offline").out
 
 
-async def test_a_network_that_cannot_be_reached_is_named_and_leads_back(program: Program, env: dict[str, str]) -> None:
+async def test_unreachable_network_is_reported_and_its_answers_can_be_changed(
+    program: Program, env: dict[str, str]
+) -> None:
     async with dialogue(program, "setup", "chat", env=env) as talk:
         await talk.answer("Networks [none]", "xmpp")
         await talk.answer("Address of the bot", "talaria@example.org")

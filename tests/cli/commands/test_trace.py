@@ -1,4 +1,4 @@
-"""`talaria trace`: turns as a tree, as a picture and as data, and what broke the prompt prefix."""
+"""`talaria trace`: turns as a tree, as a chart and as JSON, and breaks of the prompt prefix."""
 
 import json
 import re
@@ -36,37 +36,37 @@ def diary(program: Program, title: str = "Night train") -> Diary:
     return Diary(Profiles(program.home).active().database_file, NewSession(source="cli", title=title))
 
 
-def trace(program: Program, *words: str) -> Outcome:
-    return program.run("trace", "night", *words, env=ZONE)
+def trace(program: Program, *arguments: str) -> Outcome:
+    return program.run("trace", "night", *arguments, env=ZONE)
 
 
-async def write_a_trip(program: Program) -> None:
-    """Two turns: one with tools in a row and at once, one that was stopped during a tool."""
-    async with diary(program) as written:
-        turn = await written.begin()
+async def record_two_turns(program: Program) -> None:
+    """Record two turns: one with sequential and parallel tools, one that was stopped during a tool."""
+    async with diary(program) as recorded:
+        turn = await recorded.begin()
         await turn.model(1.5, SMALL, first=0.5)
         await turn.tool("read_file", "notes.txt", 0.25)
         one = await turn.begin_tool("web_fetch", "https://trains.test/rome")
         two = await turn.begin_tool("web_search", "night trains")
-        written.wait(1)
+        recorded.wait(1)
         await turn.end_tool(two, "no network", failed=True)
-        written.wait(1)
+        recorded.wait(1)
         await turn.end_tool(one)
         await turn.model(4, SMALL)
         await turn.end()
-        written.wait(60)
-        turn = await written.begin()
+        recorded.wait(60)
+        turn = await recorded.begin()
         await turn.model(2, SMALL)
         await turn.begin_tool("terminal", "sleep 100")
-        written.wait(10)
+        recorded.wait(10)
         await turn.end(TurnStopped())
 
 
 # the tree
 
 
-async def test_the_tree_has_calls_tools_times_tokens_and_cost(program: Program) -> None:
-    await write_a_trip(program)
+async def test_tree_has_calls_tools_times_tokens_and_cost(program: Program) -> None:
+    await record_two_turns(program)
     assert trace(program).out == (
         "TURN                                   TIME  FIRST     IN CACHED    OUT     COST\n"
         "1 answered · 2026-01-02 12:00         7.8 s          2.4k   2.0k    160  $0.0080\n"
@@ -83,8 +83,8 @@ async def test_the_tree_has_calls_tools_times_tokens_and_cost(program: Program) 
     )
 
 
-async def test_the_tree_is_coloured_on_a_terminal_and_fits_it(program: Program) -> None:
-    await write_a_trip(program)
+async def test_tree_is_coloured_on_a_terminal_and_fits_its_width(program: Program) -> None:
+    await record_two_turns(program)
     shown = program.run_on_terminal("trace", "night", env={**ZONE, "COLUMNS": "64"}).out
     assert "\x1b[32mok\x1b[0m" in shown
     assert "\x1b[31mfailed" in shown
@@ -92,12 +92,12 @@ async def test_the_tree_is_coloured_on_a_terminal_and_fits_it(program: Program) 
     assert "\x1b" not in trace(program).out
 
 
-async def test_a_turn_is_chosen_by_number_by_id_or_from_the_end(program: Program) -> None:
-    await write_a_trip(program)
+async def test_turn_is_selected_by_number_id_or_from_the_end(program: Program) -> None:
+    await record_two_turns(program)
     everything = json.loads(trace(program, "--json").out)
     first, second = everything["turns"]
-    for words in (["--turn", "1"], ["--turn", first["id"]], ["--turn", first["id"][:-1]]):
-        (chosen,) = json.loads(trace(program, "--json", *words).out)["turns"]
+    for arguments in (["--turn", "1"], ["--turn", first["id"]], ["--turn", first["id"][:-1]]):
+        (chosen,) = json.loads(trace(program, "--json", *arguments).out)["turns"]
         assert chosen == first
     last = json.loads(trace(program, "--json", "--last", "1").out)
     assert (last["turns"], last["earlier_turns"]) == ([second], 1)
@@ -105,47 +105,47 @@ async def test_a_turn_is_chosen_by_number_by_id_or_from_the_end(program: Program
 
 
 @pytest.mark.parametrize("turn", ["3", "0", "nothing", "", "٣"])
-async def test_a_turn_that_is_not_there_is_said_so(program: Program, turn: str) -> None:
-    await write_a_trip(program)
+async def test_unknown_turn_is_refused(program: Program, turn: str) -> None:
+    await record_two_turns(program)
     refused = trace(program, "--turn", turn)
     assert (refused.code, refused.out) == (1, "")
     assert "this session has turns 1 to 2" in refused.err
 
 
-async def test_an_id_that_fits_two_turns_is_refused(program: Program) -> None:
-    await write_a_trip(program)
+async def test_ambiguous_turn_id_is_refused(program: Program) -> None:
+    await record_two_turns(program)
     ids = [turn["id"] for turn in json.loads(trace(program, "--json").out)["turns"]]
-    alike = next(ids[0][:end] for end in range(len(ids[0]), 0, -1) if ids[1].startswith(ids[0][:end]))
-    if alike.isdecimal():
+    common_prefix = next(ids[0][:end] for end in range(len(ids[0]), 0, -1) if ids[1].startswith(ids[0][:end]))
+    if common_prefix.isdecimal():
         pytest.skip("the common beginning of the ids reads as a number")
-    assert "matches 2 turns" in trace(program, "--turn", alike).err
+    assert "matches 2 turns" in trace(program, "--turn", common_prefix).err
 
 
-async def test_a_session_without_turns_says_so(program: Program) -> None:
+async def test_session_without_turns_is_reported(program: Program) -> None:
     async with diary(program):
         pass
     assert trace(program) == Outcome(0, "", "This session has no turns yet.\n")
     assert json.loads(trace(program, "--json").out)["turns"] == []
 
 
-def test_an_unknown_session_points_to_the_list(program: Program) -> None:
+def test_unknown_session_is_refused_with_a_hint_to_the_list(program: Program) -> None:
     assert "`talaria sessions list --all`" in trace(program).err
 
 
-async def test_a_failure_stands_below_its_turn(program: Program) -> None:
-    async with diary(program) as written:
-        turn = await written.begin()
+async def test_failure_is_shown_below_its_turn(program: Program) -> None:
+    async with diary(program) as recorded:
+        turn = await recorded.begin()
         await turn.model(1, SMALL)
         await turn.end(TurnFailed("The model's provider refused my key."))
     assert trace(program).out.endswith("└─ The model's provider refused my key.\n")
 
 
-async def test_a_running_turn_shows_what_runs_and_what_was_cut_off(program: Program) -> None:
-    async with diary(program) as written:
-        turn = await written.begin()
+async def test_running_turn_shows_running_and_interrupted_tools(program: Program) -> None:
+    async with diary(program) as recorded:
+        turn = await recorded.begin()
         await turn.model(1, SMALL)
         await turn.begin_tool("terminal", "make")
-        written.wait(5)
+        recorded.wait(5)
         await turn.model(2, SMALL)
         await turn.begin_tool("terminal", "make again")
     (shown,) = json.loads(trace(program, "--json").out)["turns"]
@@ -154,9 +154,9 @@ async def test_a_running_turn_shows_what_runs_and_what_was_cut_off(program: Prog
     assert tools[0]["seconds"] == 5
 
 
-async def test_what_tools_and_models_say_cannot_disturb_the_screen(program: Program) -> None:
-    async with diary(program) as written:
-        turn = await written.begin()
+async def test_control_characters_of_tools_and_models_are_escaped(program: Program) -> None:
+    async with diary(program) as recorded:
+        turn = await recorded.begin()
         await turn.model(1, SMALL, model="evil\x1b[2J\nmodel")
         await turn.tool("terminal", "a\x1b[2J\nb", 1, failure="c\x1b[2J\nd")
         await turn.end()
@@ -165,8 +165,8 @@ async def test_what_tools_and_models_say_cannot_disturb_the_screen(program: Prog
     assert shown.count("\n") == 4
 
 
-async def test_json_has_every_figure_even_where_it_is_zero(program: Program) -> None:
-    await write_a_trip(program)
+async def test_json_has_every_number_even_if_zero(program: Program) -> None:
+    await record_two_turns(program)
     data = json.loads(trace(program, "--json").out)
     model, *_ = data["turns"][0]["steps"]
     assert (model["kind"], model["model"], model["seconds"], model["first_text_seconds"]) == (
@@ -180,41 +180,41 @@ async def test_json_has_every_figure_even_where_it_is_zero(program: Program) -> 
     assert data["usage"]["cost_microdollars"] == 12_000
 
 
-def test_the_session_is_offered_to_the_shell() -> None:
+def test_session_argument_is_completed_by_the_shell() -> None:
     parser = Parser(prog="talaria trace")
     TraceCommand.add_arguments(parser)
     (session,) = read_parser(("talaria", "trace"), "", parser).positionals
     assert session.completes == "sessions"
 
 
-@pytest.mark.parametrize("words", [["--html", "a", "--svg", "b"], ["--last", "0"], ["--turn", "1", "--last", "2"]])
-def test_contradictions_are_misuse(program: Program, words: list[str]) -> None:
-    assert trace(program, *words).code == 2
+@pytest.mark.parametrize("arguments", [["--html", "a", "--svg", "b"], ["--last", "0"], ["--turn", "1", "--last", "2"]])
+def test_contradictory_options_are_a_usage_error(program: Program, arguments: list[str]) -> None:
+    assert trace(program, *arguments).code == 2
 
 
 # prefix breaks
 
 
-async def write_breaks(program: Program) -> None:
-    async with diary(program) as written:
-        turn = await written.begin()
+async def record_breaks(program: Program) -> None:
+    async with diary(program) as recorded:
+        turn = await recorded.begin()
         await turn.model(1, SMALL)
         await turn.end()
-        written.wait(60)
-        await written.break_prefix("the model was changed")
-        await written.break_prefix("messages 1 to 9 are summarised")
-        turn = await written.begin()
+        recorded.wait(60)
+        await recorded.break_prefix("the model was changed")
+        await recorded.break_prefix("messages 1 to 9 are summarised")
+        turn = await recorded.begin()
         await turn.model(
             1, Usage(calls=1, input_tokens=5000, output_tokens=1000, cost_microdollars=20_000), model="new"
         )
         await turn.model(1, SMALL, model="new")
         await turn.end()
-        written.wait(60)
-        await written.break_prefix("the tool set changed")
+        recorded.wait(60)
+        await recorded.break_prefix("the tool set changed")
 
 
-async def test_each_break_is_listed_with_what_the_next_call_paid(program: Program) -> None:
-    await write_breaks(program)
+async def test_prefix_breaks_are_listed_with_the_cost_of_the_next_call(program: Program) -> None:
+    await record_breaks(program)
     listed = trace(program, "--breaks")
     assert listed.out == (
         "2026-01-02 12:01\tthe model was changed\tnew\t2\t5.0k\t$0.01\n"
@@ -228,8 +228,8 @@ async def test_each_break_is_listed_with_what_the_next_call_paid(program: Progra
     assert third["turn"] is None
 
 
-async def test_the_tree_shows_breaks_in_their_place(program: Program) -> None:
-    await write_breaks(program)
+async def test_tree_shows_prefix_breaks_before_their_call(program: Program) -> None:
+    await record_breaks(program)
     lines = trace(program).out.splitlines()
     assert lines[3].startswith("2 answered")
     assert lines[4:6] == [
@@ -239,47 +239,47 @@ async def test_the_tree_shows_breaks_in_their_place(program: Program) -> None:
     assert lines[8] == "prefix break: the tool set changed (no model call since)"
 
 
-async def test_a_session_without_breaks_has_none(program: Program) -> None:
-    await write_a_trip(program)
+async def test_session_without_prefix_breaks_lists_none(program: Program) -> None:
+    await record_two_turns(program)
     assert trace(program, "--breaks") == Outcome(0, "", "0 prefix breaks.\n")
     assert json.loads(trace(program, "--breaks", "--json").out) == []
 
 
-async def test_breaks_are_found_among_very_many_events(program: Program) -> None:
-    async with diary(program) as written:
-        stream = f"session:{written.session.id}"
-        await written.write(lambda tx: tx.events.append(stream, [("other", "")] * 2500))
-        await written.break_prefix("the model was changed")
+async def test_prefix_breaks_are_found_among_many_events(program: Program) -> None:
+    async with diary(program) as recorded:
+        stream = f"session:{recorded.session.id}"
+        await recorded.write(lambda tx: tx.events.append(stream, [("other", "")] * 2500))
+        await recorded.break_prefix("the model was changed")
     assert len(trace(program, "--breaks").out.splitlines()) == 1
 
 
-def test_the_price_of_a_break_is_a_part_of_what_the_call_cost() -> None:
+def test_cost_of_a_prefix_break_is_a_part_of_the_call_cost() -> None:
     assert estimate_cost(Usage(1, 5000, 1000, cost_microdollars=20_000)) == 10_000
     assert estimate_cost(Usage(1, 5000, 0, cost_microdollars=20_000)) == 20_000
     assert estimate_cost(Usage(1, 5000, 0, 5000, cost_microdollars=2_000)) == 0
     assert estimate_cost(Usage()) == 0
 
 
-# the picture
+# the chart
 
 
-async def test_the_chart_has_a_bar_and_numbers_for_every_step(program: Program) -> None:
-    await write_a_trip(program)
+async def test_chart_has_a_bar_and_numbers_for_every_step(program: Program) -> None:
+    await record_two_turns(program)
     root = fromstring(trace(program, "--svg", "-").out)
     assert root.tag == f"{SVG}svg"
-    told = [group.findtext(f"{SVG}title") for group in root.iter(f"{SVG}g")]
-    first, second, *others = told
+    titles = [group.findtext(f"{SVG}title") for group in root.iter(f"{SVG}g")]
+    first, second, *others = titles
     assert first == "large\n1.5 s · first text after 0.50 s · 1.2k in (1.0k cached), 80 out · $0.0040 · context 1200"
     assert second == "large\n4.0 s · 1.2k in (1.0k cached), 80 out · $0.0040 · context 1200"
     assert "web_search night trains\n1.0 s · failed: no network" in others
     assert len(others) == 5
-    words = [text.text for text in root.iter(f"{SVG}text")]
-    assert [word for word in words if word in {"model", "tools"}] == ["model", "tools"] * 2
-    assert {"0 s", "7 s", "10 s"} <= set(words)
+    labels = [text.text for text in root.iter(f"{SVG}text")]
+    assert [label for label in labels if label in {"model", "tools"}] == ["model", "tools"] * 2
+    assert {"0 s", "7 s", "10 s"} <= set(labels)
 
 
-async def test_tools_at_once_stand_on_lanes_of_their_own(program: Program) -> None:
-    await write_a_trip(program)
+async def test_parallel_tools_are_drawn_on_separate_lanes(program: Program) -> None:
+    await record_two_turns(program)
     root = fromstring(trace(program, "--svg", "-", "--turn", "1").out)
     tools = [bar for bar in bars(root) if bar.get("class") in {"ok", "failed"}]
     assert len({bar.get("y") for bar in tools}) == 2
@@ -287,18 +287,18 @@ async def test_tools_at_once_stand_on_lanes_of_their_own(program: Program) -> No
         assert 0 <= float(one.get("x", "")) <= float(one.get("x", "")) + float(one.get("width", "")) <= 1000
 
 
-async def test_breaks_stand_in_the_picture(program: Program) -> None:
-    await write_breaks(program)
+async def test_chart_shows_prefix_breaks(program: Program) -> None:
+    await record_breaks(program)
     root = fromstring(trace(program, "--svg", "-").out)
-    told = [group.findtext(f"{SVG}title") or "" for group in root.iter(f"{SVG}g")]
-    assert [title for title in told if title.startswith("prefix break")] == [
+    titles = [group.findtext(f"{SVG}title") or "" for group in root.iter(f"{SVG}g")]
+    assert [title for title in titles if title.startswith("prefix break")] == [
         "prefix break: the model was changed\n5.0k tokens, about $0.01",
         "prefix break: messages 1 to 9 are summarised\nincluded in the break before",
     ]
 
 
-async def test_the_page_needs_nothing_from_outside(program: Program) -> None:
-    await write_a_trip(program)
+async def test_html_page_loads_no_external_resources(program: Program) -> None:
+    await record_two_turns(program)
     page = trace(program, "--html", "-").out
     assert page.startswith("<!DOCTYPE html>")
     assert "prefers-color-scheme: dark" in page
@@ -309,10 +309,10 @@ async def test_the_page_needs_nothing_from_outside(program: Program) -> None:
     assert fromstring(page[page.index("<svg") : page.index("</svg>") + 6]).tag == f"{SVG}svg"
 
 
-async def test_texts_stay_texts_in_the_picture(program: Program) -> None:
+async def test_texts_are_escaped_in_the_chart(program: Program) -> None:
     title = 'Night <script>alert(1)</script> & "more" \x00\x1b\ufffe\''
-    async with diary(program, title) as written:
-        turn = await written.begin()
+    async with diary(program, title) as recorded:
+        turn = await recorded.begin()
         await turn.model(1, SMALL, model="<b>&amp;")
         await turn.tool("terminal", "echo '<&>' \ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), 1)
         await turn.end(TurnFailed("</text>]]>"))
@@ -320,14 +320,14 @@ async def test_texts_stay_texts_in_the_picture(program: Program) -> None:
         text = trace(program, form, "-").out
         assert "<script" not in text
         root = fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
-        words = [one.text or "" for one in root.iter(f"{SVG}text")]
-        assert "<b>&amp;" in words
-        assert any("</text>]]>" in word for word in words)
-        assert any('<script>alert(1)</script> & "more"' in word for word in words)
+        labels = [one.text or "" for one in root.iter(f"{SVG}text")]
+        assert "<b>&amp;" in labels
+        assert any("</text>]]>" in label for label in labels)
+        assert any('<script>alert(1)</script> & "more"' in label for label in labels)
 
 
-async def test_a_file_is_replaced_only_by_force(program: Program, tmp_path: Path) -> None:
-    await write_a_trip(program)
+async def test_existing_chart_file_is_replaced_only_with_force(program: Program, tmp_path: Path) -> None:
+    await record_two_turns(program)
     target = tmp_path / "trace.svg"
     assert trace(program, "--svg", str(target)).err == f"Wrote the timeline of 2 turns to {target}.\n"
     drawn = target.read_text()
@@ -339,11 +339,11 @@ async def test_a_file_is_replaced_only_by_force(program: Program, tmp_path: Path
     assert target.read_text() == drawn
 
 
-async def test_an_empty_or_instant_turn_can_be_drawn(program: Program) -> None:
-    async with diary(program) as written:
-        turn = await written.begin()
+async def test_empty_and_instant_turns_can_be_drawn(program: Program) -> None:
+    async with diary(program) as recorded:
+        turn = await recorded.begin()
         await turn.end()
-        turn = await written.begin()
+        turn = await recorded.begin()
         await turn.model(0, SMALL, first=0.0)
         await turn.end()
     assert trace(program).out.count("answered") == 2
@@ -355,7 +355,7 @@ def bars(root: Element) -> Iterator[Element]:
     return (bar for group in root.iter(f"{SVG}g") for bar in group.iter(f"{SVG}rect"))
 
 
-# figures
+# numbers
 
 
 @pytest.mark.parametrize(
@@ -363,17 +363,17 @@ def bars(root: Element) -> Iterator[Element]:
     [(-1, "0.00 s"), (0.25, "0.25 s"), (1.25, "1.2 s"), (59.94, "59.9 s"), (59.96, "1m00s"), (754.6, "12m35s"),
      (3599.7, "1h00m"), (7500, "2h05m")],
 )  # fmt: skip
-def test_times_are_short(seconds: float, shown: str) -> None:
+def test_seconds_are_formatted_shortly(seconds: float, shown: str) -> None:
     assert format_seconds(seconds) == shown
 
 
 @pytest.mark.parametrize(("tokens", "shown"), [(0, "0"), (999, "999"), (1000, "1.0k"), (999_999, "1.0M")])
-def test_numbers_of_tokens_are_short(tokens: int, shown: str) -> None:
+def test_token_counts_are_formatted_shortly(tokens: int, shown: str) -> None:
     assert format_tokens(tokens) == shown
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.9, 1, 7.75, 12.55, 100, 3600, 99_999])
-def test_an_axis_has_a_few_round_numbers(seconds: float) -> None:
+def test_axis_has_a_few_round_numbers(seconds: float) -> None:
     marks = list(ticks(seconds))
     assert marks[0][0] == 0
     assert 2 <= len(marks) <= 9

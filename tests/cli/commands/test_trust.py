@@ -1,4 +1,4 @@
-"""`talaria trust`, and what is ignored of a project until then."""
+"""`talaria trust`: skills of a project folder are ignored until it is trusted."""
 
 import json
 from pathlib import Path
@@ -35,11 +35,11 @@ def test_a_folder_is_trusted_listed_and_revoked(program: Program, project: Path)
     assert program.run("trust", "revoke", str(project)).code == 1
 
 
-def test_a_tool_cannot_trust_a_folder(program: Program, project: Path) -> None:
+def test_tool_cannot_trust_a_folder(program: Program, project: Path) -> None:
     done = program.run("trust", str(project), env={"TALARIA_SESSION_ID": "s1"})
     assert done.code != 0
     assert "changes what the agent may do" in done.err
 
 
-def test_a_folder_without_files_of_its_own_is_not_trusted(program: Program, tmp_path: Path) -> None:
+def test_folder_without_project_files_is_not_trusted(program: Program, tmp_path: Path) -> None:
     assert "nothing to trust" in program.run("trust", str(tmp_path)).err

@@ -13,21 +13,21 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-@pytest.mark.parametrize("words", [(), ("--to", "9.9"), ("--rollback", "--yes")])
-def test_checkout_is_updated_with_git(program: Program, words: tuple[str, ...]) -> None:
-    refused = program.run("update", *words)
+@pytest.mark.parametrize("arguments", [(), ("--to", "9.9"), ("--rollback", "--yes")])
+def test_update_of_a_checkout_is_refused_with_a_hint_to_git(program: Program, arguments: tuple[str, ...]) -> None:
+    refused = program.run("update", *arguments)
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == "talaria: This is a checkout. Update it with `git pull`, then run `make run`.\n"
 
 
-def test_uninstall_of_a_checkout_asks_and_removes_the_data_only_on_request(program: Program) -> None:
+def test_uninstall_of_a_checkout_requires_yes_and_leaves_the_data(program: Program) -> None:
     assert program.run("profile", "create", "work").code == 0
     refused = program.run("uninstall")
     assert (refused.code, "Add --yes" in refused.err) == (1, True)
-    kept = program.run("uninstall", "--yes")
-    assert (kept.code, kept.err) == (0, "")
-    assert f"Your data is still in {program.home}." in kept.out
-    assert "`make clean`" in kept.out
+    uninstalled = program.run("uninstall", "--yes")
+    assert (uninstalled.code, uninstalled.err) == (0, "")
+    assert f"Your data is still in {program.home}." in uninstalled.out
+    assert "`make clean`" in uninstalled.out
     assert (program.home / "profiles" / "work").exists()
 
 
@@ -53,7 +53,7 @@ def test_uninstall_on_a_terminal_asks_about_the_data(tmp_path: Path) -> None:
         ("1.0", "1.0.dev3"),
     ],
 )
-def test_versions_are_ordered_by_their_numbers(newer: str, older: str) -> None:
+def test_versions_are_compared_by_their_numbers(newer: str, older: str) -> None:
     assert compare_versions(newer, older) > 0
     assert compare_versions(older, newer) < 0
     assert compare_versions(older, f"{older}") == 0

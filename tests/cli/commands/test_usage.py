@@ -1,4 +1,4 @@
-"""`talaria usage`: what was spent, by day and more, with unknown prices shown as unknown."""
+"""`talaria usage`: usage and cost by day, model, surface and person, with unknown prices shown as unknown."""
 
 import json
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ def spend(tx: Transaction) -> None:
     tx.usage.add(theirs, Usage(1, 100, 20), model="new", turns=1, has_price=False)
 
 
-def test_usage_is_added_up_by_day_model_surface_and_person(program: Program) -> None:
+def test_usage_is_summed_by_day_model_surface_and_person(program: Program) -> None:
     write(program, spend)
     today = datetime.now(UTC).date()
     assert program.run("usage").out == f"{today}\t2\t3\t1100\t45%\t220\t$1.23 + unknown\n"
@@ -42,7 +42,7 @@ def test_usage_is_added_up_by_day_model_surface_and_person(program: Program) -> 
     assert (first["name"], first["usage"]["cost_microdollars"], first["unpriced_calls"]) == ("large", 1_230_000, 0)
 
 
-def test_a_model_that_costs_nothing_is_not_unknown(program: Program) -> None:
+def test_free_model_is_not_shown_as_unknown_cost(program: Program) -> None:
     def spend_nothing(tx: Transaction) -> None:
         tx.usage.add(tx.sessions.create(NewSession(source="cli")).id, Usage(1, 100, 20), model="local", turns=1)
 
@@ -56,5 +56,5 @@ def test_an_empty_store_has_no_usage(program: Program) -> None:
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "many", "99999"])
-def test_days_must_be_sensible(program: Program, days: str) -> None:
+def test_invalid_number_of_days_is_a_usage_error(program: Program, days: str) -> None:
     assert program.run("usage", f"--days={days}").code == 2

@@ -1,4 +1,4 @@
-"""`talaria webhook`: routes, and what events would become."""
+"""`talaria webhook`: list routes, and test them with events."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def settings(program: Program, config: str, secrets: str = "") -> None:
         file.chmod(0o600)
 
 
-def test_routes_are_listed_with_what_keeps_them_from_working(program: Program) -> None:
+def test_webhook_routes_are_listed_with_their_problems(program: Program) -> None:
     settings(program, '[platforms.webhook.options]\nport = "9000"\n', "WEBHOOK_SECRET=abcdefgh\n")
     write_route(folder(program), "good", title="Good", deliver_to="https://example.org/replies")
     write_route(folder(program), "poor", secret="GONE", deliver_to="https://example.org/", deliver_secret="AWAY")
@@ -49,7 +49,7 @@ def test_routes_are_listed_with_what_keeps_them_from_working(program: Program) -
     assert "abcdefgh" not in done.out + done.err + json.dumps(listed)
 
 
-def test_without_the_network_in_the_settings_a_remark_says_so(program: Program) -> None:
+def test_disabled_webhook_network_is_reported(program: Program) -> None:
     write_route(folder(program), "open", scheme="none")
     assert "platforms.webhook.enabled true" in program.run("webhook", "list").err
     assert program.run("config", "set", "platforms.webhook.enabled", "true").code == 0
@@ -67,7 +67,7 @@ def test_the_doctor_reports_routes_without_allowed_senders(program: Program) -> 
     assert "doesn't work" not in program.run("doctor").out
 
 
-def test_an_event_is_tried_out_on_a_template(program: Program) -> None:
+def test_event_is_tested_with_the_template_of_a_route(program: Program) -> None:
     write_route(
         folder(program), "hub", task="Greet them.", template="{{ action }} {{ who }}", conversation="{{ repo.name }}"
     )
@@ -78,11 +78,11 @@ def test_an_event_is_tried_out_on_a_template(program: Program) -> None:
     assert "\nopened \n" in done.out or "\nopened\n" in done.out
     assert "The event is missing who." in done.err
     assert "in the conversation `dock`, once per event id (m1)" in done.err
-    tried = json.loads(program.run("webhook", "test", "hub", "--body", event, "--json").out)
-    assert (tried["conversation"], tried["missing"], tried["why"]) == ("dock", ["who"], "")
+    tested = json.loads(program.run("webhook", "test", "hub", "--body", event, "--json").out)
+    assert (tested["conversation"], tested["missing"], tested["why"]) == ("dock", ["who"], "")
 
 
-def test_an_event_that_is_not_wanted_says_so(program: Program) -> None:
+def test_event_that_the_route_does_not_accept_is_reported(program: Program) -> None:
     folder(program).mkdir(parents=True)
     (folder(program) / "hub.toml").write_text('[when]\n"headers.x-event" = "push"\n')
     event = str(program.home / "event.json")
@@ -93,7 +93,7 @@ def test_an_event_that_is_not_wanted_says_so(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "error"),
     [
         (["gone", "--body", "event.json"], "no route `gone`"),
         (["hub", "--body", "nowhere.json"], "nowhere.json: "),
@@ -101,11 +101,11 @@ def test_an_event_that_is_not_wanted_says_so(program: Program) -> None:
         (["broken", "--body", "event.json"], "broken.toml"),
     ],
 )
-def test_what_cannot_be_tried_is_reported_in_a_sentence(program: Program, words: list[str], said: str) -> None:
+def test_invalid_route_event_or_header_is_reported(program: Program, arguments: list[str], error: str) -> None:
     write_route(folder(program), "hub")
     write_route(folder(program), "broken", scheme="rot13")
-    words = [str(program.home / word) if word.endswith(".json") else word for word in words]
-    done = program.run("webhook", "test", *words)
+    paths = [str(program.home / one) if one.endswith(".json") else one for one in arguments]
+    done = program.run("webhook", "test", *paths)
     assert done.code == 1
-    assert said in done.err
+    assert error in done.err
     assert "Traceback" not in done.err

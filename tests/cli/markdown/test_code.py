@@ -1,4 +1,4 @@
-"""Code in its colours while it arrives."""
+"""Syntax highlighting of streamed code."""
 
 import re
 
@@ -28,18 +28,18 @@ LANGUAGES = [
 ]
 
 
-def shown(language: str, *lines: str) -> list[str]:
+def highlight(language: str, *lines: str) -> list[str]:
     code = Highlighter(language, MONO)
     return [to_ansi(code.line(line)) for line in lines]
 
 
 def styles(language: str, *lines: str) -> list[set[str]]:
-    """Return the styles that stand in each of these lines."""
+    """Return the styles in each of these lines."""
     code = Highlighter(language, DARK)
     return [{style for text, style in code.line(line) if text.strip()} for line in lines]
 
 
-def test_a_fence_has_the_name_of_its_language_above_it() -> None:
+def test_fenced_code_has_the_name_of_its_language_above_it() -> None:
     assert render("```python\nif x: pass\n```", MONO, 60) == "python\n\x1b[1mif\x1b[0m x: \x1b[1mpass\x1b[0m\n"
 
 
@@ -49,7 +49,7 @@ def test_code_in_an_unknown_language_is_plain(info: str) -> None:
 
 
 @pytest.mark.parametrize("info", ["python title=x", " Python ", "{.python}", "{python}"])
-def test_more_than_a_name_may_stand_after_the_marks(info: str) -> None:
+def test_language_is_found_in_a_longer_info_string(info: str) -> None:
     assert "\x1b[1mif\x1b[0m" in render(f"```{info}\nif x: pass\n```", MONO, 60)
 
 
@@ -72,15 +72,15 @@ def test_colours_continue_over_lines(language: str, lines: list[str]) -> None:
 
 
 def test_code_continues_after_a_comment() -> None:
-    behind, alone = styles("c", "/* a", "*/ return x;")[1], styles("c", "return x;")[0]
-    assert alone < behind
+    after_comment, alone = styles("c", "/* a", "*/ return x;")[1], styles("c", "return x;")[0]
+    assert alone < after_comment
 
 
-def test_a_mark_in_a_text_begins_no_comment() -> None:
-    assert shown("c", 'x = "/*";', "return;")[1] == shown("c", "return;")[0]
+def test_comment_mark_in_a_string_starts_no_comment() -> None:
+    assert highlight("c", 'x = "/*";', "return;")[1] == highlight("c", "return;")[0]
 
 
-def test_blocks_of_yaml_are_known_on_later_lines() -> None:
+def test_yaml_block_continues_on_later_lines() -> None:
     first, _, later = styles("yaml", "key: |", "  other: text", "key: 1")
     assert styles("yaml", "key: |", "  other: text")[1] != styles("yaml", "other: text")[0]
     assert first & later
@@ -94,20 +94,20 @@ def test_colours_never_change_the_code(language: str, texts: list[str]) -> None:
         assert "".join(text for text, _ in code.line(line)) == line
 
 
-def test_long_lines_and_empty_ones_are_left_as_they_are() -> None:
+def test_long_and_empty_lines_are_unchanged() -> None:
     code = "x = '" + "a" * 3000 + "'\n\n\ny"
     text = re.sub(r"\x1b\[[0-9;]*m", "", render(f"```python\n{code}\n```", DARK, 40))
     assert text == f"python\n{code}\n"
 
 
-def test_code_of_an_item_stands_below_its_text() -> None:
+def test_code_of_a_list_item_is_shown_below_its_text() -> None:
     assert render("1. a\n   ```\n   x\n\n     y\n   ```\n2. b", MONO, 40) == "1. a\n   x\n\n     y\n2. b\n"
 
 
-def test_a_fence_without_an_end_ends_with_the_reply() -> None:
+def test_unclosed_fence_ends_with_the_reply() -> None:
     assert render("```\nx\n\n", MONO, 40) == "x\n\n"
 
 
-def test_changes_are_distinguished() -> None:
+def test_added_and_removed_lines_of_a_diff_have_different_styles() -> None:
     added, removed = styles("diff", "+new", "-old")
     assert (added, removed) == ({DARK.added}, {DARK.removed})

@@ -1,4 +1,4 @@
-"""Markdown as it stands on a terminal in the end."""
+"""Markdown rendered for a terminal."""
 
 import re
 import subprocess
@@ -27,16 +27,16 @@ def luminance(color: tuple[int, int, int]) -> float:
 
 
 def contrast_of_palette(number: int, ground: tuple[int, int, int]) -> float:
-    """Return how well a colour of the 256 is seen; 4.5 is what readers need."""
+    """Return the contrast of a colour of the 256; readers need 4.5."""
     steps = (0, 95, 135, 175, 215, 255)
-    place = number - 16
+    index = number - 16
     grey = 8 + 10 * (number - 232)
-    color = (grey,) * 3 if number >= 232 else (steps[place // 36], steps[place // 6 % 6], steps[place % 6])
+    color = (grey,) * 3 if number >= 232 else (steps[index // 36], steps[index // 6 % 6], steps[index % 6])
     low, high = sorted((luminance(color), luminance(ground)))
     return (high + 0.05) / (low + 0.05)
 
 
-def test_a_reply_with_everything_in_it_looks_as_it_should() -> None:
+def test_reply_with_all_block_types_is_rendered() -> None:
     text = """# Title
 First *line*
 second **line**
@@ -88,7 +88,7 @@ as it is
     )
 
 
-def test_styles_end_with_their_line() -> None:
+def test_styles_are_reset_at_the_end_of_a_line() -> None:
     assert render("**12345678 b** `c`", MONO, 10) == "\x1b[1m12345678 b\x1b[0m\n`c`\n"
     assert render("**123456 bbbb**", MONO, 10) == "\x1b[1m123456\x1b[0m\n\x1b[1mbbbb\x1b[0m\n"
 
@@ -112,7 +112,7 @@ def test_styles_end_with_their_line() -> None:
         ("<b>bold</b> x", "<b>bold</b> x"),
     ],
 )
-def test_marks_within_a_paragraph(text: str, shown: str) -> None:
+def test_inline_marks_are_rendered(text: str, shown: str) -> None:
     assert render(text, DARK, 60) == f"{shown}\n"
 
 
@@ -132,19 +132,19 @@ def test_marks_within_a_paragraph(text: str, shown: str) -> None:
         ("[]()", ""),
     ],
 )
-def test_a_link_shows_its_address_unless_that_is_its_text(text: str, shown: str) -> None:
+def test_link_shows_its_address_unless_it_equals_its_text(text: str, shown: str) -> None:
     assert plain(text) == f"{shown}\n"
 
 
-def test_headings_stand_at_the_left_without_their_marks() -> None:
+def test_headings_are_left_aligned_without_their_marks() -> None:
     assert lines("# One #\ntext\n\nTwo\n---\n### Three") == ["One", "", "text", "", "Two", "", "Three"]
 
 
-def test_a_paragraph_is_wrapped_and_keeps_its_own_line_breaks() -> None:
+def test_paragraph_is_wrapped_and_its_line_breaks_are_preserved() -> None:
     assert lines("one two three\nfour", 8) == ["one two", "three", "four"]
 
 
-def test_a_word_that_is_too_long_is_left_to_the_terminal() -> None:
+def test_word_longer_than_the_width_is_not_broken() -> None:
     address = "https://a.test/" + "x" * 80
     assert lines(f"see {address} there", 20) == ["see", address, "there"]
 
@@ -157,27 +157,27 @@ def test_text_without_spaces_is_wrapped_by_its_columns() -> None:
     ("text", "width"),
     [("漢字", 4), ("👍🏽", 2), ("👨\u200d👩\u200d👧", 2), ("❤\ufe0f", 2), ("e\u0301", 1), ("🇩🇪", 2), ("→…", 2)],
 )
-def test_columns_are_counted_as_a_terminal_does(text: str, width: int) -> None:
+def test_width_is_measured_in_terminal_columns(text: str, width: int) -> None:
     assert measure_width(text) == width
 
 
-def test_numbers_are_counted_on_but_gaps_of_the_writer_stay() -> None:
+def test_list_numbers_are_incremented_and_gaps_preserved() -> None:
     assert lines("1. a\n1. b\n5. c\n\ntext\n\n4. d") == ["1. a", "2. b", "5. c", "", "text", "", "4. d"]
 
 
-def test_two_spaces_below_a_number_are_a_list_within() -> None:
+def test_two_spaces_below_a_numbered_item_start_a_nested_list() -> None:
     assert lines("1. a\n  - b\n    - c\n2. d") == ["1. a", "   • b", "     • c", "2. d"]
 
 
-def test_items_are_as_far_apart_as_they_were_written() -> None:
+def test_blank_lines_between_items_are_preserved() -> None:
     assert lines("text\n- a\n- b\n\n- c\n-\n# end") == ["text", "• a", "• b", "", "• c", "•", "", "end"]
 
 
-def test_long_items_hang_below_their_text() -> None:
+def test_long_list_items_have_a_hanging_indent() -> None:
     assert lines("10. one two three", 12) == ["10. one two", "    three"]
 
 
-def test_quotes_hold_what_they_hold_and_lines_without_their_mark() -> None:
+def test_quotes_contain_other_blocks_and_lazy_lines() -> None:
     assert lines("> a\nlazy\n> - b\n> ```\n> c\n\nout") == ["│ a", "│ lazy", "│ • b", "│", "│ c", "", "out"]
 
 
@@ -206,13 +206,13 @@ def test_a_wide_table_is_wrapped_to_the_width() -> None:
     assert max(map(measure_width, shown)) <= 16
 
 
-def test_a_table_that_cannot_fit_becomes_a_list_of_its_cells() -> None:
+def test_table_that_cannot_fit_becomes_a_list_of_cells() -> None:
     row = "|".join(["something"] * 4)
     shown = lines(f"a|b|c|d\n-|-|-|-\n{row}\n{row}", 20)
     assert shown == [*[f"{name}: something" for name in "abcd"], "", *[f"{name}: something" for name in "abcd"]]
 
 
-def test_later_rows_of_a_long_table_fit_into_the_columns_of_the_first() -> None:
+def test_later_rows_of_a_long_table_are_wrapped_into_the_first_columns() -> None:
     rows = "".join(f"| {number} | x |\n" for number in range(60))
     shown = lines(f"| a | b |\n|---|---|\n{rows}| 123456 | y |\n")
     assert len(shown) == 2 + 60 + 3
@@ -223,12 +223,12 @@ def test_html_is_shown_as_text() -> None:
     assert lines("<details>\n  <b>*x*</b>\n</details>\n\n*y*") == ["<details>", "  <b>*x*</b>", "</details>", "", "y"]
 
 
-def test_code_that_stands_in_is_shown_without_its_margin() -> None:
+def test_indented_code_is_shown_without_its_margin() -> None:
     assert lines("text\n\n    a\n\n      b\n\nbehind") == ["text", "", "a", "", "  b", "", "behind"]
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES.keys())
-def test_nothing_is_padded_boxed_or_given_a_background(theme: Theme) -> None:
+def test_output_has_no_padding_and_no_background_colours(theme: Theme) -> None:
     shown = render("# a\n\ntext *b*\n\n```python\nx = 1\n\n```\n\n- a\n\n  b\n\n> c\n\na|b\n-|-\n1|2", theme, 40)
     assert not re.search(r" (\x1b\[0m)?\n", shown)
     for style in re.findall(r"\x1b\[([0-9;]*)m", shown):
@@ -236,14 +236,14 @@ def test_nothing_is_padded_boxed_or_given_a_background(theme: Theme) -> None:
         assert not [one for one in numbers if one == 7 or 40 <= one <= 49 or one >= 100]
 
 
-def test_the_theme_without_colours_has_none() -> None:
+def test_mono_theme_uses_no_colours() -> None:
     shown = render("# a\n~~b~~ `c` [d](e) **f**\n> g\n```python\ndef x(): 'y' # z\n```\n|a|\n|-|\n|b|", MONO, 40)
     assert set(re.findall(r"\x1b\[([0-9;]*)m", shown)) <= {"0", "1", "3", "4", "1;3", "1;4", "3;1"}
     assert "~~b~~ `c`" in shown
 
 
 @pytest.mark.parametrize(("theme", "ground"), [(LIGHT, (255, 255, 255)), (DARK, (30, 30, 30))], ids=["light", "dark"])
-def test_a_theme_can_be_read_on_its_ground(theme: Theme, ground: tuple[int, int, int]) -> None:
+def test_theme_has_enough_contrast_on_its_background(theme: Theme, ground: tuple[int, int, int]) -> None:
     code = "import os\n@a.b\nclass C(D):\n    '''doc'''\n    def f(self): # c\n        return f'{1.0}' + None\n"
     diff = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
     text = (
@@ -254,7 +254,7 @@ def test_a_theme_can_be_read_on_its_ground(theme: Theme, ground: tuple[int, int,
     assert {one: contrast_of_palette(one, ground) for one in found if contrast_of_palette(one, ground) < 4.5} == {}
 
 
-def test_neither_rich_nor_a_lexer_is_loaded_before_a_fence_asks() -> None:
+def test_highlighting_libraries_are_loaded_only_for_fenced_code() -> None:
     program = """
 import sys
 from talaria.cli.markdown.stream import render

@@ -15,7 +15,7 @@ def bare(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def test_plain_text_wraps_at_words_and_keeps_every_character() -> None:
+def test_plain_text_wraps_at_words_and_preserves_every_character() -> None:
     text = "rm -rf  a\n    indented and long enough to wrap"
     lines = wrap_text(text, "", 24, first="❯ ", rest="  ").splitlines()
     assert lines == ["❯ rm -rf  a", "      indented and long", "  enough to wrap"]
@@ -42,12 +42,12 @@ def test_notices_are_markdown_wrapped_at_words() -> None:
         ({"TERM": "vt220"}, "`/resume My boat` brings it back.\n"),
     ],
 )
-def test_commands_stand_in_marks_where_there_are_no_colours(environment: dict[str, str], shown: str) -> None:
+def test_commands_have_backticks_without_colours(environment: dict[str, str], shown: str) -> None:
     theme = THEMES[resolve_theme("auto", environment)]
     assert render("`/resume My boat` brings it back.", theme, 80) == shown
 
 
-def test_a_long_diff_is_folded_and_says_how_much_is_hidden() -> None:
+def test_long_diff_is_folded_with_the_number_of_hidden_lines() -> None:
     diff = "\n".join(["@@ -1 +1,9 @@", *(f"+line {number}" for number in range(9))])
     shown = render_diff(diff, DARK, 60, most=4).splitlines()
     assert bare(shown[-1]) == "  … 6 more lines, Ctrl-O shows them"

@@ -1,4 +1,4 @@
-"""A reply that arrives in pieces: what is final, what is in progress, and that neither disturbs the screen."""
+"""Markdown rendering of a streamed reply: final output and output in progress."""
 
 import re
 from itertools import pairwise
@@ -30,37 +30,37 @@ def plain(text: str) -> str:
     return STYLE.sub("", text)
 
 
-def fed(text: str, cuts: list[int], width: int = 30) -> str:
-    """Return what becomes of a text that is cut at these places, with a look at the rest after each piece."""
+def feed_in_pieces(text: str, cuts: list[int], width: int = 30) -> str:
+    """Return the output of a text that is cut at these positions, with a call of `tail` after each piece."""
     one = stream(width)
-    places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    positions = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     out = ""
-    for begin, end in pairwise(places):
+    for begin, end in pairwise(positions):
         out += one.feed(text[begin:end])
         one.tail()
     return out + one.end()
 
 
 @given(DOCUMENTS, st.lists(st.integers(0, 1000), max_size=20))
-def test_it_does_not_matter_how_a_reply_is_cut(text: str, cuts: list[int]) -> None:
-    assert fed(text, cuts) == render(text, DARK, 30)
+def test_rendering_is_the_same_for_any_pieces_of_a_reply(text: str, cuts: list[int]) -> None:
+    assert feed_in_pieces(text, cuts) == render(text, DARK, 30)
 
 
 @given(DOCUMENTS)
-def test_a_reply_may_come_character_by_character(text: str) -> None:
-    assert fed(text, list(range(len(text)))) == render(text, DARK, 30)
+def test_rendering_is_the_same_character_by_character(text: str) -> None:
+    assert feed_in_pieces(text, list(range(len(text)))) == render(text, DARK, 30)
 
 
 @pytest.mark.slow
 @settings(max_examples=25)  # each cuts 10,000 characters; the test before it tries four times as many texts
 @given(st.sampled_from(["", "- ", "> ", "# ", "```\n", "a|b\n-|-\n"]), DOCUMENTS, st.sampled_from(["x", "ab ", "*a "]))
-def test_nor_does_it_matter_where_lines_are_very_long(begin: str, text: str, filling: str) -> None:
+def test_rendering_of_very_long_lines_is_the_same_in_pieces(begin: str, text: str, filling: str) -> None:
     long = f"{begin}{filling * 1500}{text}{filling * 900}\n{text}"
-    assert fed(long, list(range(0, len(long), 97))) == render(long, DARK, 30)
+    assert feed_in_pieces(long, list(range(0, len(long), 97))) == render(long, DARK, 30)
 
 
 @given(DOCUMENTS, st.integers(1, 100))
-def test_a_reply_cannot_disturb_the_screen(text: str, width: int) -> None:
+def test_reply_emits_no_control_characters(text: str, width: int) -> None:
     one = stream(width)
     for shown in (one.feed(text), one.tail(), one.end()):
         left = STYLE.sub("", shown).replace("\n", "")
@@ -69,7 +69,7 @@ def test_a_reply_cannot_disturb_the_screen(text: str, width: int) -> None:
 
 
 @given(DOCUMENTS)
-def test_the_rest_is_shown_as_it_would_be_if_it_ended_here(text: str) -> None:
+def test_tail_shows_the_output_as_if_the_reply_ended_here(text: str) -> None:
     one = stream()
     one.feed(text)
     shown = one.tail()
@@ -78,7 +78,7 @@ def test_the_rest_is_shown_as_it_would_be_if_it_ended_here(text: str) -> None:
 
 
 @given(DOCUMENTS)
-def test_what_is_final_is_whole_lines(text: str) -> None:
+def test_final_output_consists_of_complete_lines(text: str) -> None:
     one = stream()
     assert all(final == "" or final.endswith("\n") for final in map(one.feed, text))
 
@@ -93,7 +93,7 @@ def test_a_paragraph_is_final_when_an_empty_line_ends_it() -> None:
     assert one.tail() == ""
 
 
-def test_an_item_is_final_when_the_next_begins() -> None:
+def test_list_item_is_final_when_the_next_starts() -> None:
     one = stream()
     assert one.feed("- one\n- tw") == ""
     assert plain(one.feed("o\n")) == "• one\n"
@@ -117,7 +117,7 @@ def test_marks_that_may_end_a_fence_are_not_shown_as_code() -> None:
     assert plain(one.feed("x\n")) == "``x\n"
 
 
-def test_half_a_line_break_is_not_shown() -> None:
+def test_carriage_return_at_the_end_of_a_piece_is_not_shown() -> None:
     one = stream()
     one.feed("text\r")
     assert one.tail() == "text"
@@ -130,7 +130,7 @@ def test_a_table_is_in_progress_until_it_ends() -> None:
     assert plain(one.feed("er | 3 |\n\n")).splitlines() == ["a      │ b", "───────┼──", "1      │ 2", "longer │ 3"]
 
 
-def test_the_gap_before_a_block_comes_with_it() -> None:
+def test_blank_line_before_a_block_is_emitted_with_the_block() -> None:
     one = stream()
     assert plain(one.feed("one\n\n")) == "one\n"
     one.feed("two")
@@ -141,14 +141,14 @@ def test_the_gap_before_a_block_comes_with_it() -> None:
 @pytest.mark.parametrize(
     "text", ["word " * 5000, "a|b\n-|-\n" + "1|2\n" * 25, "```\n" + "x" * 50_000, "- " + "a\n  " * 400]
 )
-def test_the_rest_stays_short_however_long_a_block_is(text: str) -> None:
+def test_tail_is_limited_for_long_blocks(text: str) -> None:
     one = stream(80)
     one.feed(text)
     assert one.tail().count("\n") < 20
     assert len(plain(one.tail())) <= 20 * 81
 
 
-def test_a_new_width_holds_for_what_is_in_progress() -> None:
+def test_new_width_applies_to_the_block_in_progress() -> None:
     width = 40
     one = MarkdownStream(DARK, lambda: width)
     one.feed("one two three four")
@@ -157,7 +157,7 @@ def test_a_new_width_holds_for_what_is_in_progress() -> None:
     assert one.tail() == "one two\nthree four"
 
 
-def test_after_the_end_or_a_reset_another_reply_begins() -> None:
+def test_new_reply_starts_after_end_or_reset() -> None:
     one = stream()
     one.feed("> ```\nx")
     one.reset()
@@ -167,7 +167,7 @@ def test_after_the_end_or_a_reset_another_reply_begins() -> None:
     assert one.feed("b\n\n") == "b\n"
 
 
-def test_control_characters_are_shown_or_dropped() -> None:
+def test_control_characters_are_escaped_or_dropped() -> None:
     assert (
         plain(render("a\x1b[2Jb\x07 \u202ec &#x202e;\rd\r\n", DARK, 60)) == "a\\x1b[2Jb\\x07 \\u202ec \\u202e\\x0dd\n"
     )

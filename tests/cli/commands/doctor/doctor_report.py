@@ -1,4 +1,4 @@
-"""Reports of the doctor, and the profile that it examines."""
+"""Reports of the doctor, and the profile that it checks."""
 
 import json
 from pathlib import Path
@@ -26,9 +26,9 @@ def mode(path: Path) -> int:
 
 
 def found(outcome: Outcome, check: str) -> list[tuple[str, str]]:
-    """Return state and sentence of each line about one thing."""
+    """Return state and sentence of each line of one check."""
     lines = [line.split(maxsplit=2) for line in outcome.out.splitlines() if not line.startswith((" ", "→"))]
-    return [(words[0], words[2]) for words in lines if words[1:2] == [check] and len(words) == 3]
+    return [(columns[0], columns[2]) for columns in lines if columns[1:2] == [check] and len(columns) == 3]
 
 
 def by_check(outcome: Outcome) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from talaria.testing.model_server import Answer, ModelServer, Say, bad_key, mode
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 
 
-def test_offline_the_model_is_named_with_the_reason_and_not_asked(program: Program) -> None:
+def test_offline_check_names_the_model_and_reason_without_calling_it(program: Program) -> None:
     ((state, sentence),) = found(program.run("doctor", "--offline", env=KEY), "model")
     assert state == "ok"
     assert re.fullmatch(r"openai:\S+ is configured \(not contacted\)\. Chosen because OPENAI_API_KEY is .*", sentence)
@@ -28,7 +28,7 @@ def test_offline_the_model_is_named_with_the_reason_and_not_asked(program: Progr
     ]
 
 
-async def test_own_model_that_answers_is_well_without_a_key(tmp_path: Path, server: ModelServer) -> None:
+async def test_own_model_that_answers_is_ok_without_a_key(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say("Hello\nto you."))
     seen = await talk(scripted_program(tmp_path, server), "doctor")
     expected = "mine:scripted answers “Hello to you”. Chosen by the setting `model.provider`."
@@ -37,7 +37,7 @@ async def test_own_model_that_answers_is_well_without_a_key(tmp_path: Path, serv
     assert len(server.received) == 1
 
 
-async def test_model_is_asked_although_its_provider_lists_it(tmp_path: Path) -> None:
+async def test_model_is_called_even_if_its_provider_lists_it(tmp_path: Path) -> None:
     async with ModelServer(models=["gpt-6.1-terra"]) as server:
         settings = f'[providers.openai]\nbase_url = "{server.url}/v1"\n'
         program = scripted_program(tmp_path, server, settings, "OPENAI_API_KEY=sk-hidden-and-long-enough\n")
@@ -81,26 +81,26 @@ def test_model_behind_a_closed_port_is_a_fault(program: Program) -> None:
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "nowhere"])
-def test_a_model_that_cannot_answer_is_a_warning_that_says_what_to_do(program: Program, provider: str) -> None:
+def test_unusable_model_is_a_warning_with_advice(program: Program, provider: str) -> None:
     seen = program.run("doctor", "--offline", env={"TALARIA__MODEL__PROVIDER": provider})
     ((state, sentence),) = found(seen, "model")
     assert (seen.code, seen.err, state) == (0, "", "warning")
     assert provider.upper() in sentence.upper()
 
 
-def test_tools_are_counted_and_names_that_mean_none_are_warned_about(program: Program) -> None:
+def test_tools_are_counted_and_unknown_names_are_warnings(program: Program) -> None:
     settings = '[tools]\ntoolsets = ["files", "web"]\ndisabled = ["web_serch", "mcp_x_y"]\n[mcp.half]\nenabled = true\n'
     write_private(folder(program) / "config.toml", settings)
     seen = program.run("doctor", "--offline")
-    told = found(seen, "tools")
-    assert [state for state, _ in told] == ["ok", "warning", "warning"]
-    assert told[0][1].startswith("7 of ")
-    assert told[1][1] == "`tools.disabled` names `web_serch`, which isn't a tool."
+    findings = found(seen, "tools")
+    assert [state for state, _ in findings] == ["ok", "warning", "warning"]
+    assert findings[0][1].startswith("7 of ")
+    assert findings[1][1] == "`tools.disabled` names `web_serch`, which isn't a tool."
     assert "The nearest is `web_search`." in seen.out
-    assert told[2][1] == "The MCP server half needs a command or an address, but not both."
+    assert findings[2][1] == "The MCP server half needs a command or an address, but not both."
 
 
-def test_helpers_that_are_missing_come_with_the_way_to_get_them(program: Program, tmp_path: Path) -> None:
+def test_missing_helper_programs_are_reported_with_install_commands(program: Program, tmp_path: Path) -> None:
     bare = {"PATH": str(tmp_path / "no-programs"), "TALARIA__SANDBOX__ENABLED": "true"}
     seen = program.run("doctor", "--offline", env=bare)
     assert seen.code == 0
@@ -131,7 +131,7 @@ def test_auto_without_bubblewrap_is_reported(program: Program, tmp_path: Path) -
     assert seen.code == 0
 
 
-def test_a_sandbox_is_reported_as_it_is_set(program: Program) -> None:
+def test_sandbox_check_reports_its_setting(program: Program) -> None:
     ((state, sentence),) = found(program.run("doctor", "--offline"), "sandbox")
     works = sandbox_available() is None
     expected = ("ok", "run in a bubblewrap sandbox") if works else ("warning", "are refused")
@@ -146,7 +146,7 @@ def test_a_sandbox_is_reported_as_it_is_set(program: Program) -> None:
     assert (state, "run in a bubblewrap sandbox" in sentence) == (("ok", True) if works else ("warning", False))
 
 
-def test_browser_is_reported_as_it_is_set(program: Program) -> None:
+def test_browser_check_reports_its_setting(program: Program) -> None:
     ((state, sentence),) = found(program.run("doctor", "--offline"), "browser")
     assert (state, sentence[:4]) == ("ok", "Off.")
     on = {"TALARIA__TOOLS__TOOLSETS": '["browser"]'}
@@ -159,8 +159,8 @@ def test_browser_is_reported_as_it_is_set(program: Program) -> None:
         assert path in sentence
 
 
-def test_a_token_whose_package_is_missing_is_a_warning(program: Program, tmp_path: Path) -> None:
-    # As it is where somebody has installed Talaria without its extras: they need what is not there.
+def test_token_without_its_package_is_a_warning(program: Program, tmp_path: Path) -> None:
+    # As after an installation without extras: the packages that they require are missing.
     described = tmp_path / "packages" / "talaria_agent-0.1.0.dist-info"
     described.mkdir(parents=True)
     extras = [f'Provides-Extra: {one}\nRequires-Dist: no-such-{one}; extra == "{one}"' for one in ("discord", "slack")]
@@ -169,9 +169,9 @@ def test_a_token_whose_package_is_missing_is_a_warning(program: Program, tmp_pat
     )
     env = {"DISCORD_BOT_TOKEN": "abc", "PYTHONPATH": str(described.parent)}
     seen = program.run("doctor", "--offline", env=env)
-    told = found(seen, "extras")
-    assert ("warning", "DISCORD_BOT_TOKEN is set, but no-such-discord isn't installed.") in told
-    others = next(sentence for _, sentence in told if sentence.startswith("Not installed"))
+    findings = found(seen, "extras")
+    assert ("warning", "DISCORD_BOT_TOKEN is set, but no-such-discord isn't installed.") in findings
+    others = next(sentence for _, sentence in findings if sentence.startswith("Not installed"))
     assert re.search(r"slack\. Install one with `\S+ .*install .*\[slack\]'?`\.", others)
 
 
@@ -180,7 +180,7 @@ def engine_settings(servers: SearchServers, *engines: str) -> str:
     return f"[web.addresses]\n{addresses}\n"
 
 
-async def test_configured_search_engines_are_asked(program: Program) -> None:
+async def test_configured_search_engines_are_contacted(program: Program) -> None:
     async with search_servers() as servers:
         settings = engine_settings(servers, "brave", "tavily", "exa", "searxng")
         write_private(folder(program) / "config.toml", settings)
@@ -194,7 +194,7 @@ async def test_configured_search_engines_are_asked(program: Program) -> None:
         ("warning", "Exa can't be used: rate-limited."),
         ("ok", "SearXNG answers."),
     ]
-    assert sorted(servers.asked) == ["brave", "exa", "searxng", "tavily"]
+    assert sorted(servers.called) == ["brave", "exa", "searxng", "tavily"]
     assert "0123456789" not in seen.out
 
 
@@ -208,7 +208,7 @@ def test_search_engines_are_not_contacted_offline(program: Program) -> None:
     ]
 
 
-async def test_credentials_of_chat_networks_are_tested_with_them(program: Program) -> None:
+async def test_credentials_of_chat_networks_are_checked(program: Program) -> None:
     async with networks() as base:
         telegram = f'[platforms.telegram.options]\nbase_url = "{base}/bot"\n'
         write_private(folder(program) / "config.toml", f"{telegram}[platforms.webhook]\nenabled = true\n")

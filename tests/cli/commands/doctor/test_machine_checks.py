@@ -23,13 +23,13 @@ def test_too_little_free_disk_is_a_warning(program: Program) -> None:
     assert "`doctor.min_free_megabytes` is 999999999" in seen.out
 
 
-def test_an_output_that_cannot_show_every_script_is_a_warning(program: Program) -> None:
+def test_output_encoding_other_than_utf8_is_a_warning(program: Program) -> None:
     seen = program.run("doctor", "--offline", env={"PYTHONIOENCODING": "latin-1"})
     assert found(seen, "terminal")[0][0] == "warning"
     assert "LC_ALL=C.UTF-8" in seen.out
 
 
-def test_what_is_supported_agrees_with_the_package() -> None:
+def test_supported_versions_match_the_package_metadata() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     after = (LAST_PYTHON[0], LAST_PYTHON[1] + 1)
     assert project["requires-python"] == ">={}.{},<{}.{}".format(*FIRST_PYTHON, *after)

@@ -11,22 +11,22 @@ from tests.cli.stored_sessions import converse, read, said
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 
 
-def test_a_missing_folder_is_made_when_asked_for(program: Program) -> None:
+def test_fix_creates_a_missing_profile_folder(program: Program) -> None:
     seen = program.run("doctor", "--offline", "--fix")
     path = program.home / "profiles" / "default"
     assert found(seen, "files") == [("repaired", f"Created {path}."), ("ok", f"{path} is private.")]
     assert mode(path) == 0o700
 
 
-def test_every_fault_of_the_settings_is_reported_and_the_rest_still_looked_at(program: Program) -> None:
+def test_all_faults_of_the_settings_are_reported_and_other_checks_still_run(program: Program) -> None:
     file = write_private(folder(program) / "config.toml", "[store]\nreaders = 0\n[log]\nlevl = 1\n")
     converse(program, NewSession(source="cli"))
     seen = program.run("doctor", "--offline")
     assert (seen.code, seen.err) == (1, "")
-    told = found(seen, "settings")
-    assert [state for state, _ in told] == ["fault", "fault"]
-    assert told[0][1].startswith(f"{file}, line 2: `store.readers` must be")
-    assert "`log.level`" in told[1][1]
+    findings = found(seen, "settings")
+    assert [state for state, _ in findings] == ["fault", "fault"]
+    assert findings[0][1].startswith(f"{file}, line 2: `store.readers` must be")
+    assert "`log.level`" in findings[1][1]
     assert found(seen, "store") == [("warning", "The store wasn't checked, because the settings have faults.")]
     assert found(seen, "disk")[0][0] == "ok"
     assert (
@@ -36,15 +36,15 @@ def test_every_fault_of_the_settings_is_reported_and_the_rest_still_looked_at(pr
 
 
 @pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
-def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Program, text: str) -> None:
+def test_unreadable_settings_do_not_stop_the_doctor(program: Program, text: str) -> None:
     write_private(folder(program) / "config.toml", text)
-    for words in (["doctor", "--offline"], ["doctor", "--offline", "--fix"], ["doctor", "--offline", "--json"]):
-        seen = program.run(*words)
+    for arguments in (["doctor", "--offline"], ["doctor", "--offline", "--fix"], ["doctor", "--offline", "--json"]):
+        seen = program.run(*arguments)
         assert (seen.code, seen.err) == (1, "")
     assert len(json.loads(seen.out)) == 16
 
 
-def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program: Program) -> None:
+def test_secrets_file_readable_by_others_is_a_fault_and_can_be_fixed(program: Program) -> None:
     file = folder(program) / ".env"
     file.write_text("OPENAI_API_KEY=sk-hidden-and-long-enough\n")
     file.chmod(0o644)
@@ -53,9 +53,9 @@ def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program
     assert found(seen, "files") == [("fault", f"Other users can access {file} (mode 0644).")]
     assert f"→ `chmod 600 {file}` makes it private. `talaria doctor --fix` does this for you.\n" in seen.out
     assert [state for state, _ in found(seen, "keys")] == ["ok"]
-    mended = program.run("doctor", "--offline", "--fix")
-    assert mended.code == 0
-    assert ("repaired", f"Set {file} to mode 0600.") in found(mended, "files")
+    repaired = program.run("doctor", "--offline", "--fix")
+    assert repaired.code == 0
+    assert ("repaired", f"Set {file} to mode 0600.") in found(repaired, "files")
     assert mode(file) == 0o600
 
 
@@ -73,18 +73,18 @@ def test_modes_of_folder_settings_and_store_are_repaired(program: Program) -> No
 
 def test_keys_are_named_with_their_origin_and_never_shown(program: Program) -> None:
     file = write_private(folder(program) / ".env", "GROQ_API_KEY=gsk-hidden-and-long-enough\nOTHER=hidden\n")
-    for words in (["doctor", "--offline"], ["doctor", "--offline", "--json"]):
-        assert "hidden" not in program.run(*words, env=KEY).out
-    told = found(program.run("doctor", "--offline", env=KEY), "keys")
-    assert ("ok", f"GROQ_API_KEY ****ough, from {file}:1.") in told
-    assert len(told) == 3
+    for arguments in (["doctor", "--offline"], ["doctor", "--offline", "--json"]):
+        assert "hidden" not in program.run(*arguments, env=KEY).out
+    findings = found(program.run("doctor", "--offline", env=KEY), "keys")
+    assert ("ok", f"GROQ_API_KEY ****ough, from {file}:1.") in findings
+    assert len(findings) == 3
 
 
-def test_no_key_is_no_warning_by_itself(program: Program) -> None:
+def test_missing_keys_are_not_a_warning(program: Program) -> None:
     assert found(program.run("doctor", "--offline"), "keys") == [("ok", "No keys or tokens are set.")]
 
 
-def test_lines_of_the_secrets_file_that_make_no_sense_are_faults(program: Program) -> None:
+def test_invalid_lines_of_the_secrets_file_are_faults(program: Program) -> None:
     write_private(folder(program) / ".env", "what is this\n")
     seen = program.run("doctor", "--offline")
     assert seen.code == 1
@@ -92,13 +92,13 @@ def test_lines_of_the_secrets_file_that_make_no_sense_are_faults(program: Progra
     assert "line 1" in found(seen, "keys")[0][1]
 
 
-def test_an_api_without_keys_is_reported(program: Program) -> None:
+def test_keyless_api_is_reported(program: Program) -> None:
     program.run("config", "set", "api.keyless", "true")
     reported = [sentence for state, sentence in found(program.run("doctor"), "access") if state == "warning"]
     assert any("without a key: `api.keyless` is on" in sentence for sentence in reported)
 
 
-def test_a_server_that_cannot_be_reached_is_a_fault_without_its_password(program: Program) -> None:
+def test_unreachable_store_is_a_fault_shown_without_its_password(program: Program) -> None:
     url = {"TALARIA__STORE__URL": "postgresql://me:hidden@127.0.0.1:1/db", "TALARIA__STORE__BUSY_TIMEOUT_SECONDS": "1"}
     seen = program.run("doctor", "--offline", env=url)
     assert (seen.code, seen.err) == (1, "")
@@ -120,7 +120,7 @@ def damage(program: Program) -> Path:
     return file
 
 
-def test_a_damaged_store_is_found_and_recovered_with_the_old_file_kept(program: Program) -> None:
+def test_damaged_store_is_recovered_and_the_old_file_preserved(program: Program) -> None:
     file = damage(program)
     before = file.read_bytes()
     seen = program.run("doctor", "--offline")
@@ -128,17 +128,17 @@ def test_a_damaged_store_is_found_and_recovered_with_the_old_file_kept(program: 
     ((state, sentence),) = found(seen, "store")
     assert (state, sentence.startswith("The store is damaged.")) == ("fault", True)
     assert file.read_bytes() == before
-    mended = program.run("doctor", "--offline", "--fix")
-    assert (mended.code, mended.err) == (0, "")
-    told = found(mended, "store")
-    assert [state for state, _ in told] == ["repaired", "ok"]
-    assert any(path.name in told[0][1] and path.read_bytes() == before for path in folder(program).iterdir())
+    repaired = program.run("doctor", "--offline", "--fix")
+    assert (repaired.code, repaired.err) == (0, "")
+    findings = found(repaired, "store")
+    assert [state for state, _ in findings] == ["repaired", "ok"]
+    assert any(path.name in findings[0][1] and path.read_bytes() == before for path in folder(program).iterdir())
     assert len(read(program, lambda store: store.sessions.find(SessionFilter(archived=None)))) > 10
     assert program.run("doctor", "--offline").code == 0
 
 
 @pytest.mark.parametrize("content", [b"not a database at all\n" * 500, b"SQLite format 3\x00" + b"\xff" * 8000])
-def test_a_file_that_is_no_database_is_kept_aside(program: Program, content: bytes) -> None:
+def test_store_file_that_is_no_database_is_moved_aside(program: Program, content: bytes) -> None:
     file = folder(program) / "talaria.db"
     file.write_bytes(content)
     file.chmod(0o600)
@@ -149,7 +149,7 @@ def test_a_file_that_is_no_database_is_kept_aside(program: Program, content: byt
     assert any(path.read_bytes() == content for path in folder(program).glob("talaria.db?*"))
 
 
-def test_store_that_only_its_damaged_copy_is_left_of_is_recovered(program: Program) -> None:
+def test_missing_store_is_recovered_from_its_damaged_copy(program: Program) -> None:
     file = damage(program)
     file.rename(file.with_name("talaria.db.damaged-20261115T220610582994"))
     listed = program.run("sessions", "list")
@@ -164,8 +164,8 @@ def test_empty_store_is_a_fault_and_not_filled(program: Program) -> None:
     converse(program, NewSession(source="cli"))
     file = folder(program) / "talaria.db"
     file.write_bytes(b"")
-    for words in (["sessions", "list"], ["chat", "-q", "hello"], ["doctor"]):
-        seen = program.run(*words)
+    for arguments in (["sessions", "list"], ["chat", "-q", "hello"], ["doctor"]):
+        seen = program.run(*arguments)
         assert (seen.code, "is empty (0 bytes)" in seen.out + seen.err) == (1, True)
         assert file.stat().st_size == 0
     assert program.run("doctor", "--fix").code == 0
@@ -173,7 +173,7 @@ def test_empty_store_is_a_fault_and_not_filled(program: Program) -> None:
 
 def test_a_folder_in_place_of_the_store_is_a_fault(program: Program) -> None:
     (folder(program) / "talaria.db").mkdir()
-    for words in (["doctor", "--offline"], ["doctor", "--offline", "--fix"]):
-        seen = program.run(*words)
+    for arguments in (["doctor", "--offline"], ["doctor", "--offline", "--fix"]):
+        seen = program.run(*arguments)
         assert (seen.code, seen.err) == (1, "")
         assert "fault" in {state for state, _ in found(seen, "store")}

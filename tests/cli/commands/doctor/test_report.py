@@ -1,4 +1,4 @@
-"""The report as a whole: healthy and untouched profiles, JSON, colours."""
+"""The complete report: healthy and new profiles, JSON, colours."""
 
 from tests.app.program import Program
 from tests.cli.commands.doctor.doctor_report import KEY, by_check, folder, found
@@ -7,7 +7,7 @@ from tests.cli.stored_sessions import converse, said
 from talaria.contracts.stores.sessions import NewSession
 
 
-def test_a_healthy_profile_is_well(program: Program) -> None:
+def test_healthy_profile_has_no_problems(program: Program) -> None:
     converse(program, NewSession(source="cli"), said("Hi"))
     seen = program.run("doctor", "--offline", env=KEY)
     assert (seen.code, seen.err) == (0, "")
@@ -18,7 +18,7 @@ def test_a_healthy_profile_is_well(program: Program) -> None:
     assert found(seen, "python")[0][0] == found(seen, "sqlite")[0][0] == found(seen, "terminal")[0][0] == "ok"
 
 
-def test_an_untouched_home_has_warnings_only_and_stays_untouched(program: Program) -> None:
+def test_new_home_has_only_warnings_and_is_not_changed(program: Program) -> None:
     seen = program.run("doctor", "--offline")
     assert (seen.code, seen.err) == (0, "")
     assert found(seen, "files") == [("warning", f"{program.home}/profiles/default doesn't exist yet.")]
@@ -43,12 +43,12 @@ def test_json_has_every_check_with_its_findings(program: Program) -> None:
     (finding,) = results["files"]["findings"]
     assert finding["fixable"]
     assert "chmod 700" in finding["repair"]
-    mended = by_check(program.run("doctor", "--offline", "--fix", "--json"))
-    assert mended["files"]["state"] == "ok"
-    assert mended["files"]["repaired"] == [f"Set {folder(program)} to mode 0700."]
+    repaired = by_check(program.run("doctor", "--offline", "--fix", "--json"))
+    assert repaired["files"]["state"] == "ok"
+    assert repaired["files"]["repaired"] == [f"Set {folder(program)} to mode 0700."]
 
 
-def test_the_report_is_coloured_and_fits_a_terminal(program: Program) -> None:
+def test_report_is_coloured_and_fits_a_terminal(program: Program) -> None:
     folder(program).chmod(0o755)
     seen = program.run_on_terminal("doctor", "--offline", env={"COLUMNS": "100"})
     assert seen.code == 0
