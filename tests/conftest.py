@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.leftover_processes import LeftoverProcesses
 from tests.order import spread
 from tests.shared_servers import SharedServers, server_address
-from tests.storage.engines import Place, empty_sqlite_file, one_by_one
+from tests.storage.engines import Place, create_empty_store, one_by_one
 from tests.storage.schema_pool import SchemaPool
 from tests.tiers import ProcessBan, is_slow, is_slow_test
 
@@ -165,8 +165,7 @@ def postgres_url() -> str:
 def sqlite_place(tmp_path: Path) -> Place:
     """An empty store in a file; its tables exist already."""
     file = tmp_path / "talaria.db"
-    file.write_bytes(empty_sqlite_file())
-    file.chmod(0o600)
+    create_empty_store(file)
     return Place("sqlite", str(file))
 
 

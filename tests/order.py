@@ -5,6 +5,7 @@ no more. A long test at the end of a run would leave the other workers without w
 tests of chat networks, most of which wait, would run at the same time and leave the processor idle.
 """
 
+from functools import cache
 from pathlib import Path
 from zlib import crc32
 
@@ -32,7 +33,8 @@ def spread(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
 
 def _within(items: list[pytest.Item], folder: str) -> list[pytest.Item]:
-    return [item for item in items if item.path.is_relative_to(ROOT / folder)]
+    within = {path for path in {item.path for item in items} if path.is_relative_to(ROOT / folder)}
+    return [item for item in items if item.path in within]
 
 
 def _split(items: list[pytest.Item], number: int) -> list[list[pytest.Item]]:
@@ -40,6 +42,7 @@ def _split(items: list[pytest.Item], number: int) -> list[list[pytest.Item]]:
     return [items[len(items) * one // number : len(items) * (one + 1) // number] for one in range(number)]
 
 
+@cache
 def _mix(path: Path) -> int:
     """Return a number that sorts modules independently of their names; folders below a package stay together."""
     package, *inside = path.relative_to(ROOT).parts

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from tests.runtime.scripted_runner import run_pending_turns
+from tests.storage.engines import create_empty_store
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.context_window import ContextWindow
@@ -151,6 +152,7 @@ class Workshop:
 async def workshop(folder: Path) -> AsyncIterator[Workshop]:
     """Open a workshop in a folder."""
     http = HttpPool()
+    create_empty_store(folder / "talaria.db")
     store = open_sqlite_store(folder / "talaria.db")
     try:
         async with ModelServer() as server:

@@ -188,8 +188,17 @@ def _load_tests(options: list[str]) -> None:
     """
     with redirect_stdout(Path(os.devnull).open("w")):
         pytest.main(["--collect-only", "-qq", "-n0", "--capture=no", *options], plugins=[_Imports()])
+    _prepare_hypothesis()
     gc.collect()
     gc.freeze()
+
+
+def _prepare_hypothesis() -> None:
+    """Let Hypothesis read the constants of all imported modules, as it does for its first example."""
+    from hypothesis import find  # noqa: PLC0415 (not in the process that runs the program)
+    from hypothesis.strategies import integers  # noqa: PLC0415 (as above)
+
+    find(integers(), lambda _: True)
 
 
 def _exit(code: int) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 from tests.open_requests import change_request
+from tests.storage.engines import create_empty_store
 
 from talaria.app.application import TalariaApplication, open_application
 from talaria.commands.command import Author, Command, CommandContext, Display, run_command
@@ -181,6 +182,7 @@ async def open_desk(
     """
     profile = Profiles(home / "home").active()
     _write_profile(profile.folder, server, settings, secrets)
+    create_empty_store(profile.database_file)
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     folder = home / "work"
     folder.mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from msgspec import structs
+from tests.storage.engines import create_empty_store
 
 from talaria.app.application import TalariaApplication, open_application
 from talaria.app.gateway.media import MediaServices, open_media
@@ -67,6 +68,7 @@ async def served(
         f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
         f"{provider}[access]\neveryone = true\n{settings}"
     )
+    create_empty_store(profile.database_file)
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)

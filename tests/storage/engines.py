@@ -61,6 +61,13 @@ def empty_sqlite_file() -> bytes:
         return file.read_bytes()
 
 
+def create_empty_store(file: Path) -> None:
+    """Create a store with all tables and no rows, unless there is one."""
+    if not file.exists():
+        file.touch(0o600)
+        file.write_bytes(empty_sqlite_file())
+
+
 def place_of(words: list[str]) -> Place:
     """Return the place that `Place.words` describes."""
     engine, address, schema = words
