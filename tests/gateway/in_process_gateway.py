@@ -1,4 +1,4 @@
-"""The path of a message in this process, from the network into turns and back, without periodic checks.
+"""Gateway in the process of the test: messages from a network become turns and replies, without periodic checks.
 
 A missed message stays unanswered here; a real gateway looks for pending ones every second.
 """
@@ -58,9 +58,9 @@ async def served(
     provider: str = "",
     follower: TurnFollowUp | None = None,
 ) -> AsyncIterator[SmallGateway]:
-    """Serve a network while the block runs; ``follower`` hears of turns.
+    """Serve a network while the block runs; ``follower`` is called after turns.
 
-    ``settings`` are lines for config.toml, which begin in the section of access; ``provider`` those for the model's.
+    ``settings`` are lines for config.toml that start in its section ``access``; ``provider`` are lines for the model's.
     """
     profile = Profiles(home).active()
     profile.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ async def served(
             settings=application.settings_admin,
             voice=media.spoken,
         )
-        maker = _Maker(network_context, home, jobs, follower, media)
+        maker = _ChatFactory(network_context, home, jobs, follower, media)
         chats = ChatRegistry(application.store, worker, maker, maker.agent_spec, jobs, application.settings_admin)
         stack.push_async_callback(chats.close)
         commands = select_usable_commands(REGISTRY, terminal=False)
@@ -112,8 +112,8 @@ async def served(
         await asyncio.wait(serving)
 
 
-class _Maker:
-    """Makes chats."""
+class _ChatFactory:
+    """Create chats and the specifications of their agents."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Things that people write, as adapters hand them on."""
+"""Incoming messages as adapters pass them to the gateway."""
 
 from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address, ChatType
@@ -16,7 +16,7 @@ def said(
     kind: ChatType = "private",
     addressed: bool = True,
 ) -> Incoming:
-    """Return what somebody writes: in their private chat, or in the chat that is named."""
+    """Return a message of a sender, in their private chat or in the chat that is named."""
     address = Address(platform, chat or sender.id, kind if chat else "private")
     return Incoming(
         external_id=f"{platform} {text}", address=address, sender=sender, at=NOON, text=text, addressed=addressed

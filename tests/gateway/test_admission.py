@@ -37,8 +37,8 @@ WORKER = new_worker_id()
 OWNED = Settings(access=AccessSettings(owners=("telegram:1",)))
 
 
-class Door:
-    """The admission of one network, whose settings can change."""
+class Admission:
+    """Admission of one network with settings that can change."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.settings = settings
@@ -75,176 +75,188 @@ class Door:
 
 
 @pytest.fixture
-def door(database: Database) -> Door:
-    return Door(database, OWNED)
+def admission(database: Database) -> Admission:
+    return Admission(database, OWNED)
 
 
-def test_a_stranger_gets_one_code_in_private_and_is_admitted_with_it(door: Door, database: Database) -> None:
-    refusal = door.authorize(said(BEN))
+def test_stranger_in_a_private_chat_gets_one_code_and_is_admitted_once_approved(
+    admission: Admission, database: Database
+) -> None:
+    refusal = admission.authorize(said(BEN))
     assert isinstance(refusal, Refusal)
     found = re.search(r"pairing approve telegram (\w+)", refusal.text)
     assert found
-    assert door.authorize(said(BEN, "Please!")) == Ignored()
+    assert admission.authorize(said(BEN, "Please!")) == Ignored()
     assert database.write(lambda tx: approve_code(tx, "telegram", found[1])) is not None
-    assert door.authorize(said(BEN)) == Participant(
+    assert admission.authorize(said(BEN)) == Participant(
         "agent:main:telegram:private:2", "telegram:2", "", is_owner=False, ids=("2",)
     )
     database.write(lambda tx: tx.pairing.revoke("telegram", "2"))
-    assert isinstance(door.authorize(said(BEN)), Refusal)
+    assert isinstance(admission.authorize(said(BEN)), Refusal)
 
 
-def test_a_stranger_who_only_marks_a_message_gets_no_code(door: Door) -> None:
-    assert door.authorize(structs.replace(said(BEN, ""), reaction="👍")) == Ignored()
-    assert isinstance(door.authorize(said(BEN)), Refusal)
+def test_reaction_of_a_stranger_gets_no_code(admission: Admission) -> None:
+    assert admission.authorize(structs.replace(said(BEN, ""), reaction="👍")) == Ignored()
+    assert isinstance(admission.authorize(said(BEN)), Refusal)
 
 
-def test_a_stranger_in_a_group_gets_neither_a_code_nor_an_answer(door: Door, database: Database) -> None:
-    assert door.authorize(said(BEN, chat="-100", kind="group")) == Ignored()
+def test_stranger_in_a_group_is_ignored_without_a_code(admission: Admission, database: Database) -> None:
+    assert admission.authorize(said(BEN, chat="-100", kind="group")) == Ignored()
     assert database.read(lambda tx: (tx.pairing.waiting(), list_channels(tx))) == ([], [])
 
 
-def test_the_memory_of_the_terminal_is_the_owners_in_private_chats_too(door: Door) -> None:
-    assert door.authorize(said(ANN)) == Participant("agent:main:telegram:private:1", "", "", is_owner=True, ids=("1",))
+def test_owner_in_a_private_chat_shares_the_memory_of_the_terminal(admission: Admission) -> None:
+    assert admission.authorize(said(ANN)) == Participant(
+        "agent:main:telegram:private:1", "", "", is_owner=True, ids=("1",)
+    )
 
 
-def test_in_a_group_each_has_a_conversation_of_their_own_before_the_others(door: Door) -> None:
-    door.settings = Settings(access=AccessSettings(chats=("telegram:-100",)))
-    ben = door.authorize(said(BEN, chat="-100", kind="group"))
+def test_each_member_of_a_group_has_their_own_session_visible_to_the_group(admission: Admission) -> None:
+    admission.settings = Settings(access=AccessSettings(chats=("telegram:-100",)))
+    ben = admission.authorize(said(BEN, chat="-100", kind="group"))
     assert ben == Participant(
         "agent:main:telegram:group:-100:2", "telegram:2", "telegram/-100", is_owner=False, ids=("2",)
     )
-    assert door.authorize(said(ANN, chat="-100", kind="group")) != ben
+    assert admission.authorize(said(ANN, chat="-100", kind="group")) != ben
 
 
-def test_a_shared_chat_belongs_to_no_persons_memory(door: Door) -> None:
+def test_shared_group_session_is_owned_by_the_chat(admission: Admission) -> None:
     together = {"telegram": ChatNetworkSettings(group_sessions_per_user=False)}
-    door.settings = structs.replace(OWNED, platforms=together)
+    admission.settings = structs.replace(OWNED, platforms=together)
     shared = Participant("agent:main:telegram:group:-100", "telegram/-100", "telegram/-100", is_owner=True, ids=("1",))
-    assert door.authorize(said(ANN, chat="-100", kind="group")) == shared
+    assert admission.authorize(said(ANN, chat="-100", kind="group")) == shared
 
 
-def test_what_is_not_meant_for_us_is_not_answered_but_the_chat_is_known(door: Door, database: Database) -> None:
+def test_unaddressed_message_is_ignored_but_its_chat_is_recorded(admission: Admission, database: Database) -> None:
     overheard = said(ANN, chat="-100", kind="group", addressed=False)
-    assert door.authorize(structs.replace(overheard, chat_name="Family")) == Ignored()
+    assert admission.authorize(structs.replace(overheard, chat_name="Family")) == Ignored()
     assert [one.name for one in database.read(lambda tx: list_channels(tx, "telegram"))] == ["Family"]
 
 
-def test_ids_of_one_person_are_admitted_as_one_person(door: Door, database: Database) -> None:
+def test_ids_of_one_person_are_admitted_as_one_person(admission: Admission, database: Database) -> None:
     database.write(lambda tx: link_user_ids(tx, "telegram", "2", "3"))
-    door.settings = Settings(
+    admission.settings = Settings(
         access=AccessSettings(allowed=("ben",)), people={"ben": PersonSettings(ids=("telegram:2",))}
     )
     second = structs.replace(BEN, id="3")
-    assert door.authorize(said(second)) == door.authorize(said(BEN))
-    assert door.authorize(said(second)) == Participant(
+    assert admission.authorize(said(second)) == admission.authorize(said(BEN))
+    assert admission.authorize(said(second)) == Participant(
         "agent:main:telegram:private:2", "ben", "", is_owner=False, ids=("2", "3")
     )
 
 
 @pytest.mark.parametrize(("first", "other"), [("2", "US.3"), ("US.3", "2")])
-def test_a_person_with_a_phone_number_and_an_alias_has_one_conversation(
-    door: Door, database: Database, first: str, other: str
+def test_sender_with_a_phone_number_and_an_alias_has_one_session(
+    admission: Admission, database: Database, first: str, other: str
 ) -> None:
-    """Whichever id they use first keeps the conversation, and the settings may name either."""
-    door.settings = Settings(access=AccessSettings(allowed=(f"telegram:{first}",)))
+    """The session is found under either id, whichever was used first or is in the settings."""
+    admission.settings = Settings(access=AccessSettings(allowed=(f"telegram:{first}",)))
     for sender in (
         structs.replace(BEN, id=first),
         structs.replace(BEN, id="2", aliases=("US.3",)),
         structs.replace(BEN, id=other),
     ):
-        assert isinstance(door.admit(structs.replace(said(sender, chat=sender.id), external_id=new_id())), Admitted)
+        assert isinstance(
+            admission.admit(structs.replace(said(sender, chat=sender.id), external_id=new_id())), Admitted
+        )
     assert len({one.session_id for one in database.read(lambda tx: tx.inbox.unsettled())}) == 1
 
 
-def test_the_settings_count_as_they_are_at_the_moment(door: Door) -> None:
-    assert isinstance(door.authorize(said(ANN)), Participant)
-    door.settings = Settings(access=AccessSettings(blocked=("telegram:1",)))
-    assert door.authorize(said(ANN)) == Ignored()
+def test_changed_access_settings_apply_to_the_next_message(admission: Admission) -> None:
+    assert isinstance(admission.authorize(said(ANN)), Participant)
+    admission.settings = Settings(access=AccessSettings(blocked=("telegram:1",)))
+    assert admission.authorize(said(ANN)) == Ignored()
 
 
-def test_a_channel_post_is_admitted_by_its_chat(door: Door) -> None:
-    door.settings = Settings(access=AccessSettings(chats=("telegram:-100",)))
-    channel = door.authorize(said(structs.replace(BEN, id=""), chat="-100", kind="channel"))
+def test_a_channel_post_is_admitted_by_its_chat(admission: Admission) -> None:
+    admission.settings = Settings(access=AccessSettings(chats=("telegram:-100",)))
+    channel = admission.authorize(said(structs.replace(BEN, id=""), chat="-100", kind="channel"))
     assert channel == Participant(
         "agent:main:telegram:channel:-100", "telegram/-100", "telegram/-100", is_owner=False, ids=("",)
     )
 
 
-def conversation(database: Database, clock: SettableClock, *, ago: timedelta, spoken: bool = True) -> SessionId:
-    """Return a conversation that was used last so long ago; the clock stands at noon then."""
+def create_session(database: Database, clock: SettableClock, *, ago: timedelta, has_message: bool = True) -> SessionId:
+    """Return a session that was last active this long ago; the clock is at noon afterwards."""
     clock.advance(-ago)
     hello = Message(role="user", parts=(Text("Hello"),), at=clock.now())
 
     def begin(session_id: SessionId) -> None:
         database.write(lambda tx: tx.messages.append(session_id, [hello]))
 
-    made = database.write(lambda tx: tx.sessions.create(NewSession(source="telegram"))).id
-    if spoken:
-        begin(made)
+    session_id = database.write(lambda tx: tx.sessions.create(NewSession(source="telegram"))).id
+    if has_message:
+        begin(session_id)
     clock.advance(ago)
-    return made
+    return session_id
 
 
-def test_a_conversation_starts_again_when_the_network_says_so(
-    door: Door, database: Database, clock: SettableClock
+def test_idle_session_is_reset_by_the_policy_of_the_network(
+    admission: Admission, database: Database, clock: SettableClock
 ) -> None:
-    silent = conversation(database, clock, ago=timedelta(hours=2))
-    assert door.find_reset(silent) is None
-    door.settings = Settings(platforms={"telegram": ChatNetworkSettings(reset="idle", reset_idle_minutes=120)})
-    assert door.find_reset(silent) == "idle"
-    assert door.find_reset(conversation(database, clock, ago=timedelta(minutes=119))) is None
-    assert door.find_reset(conversation(database, clock, ago=timedelta(days=9), spoken=False)) is None
-    assert door.find_reset(silent, bound=timedelta(minutes=1)) is None
+    silent = create_session(database, clock, ago=timedelta(hours=2))
+    assert admission.find_reset(silent) is None
+    admission.settings = Settings(platforms={"telegram": ChatNetworkSettings(reset="idle", reset_idle_minutes=120)})
+    assert admission.find_reset(silent) == "idle"
+    assert admission.find_reset(create_session(database, clock, ago=timedelta(minutes=119))) is None
+    assert admission.find_reset(create_session(database, clock, ago=timedelta(days=9), has_message=False)) is None
+    assert admission.find_reset(silent, bound=timedelta(minutes=1)) is None
 
 
-def test_the_hour_is_one_of_the_persons_zone(door: Door, database: Database, clock: SettableClock) -> None:
+def test_daily_reset_hour_is_in_the_configured_time_zone(
+    admission: Admission, database: Database, clock: SettableClock
+) -> None:
     daily = {"telegram": ChatNetworkSettings(reset="daily", reset_hour=13)}
-    silent = conversation(database, clock, ago=timedelta(minutes=30))
-    door.settings = Settings(platforms=daily, cli=CliSettings(time_zone="Europe/Berlin"))
-    assert door.find_reset(silent) == "daily"
-    door.settings = Settings(platforms=daily, cli=CliSettings(time_zone="America/New_York"))
-    assert door.find_reset(silent) is None
+    silent = create_session(database, clock, ago=timedelta(minutes=30))
+    admission.settings = Settings(platforms=daily, cli=CliSettings(time_zone="Europe/Berlin"))
+    assert admission.find_reset(silent) == "daily"
+    admission.settings = Settings(platforms=daily, cli=CliSettings(time_zone="America/New_York"))
+    assert admission.find_reset(silent) is None
 
 
-def test_what_is_still_worked_at_continues(door: Door, database: Database, clock: SettableClock) -> None:
-    door.settings = Settings(platforms={"telegram": ChatNetworkSettings(reset="idle", reset_idle_minutes=1)})
-    silent = conversation(database, clock, ago=timedelta(hours=2))
+def test_session_with_a_pending_message_is_not_reset(
+    admission: Admission, database: Database, clock: SettableClock
+) -> None:
+    admission.settings = Settings(platforms={"telegram": ChatNetworkSettings(reset="idle", reset_idle_minutes=1)})
+    silent = create_session(database, clock, ago=timedelta(hours=2))
     waiting = Arrival(session_id=silent, source="telegram", external_id="1", payload="{}")
     item = database.write(lambda tx: tx.inbox.add(waiting))
     assert item is not None
-    assert door.find_reset(silent) is None
+    assert admission.find_reset(silent) is None
     database.write(lambda tx: tx.inbox.settle([item.id]))
-    assert door.find_reset(silent) == "idle"
+    assert admission.find_reset(silent) == "idle"
 
 
-def begun(database: Database, owner: str) -> SessionId:
+def session_owned_by(database: Database, owner: str) -> SessionId:
     return database.write(lambda tx: tx.sessions.create(NewSession(source="telegram", owner=owner))).id
 
 
-def test_who_has_no_id_owns_nothing_but_the_chat(database: Database) -> None:
-    door = Door(database, Settings(access=AccessSettings(everyone=True, owners=("telegram:1",))))
+def test_sender_without_an_id_is_a_guest_whose_session_the_chat_owns(database: Database) -> None:
+    admission = Admission(database, Settings(access=AccessSettings(everyone=True, owners=("telegram:1",))))
     owners = []
     for chat in ("77", "78"):
         address = structs.replace(said(BEN).address, chat_id=chat, user_id="")
-        guest = door.authorize(structs.replace(said(BEN), address=address, sender=Sender("")))
+        guest = admission.authorize(structs.replace(said(BEN), address=address, sender=Sender("")))
         assert isinstance(guest, Participant)
         assert not guest.is_owner
         owners.append(guest.owner)
     assert owners == ["telegram/77", "telegram/78"]
 
 
-def test_another_person_in_a_private_chat_gets_a_conversation_of_their_own(database: Database) -> None:
-    door = Door(database, Settings(access=AccessSettings(everyone=True, owners=("telegram:1",))))
+def test_session_of_another_person_is_not_continued_in_a_private_chat(database: Database) -> None:
+    admission = Admission(database, Settings(access=AccessSettings(everyone=True, owners=("telegram:1",))))
     for owner, anns, bens in (("", True, False), ("telegram:2", False, True), ("telegram:3", False, False)):
-        session_id = begun(database, owner)
-        assert door.continues(session_id, said(ANN)) == anns
-        assert door.continues(session_id, said(BEN)) == bens
+        session_id = session_owned_by(database, owner)
+        assert admission.continues(session_id, said(ANN)) == anns
+        assert admission.continues(session_id, said(BEN)) == bens
 
 
-def test_who_is_named_later_keeps_what_was_theirs(database: Database) -> None:
-    door = Door(database, Settings(access=AccessSettings(everyone=True)))
-    one, two = begun(database, "telegram:2"), begun(database, "telegram:2")
-    door.settings = Settings(access=AccessSettings(everyone=True), people={"ben": PersonSettings(ids=("telegram:2",))})
-    assert door.continues(one, said(BEN))
+def test_person_named_in_settings_later_owns_their_earlier_sessions(database: Database) -> None:
+    admission = Admission(database, Settings(access=AccessSettings(everyone=True)))
+    one, two = session_owned_by(database, "telegram:2"), session_owned_by(database, "telegram:2")
+    admission.settings = Settings(
+        access=AccessSettings(everyone=True), people={"ben": PersonSettings(ids=("telegram:2",))}
+    )
+    assert admission.continues(one, said(BEN))
     found = database.read(lambda tx: tx.sessions.find(SessionFilter(owner="ben")))
     assert {session.id for session in found} == {one, two}

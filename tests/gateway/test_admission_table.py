@@ -34,7 +34,7 @@ FORMS = ("text", "command", "button", "reaction", "overheard")
 
 @pytest.fixture
 def database(sqlite_place: Place, clock: SettableClock) -> Iterator[Database]:
-    """A store of one engine: what differs between engines is tested with the contracts."""
+    """A store of one engine: differences between engines are tested with the contracts."""
     opened = sqlite_place.open(clock, WORKER)
     yield opened
     opened.close()

@@ -1,4 +1,4 @@
-"""Files of messages are fetched ahead of their turns: bounded, stoppable, and in nobody else's way."""
+"""Attachments are fetched before their turns, within limits, and without delaying other chats."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -25,30 +25,30 @@ NOTES = Attachment("f1", "document", "notes.txt", "text/plain")
 PHOTO = Attachment("f2", "picture", "photo.png", "image/png")
 
 
-async def test_a_file_is_kept_in_a_folder_of_its_conversation(tmp_path: Path, server: ModelServer) -> None:
+async def test_attachment_is_stored_in_the_folder_of_its_session(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", NOTES, b"buy milk", text="look")
         await network.posted(1)
-        words, file = (await asked(gateway, "ann")).parts
-        session_id = room_of(gateway, "ann")
-    assert words == Text("look")
+        text, file = (await first_message(gateway, "ann")).parts
+        session_id = session_of(gateway, "ann")
+    assert text == Text("look")
     assert isinstance(file, File)
     assert (file.name, file.media_type, content(file)) == ("notes.txt", "text/plain", b"buy milk")
     assert session_id in Path(file.source).parts
 
 
-async def test_a_picture_is_recognised_by_its_content(tmp_path: Path, server: ModelServer) -> None:
+async def test_picture_is_recognised_by_its_content(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", PHOTO, picture())
         network.say_with_file("bob", Attachment("f3", "picture", "photo.png", "image/png"), b"no picture", sender="bob")
         await network.posted(2)
-        (real,), (false,) = (await asked(gateway, "ann")).parts, (await asked(gateway, "bob")).parts
+        (real,), (false,) = (await first_message(gateway, "ann")).parts, (await first_message(gateway, "bob")).parts
     assert isinstance(real, Image)
     assert isinstance(false, File)
 
 
 @pytest.mark.slow
-async def test_a_fetch_that_never_ends_holds_up_no_other_chat(tmp_path: Path, server: ModelServer) -> None:
+async def test_hanging_fetch_delays_no_other_chat(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(NETWORK) as network:
         network.disrupt(Fault("fetch", "hang", times=0))
@@ -65,7 +65,7 @@ async def test_a_fetch_that_never_ends_holds_up_no_other_chat(tmp_path: Path, se
     assert second == "re: and then?"
 
 
-async def test_what_is_too_large_is_said_and_not_kept(tmp_path: Path, server: ModelServer) -> None:
+async def test_attachment_over_the_limit_is_reported_and_not_stored(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     announced = Attachment("f3", "document", "huge.bin", size=1_000_000_000)
     async with LoopbackNetwork(NETWORK) as network:
@@ -74,23 +74,23 @@ async def test_what_is_too_large_is_said_and_not_kept(tmp_path: Path, server: Mo
             network.say_with_file("ann", NOTES, b"x" * 200_000)
             network.say_with_file("bob", announced, b"x", sender="bob")
             await network.posted(2)
-            kept = [file for file in gateway.application.profile.media_folder.rglob("*") if file.is_file()]
+            stored = [file for file in gateway.application.profile.media_folder.rglob("*") if file.is_file()]
     assert network.shown("ann")[0].endswith("could not be downloaded: it has 0.2 MB; the limit is 0.1 MB.)")
     assert network.shown("bob")[0].endswith("could not be downloaded: it has 1000.0 MB; the limit is 0.1 MB.)")
-    assert kept == []
+    assert stored == []
 
 
-async def test_three_deliveries_of_a_file_are_answered_once(tmp_path: Path, server: ModelServer) -> None:
+async def test_redelivered_attachment_is_answered_once(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", NOTES, b"buy milk", deliveries=3)
         network.say("ann", "and then?")
         await network.posted(2)
-        kept = [file for file in gateway.application.profile.media_folder.rglob("*") if file.is_file()]
+        stored = [file for file in gateway.application.profile.media_folder.rglob("*") if file.is_file()]
     assert network.shown("ann") == ["ok", "ok"]
-    assert len(kept) == 1
+    assert len(stored) == 1
 
 
-async def test_a_stop_ends_the_fetching_and_the_turn_with_it(tmp_path: Path, server: ModelServer) -> None:
+async def test_stopping_the_turn_cancels_the_fetch(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(NETWORK) as network:
         network.disrupt(Fault("fetch", "hang"))
         async with served(tmp_path, network.platform(patience=60), server.url) as gateway:
@@ -106,7 +106,7 @@ async def test_a_stop_ends_the_fetching_and_the_turn_with_it(tmp_path: Path, ser
     assert "was not downloaded, because the turn was stopped" in call.body.decode()
 
 
-async def test_a_file_that_comes_to_steer_waits_for_its_own_turn(tmp_path: Path, server: ModelServer) -> None:
+async def test_steering_message_with_a_file_waits_for_its_own_turn(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say("slow " * 40, calls=[Ask("list_files", {})], pause=0.05), Say("first"), Say("second"))
     async with LoopbackNetwork(NETWORK) as network:
         settings = '[gateway]\nbusy = "steer"\n'
@@ -116,12 +116,14 @@ async def test_a_file_that_comes_to_steer_waits_for_its_own_turn(tmp_path: Path,
             network.say_with_file("ann", NOTES, b"buy milk", text="look")
             network.say("ann", "well?")
             await network.until(lambda: network.shown("ann")[:2] == ["first", "second"])
-            said = await transcript(gateway, "ann")
-    assert [message.role for message in said[:4]] == ["user", "assistant", "tool", "assistant"]
-    assert said[4].text == "look"
+            messages = await transcript(gateway, "ann")
+    assert [message.role for message in messages[:4]] == ["user", "assistant", "tool", "assistant"]
+    assert messages[4].text == "look"
 
 
-async def test_a_message_that_interrupts_lets_the_files_come_first(tmp_path: Path, server: ModelServer) -> None:
+async def test_interrupting_message_waits_for_the_fetch_of_the_interrupted_turn(
+    tmp_path: Path, server: ModelServer
+) -> None:
     async with LoopbackNetwork(NETWORK) as network:
         network.disrupt(Fault("fetch", "delay", seconds=1.5))
         settings = '[gateway]\nbusy = "interrupt"\n'
@@ -130,29 +132,29 @@ async def test_a_message_that_interrupts_lets_the_files_come_first(tmp_path: Pat
             await network.until(lambda: not network.faults)
             network.say("ann", "what is it?")
             await network.until(lambda: network.shown("ann") == ["Stopped.", "ok"])
-            first = await asked(gateway, "ann")
+            first = await first_message(gateway, "ann")
     assert [type(part) for part in first.parts] == [Text, File]
     assert [call.question.splitlines()[-1] for call in server.received][-1] == "what is it?"
 
 
-async def test_more_files_than_anybody_looks_at_are_only_counted(tmp_path: Path, server: ModelServer) -> None:
+async def test_attachments_over_the_maximum_number_are_only_counted(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", NOTES, b"buy milk")
         await network.posted(1)
         files = tuple(Attachment("f1", "document", f"{number}.txt") for number in range(23))
-        said = InboxMessage(
+        pending = InboxMessage(
             role="user", parts=(), at=NOON, route=ReplyRoute(Address("loopback", "ann")), attachments=files
         )
         async with AsyncExitStack() as stack:
-            desk = open_media(gateway.application, {"loopback": network.platform()}, stack)
-            message = await desk.attachment_fetcher.unpack(PendingAttachments(SessionId("s"), 1, said))
+            media = open_media(gateway.application, {"loopback": network.platform()}, stack)
+            message = await media.attachment_fetcher.unpack(PendingAttachments(SessionId("s"), 1, pending))
     *fetched, note = message.parts
     assert [part.name for part in fetched if isinstance(part, File)] == [f"{number}.txt" for number in range(20)]
     assert note == Text("(3 more files were not downloaded.)")
 
 
-class Careless(LoopbackPlatform):
-    """An adapter of somebody who made mistakes."""
+class BuggyPlatform(LoopbackPlatform):
+    """An adapter with bugs."""
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         if attachment.name == "outside":
@@ -170,16 +172,18 @@ class Careless(LoopbackPlatform):
         ("bug", "something went wrong here"),
     ],
 )
-async def test_an_adapter_that_errs_costs_one_file(tmp_path: Path, server: ModelServer, name: str, why: str) -> None:
-    keep_secret(tmp_path, "TELEGRAM_BOT_TOKEN=sesame-1234\n")
+async def test_fetch_error_of_an_adapter_is_reported_for_that_file_only(
+    tmp_path: Path, server: ModelServer, name: str, why: str
+) -> None:
+    write_secret(tmp_path, "TELEGRAM_BOT_TOKEN=sesame-1234\n")
     async with LoopbackNetwork(NETWORK) as network:
-        platform = Careless(LoopbackSettings(address=network.address, abilities=NETWORK))
+        platform = BuggyPlatform(LoopbackSettings(address=network.address, abilities=NETWORK))
         async with served(tmp_path, platform, server.url) as gateway:
             network.say_with_file("ann", Attachment("f", "document", name), b"x", text="look")
             await network.posted(1)
-            words, note = (await asked(gateway, "ann")).parts
+            text, note = (await first_message(gateway, "ann")).parts
         platform.close()
-    assert words == Text("look")
+    assert text == Text("look")
     assert isinstance(note, Text)
     assert note.text.startswith(f"(The file {name} could not be downloaded: ")
     assert why in note.text
@@ -190,14 +194,14 @@ def content(file: File) -> bytes:
     return Path(file.source).read_bytes()
 
 
-def keep_secret(home: Path, line: str) -> None:
+def write_secret(home: Path, line: str) -> None:
     folder = Profiles(home).active().folder
     folder.mkdir(mode=0o700, parents=True)
     (folder / ".env").write_text(line)
     (folder / ".env").chmod(0o600)
 
 
-def room_of(gateway: SmallGateway, chat: str) -> str:
+def session_of(gateway: SmallGateway, chat: str) -> str:
     room = gateway.chats.find(build_session_key(Address("loopback", chat, user_id=chat)))
     assert room is not None
     return room.active_session.session_id
@@ -211,6 +215,6 @@ async def transcript(gateway: SmallGateway, chat: str) -> list[Message]:
     return [one.message for one in stored]
 
 
-async def asked(gateway: SmallGateway, chat: str) -> Message:
-    """Return what somebody said first in a chat."""
+async def first_message(gateway: SmallGateway, chat: str) -> Message:
+    """Return the first message of a chat."""
     return (await transcript(gateway, chat))[0]

@@ -1,4 +1,4 @@
-"""A chat that gets another id: its conversations, its name and its being a home move along."""
+"""Migration of a chat to another id: its sessions, its name and its role as home chat move along."""
 
 import pytest
 from msgspec import structs
@@ -19,43 +19,43 @@ MOVED = Incoming(
 )
 
 
-def begin(tx: Transaction, place: Address, *, shared: bool = False) -> SessionId:
-    whose = resolve_ownership(place, "telegram:7", shared=shared)
-    made = tx.sessions.create(NewSession(source="telegram", owner=whose.owner, audience=whose.audience))
-    tx.bindings.bind(build_session_key(place), made.id, structs.replace(place, user_id=""))
-    return made.id
+def create_session(tx: Transaction, address: Address, *, shared: bool = False) -> SessionId:
+    ownership = resolve_ownership(address, "telegram:7", shared=shared)
+    session = tx.sessions.create(NewSession(source="telegram", owner=ownership.owner, audience=ownership.audience))
+    tx.bindings.bind(build_session_key(address), session.id, structs.replace(address, user_id=""))
+    return session.id
 
 
-def test_each_conversation_continues_where_the_chat_is_now(database: Database, mine: Transaction) -> None:
-    places = [OLD, structs.replace(OLD, user_id="7"), structs.replace(OLD, chat_type="thread", thread_id="3")]
-    begun = database.write(lambda tx: [begin(tx, place) for place in places])
+def test_every_session_of_a_migrated_chat_is_bound_to_the_new_id(database: Database, mine: Transaction) -> None:
+    addresses = [OLD, structs.replace(OLD, user_id="7"), structs.replace(OLD, chat_type="thread", thread_id="3")]
+    begun = database.write(lambda tx: [create_session(tx, address) for address in addresses])
     assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 3
-    for place, session_id in zip(places, begun, strict=True):
-        moved = mine.bindings.get(build_session_key(structs.replace(place, chat_id="-100")))
+    for address, session_id in zip(addresses, begun, strict=True):
+        moved = mine.bindings.get(build_session_key(structs.replace(address, chat_id="-100")))
         assert moved is not None
         assert (moved.session_id, moved.address.chat_id) == (session_id, "-100")
-        assert moved.address.thread_id == place.thread_id
-        assert mine.bindings.get(build_session_key(place)) is None
+        assert moved.address.thread_id == address.thread_id
+        assert mine.bindings.get(build_session_key(address)) is None
 
 
-def test_a_conversation_that_all_share_belongs_to_the_chat_as_it_is_now(database: Database, mine: Transaction) -> None:
-    session_id = database.write(lambda tx: begin(tx, OLD, shared=True))
+def test_shared_session_of_a_migrated_chat_is_owned_by_the_new_id(database: Database, mine: Transaction) -> None:
+    session_id = database.write(lambda tx: create_session(tx, OLD, shared=True))
     database.write(lambda tx: migrate_chat(tx, MOVED))
     session = mine.sessions.get(session_id)
     assert session is not None
     assert (session.owner, session.audience) == ("telegram/-100", "telegram/-100")
 
 
-def test_a_chat_whose_id_begins_like_the_other_stays(database: Database, mine: Transaction) -> None:
-    place = Address("telegram", "-401", "group")
-    database.write(lambda tx: begin(tx, place))
+def test_chat_with_the_same_id_prefix_is_not_migrated(database: Database, mine: Transaction) -> None:
+    address = Address("telegram", "-401", "group")
+    database.write(lambda tx: create_session(tx, address))
     assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 0
-    assert mine.bindings.get(build_session_key(place)) is not None
+    assert mine.bindings.get(build_session_key(address)) is not None
 
 
-def test_what_has_begun_in_the_new_chat_stays_there(database: Database, mine: Transaction) -> None:
-    database.write(lambda tx: begin(tx, OLD))
-    newer = database.write(lambda tx: begin(tx, NEW))
+def test_session_already_bound_to_the_new_chat_is_not_replaced(database: Database, mine: Transaction) -> None:
+    database.write(lambda tx: create_session(tx, OLD))
+    newer = database.write(lambda tx: create_session(tx, NEW))
     database.write(lambda tx: migrate_chat(tx, MOVED))
     bound = mine.bindings.get(build_session_key(NEW))
     assert bound is not None
@@ -64,7 +64,7 @@ def test_what_has_begun_in_the_new_chat_stays_there(database: Database, mine: Tr
 
 
 def test_a_repeated_migration_notice_moves_the_chat_once(database: Database, mine: Transaction) -> None:
-    session_id = database.write(lambda tx: begin(tx, OLD))
+    session_id = database.write(lambda tx: create_session(tx, OLD))
     assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 1
     mine.sessions.update(session_id, SessionChanges(title="kept"))
     assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 0
@@ -72,7 +72,7 @@ def test_a_repeated_migration_notice_moves_the_chat_once(database: Database, min
 
 
 @pytest.mark.parametrize("home", [OLD, Address("telegram", "7")])
-def test_a_home_moves_if_it_is_that_chat(database: Database, mine: Transaction, home: Address) -> None:
+def test_home_chat_moves_only_if_it_is_the_migrated_chat(database: Database, mine: Transaction, home: Address) -> None:
     database.write(lambda tx: write_home(tx, HomeChat(home, "Family")))
     database.write(lambda tx: record_channel(tx, OLD, "Family", NOON))
     database.write(lambda tx: migrate_chat(tx, MOVED))

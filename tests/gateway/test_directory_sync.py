@@ -18,56 +18,56 @@ from talaria.testing.wait import until
 
 
 class Listing(LoopbackPlatform):
-    """A network that tells in which chats we are."""
+    """A network that lists its chats."""
 
-    told = (KnownChat(Address("loopback", "-100", "group"), "Workshop"),)
-    asked = 0
+    listed = (KnownChat(Address("loopback", "-100", "group"), "Workshop"),)
+    requests = 0
 
     async def chats(self) -> tuple[KnownChat, ...]:
-        self.asked += 1
-        return self.told
+        self.requests += 1
+        return self.listed
 
 
 @asynccontextmanager
 async def connected(home: Path) -> AsyncIterator[tuple[Store, DirectorySync, Receiver, Listing]]:
     store = open_sqlite_store(home / "talaria.db")
     async with (
-        LoopbackNetwork(PlatformCapabilities(text_limit=100, lists_chats=True)) as far_side,
+        LoopbackNetwork(PlatformCapabilities(text_limit=100, lists_chats=True)) as server,
         SupervisedTaskGroup() as jobs,
     ):
-        able = far_side.platform().abilities
-        platform = Listing(LoopbackSettings(address=far_side.address, abilities=able))
-        network = Receiver(platform, store, nothing, lease=timedelta(seconds=5))
+        able = server.platform().abilities
+        platform = Listing(LoopbackSettings(address=server.address, abilities=able))
+        network = Receiver(platform, store, reject_message, lease=timedelta(seconds=5))
         serving = jobs.create_task(network.serve())
-        await far_side.until(lambda: far_side.receivers == 1)
+        await server.until(lambda: server.receivers == 1)
         yield store, DirectorySync(store, [network]), network, platform
         serving.cancel()
         platform.close()
     await store.close()
 
 
-async def nothing(incoming: Incoming) -> str:
+async def reject_message(incoming: Incoming) -> str:
     raise AssertionError(incoming)
 
 
-async def told(directory: DirectorySync, network: Receiver, now: datetime) -> None:
-    """Ask as soon as the network is connected, which it is a moment after the far side sees it."""
+async def until_refreshed(directory: DirectorySync, network: Receiver, now: datetime) -> None:
+    """Refresh as soon as the network is connected, which is a moment after the server sees it."""
     await until(lambda: directory.refresh(network, now))
 
 
-async def test_what_a_network_tells_is_a_target_by_its_name(tmp_path: Path) -> None:
+async def test_listed_chat_is_a_target_by_its_name(tmp_path: Path) -> None:
     async with connected(tmp_path) as (store, directory, network, _):
         now = datetime.now(UTC)
-        await told(directory, network, now)
+        await until_refreshed(directory, network, now)
         assert [one.name for one in await store.read(list_channels)] == ["Workshop"]
         found = await store.read(lambda tx: find_target(tx, "loopback:workshop", ["loopback"]))
         assert found == Address("loopback", "-100", "group")
 
 
-async def test_it_is_asked_once_an_hour(tmp_path: Path) -> None:
+async def test_chats_are_listed_once_an_hour(tmp_path: Path) -> None:
     async with connected(tmp_path) as (_, directory, network, platform):
         now = datetime.now(UTC) + timedelta(seconds=1)
-        await told(directory, network, now)
+        await until_refreshed(directory, network, now)
         assert await directory.refresh(network, now + timedelta(minutes=59)) == 0
         assert await directory.refresh(network, now + timedelta(minutes=61)) == 1
-        assert platform.asked == 2
+        assert platform.requests == 2

@@ -1,4 +1,4 @@
-"""What arrives is kept and acted upon, and one chat never holds up another."""
+"""Dispatch of incoming messages: stored and processed in order, and no chat delays another."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -21,23 +21,23 @@ from talaria.testing.model_server import ModelServer, Say
 NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True)
 
 
-async def test_a_conversation_that_cannot_be_opened_keeps_no_other_chat_waiting(tmp_path: Path) -> None:
+async def test_session_that_cannot_be_opened_delays_no_other_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
         async with served(tmp_path, network.platform(), server.url) as gateway:
             network.say("ann", "first")
             await network.posted(1)
-            await spoil(gateway, "ann")
+            await break_session(gateway, "ann")
             network.say("ann", "second")
             network.say("bob", "hello", sender="bob")
             await network.until(lambda: network.shown("bob") == ["re: hello"])
             assert network.receivers == 1
             await network.posted(3)
-    first, told = network.shown("ann")
-    assert (first, told.partition(":")[0]) == ("re: first", "I can't answer your message yet")
+    first, notice = network.shown("ann")
+    assert (first, notice.partition(":")[0]) == ("re: first", "I can't answer your message yet")
 
 
-async def test_a_button_that_nobody_waits_for_is_no_message(tmp_path: Path) -> None:
+async def test_press_of_an_outdated_button_starts_no_turn(tmp_path: Path) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
         async with served(tmp_path, network.platform(), server.url):
@@ -47,18 +47,18 @@ async def test_a_button_that_nobody_waits_for_is_no_message(tmp_path: Path) -> N
     assert network.shown("ann") == ["re: hello"]
 
 
-async def spoil(gateway: SmallGateway, chat: str) -> None:
-    """Let the room of a chat go, and have its conversation wish for a provider that there is none."""
+async def break_session(gateway: SmallGateway, chat: str) -> None:
+    """Evict a chat and set the model of its session to a provider that does not exist."""
     key = build_session_key(Address("loopback", chat))
-    room = gateway.chats.find(key)
-    assert room is not None
-    session_id = room.active_session.session_id
+    opened = gateway.chats.find(key)
+    assert opened is not None
+    session_id = opened.active_session.session_id
     gateway.chats.release(key)
     choice = Preferences(model="nobody:nothing")
     await gateway.application.store.write(lambda tx: write_preferences(tx, session_id, choice))
 
 
-async def test_what_is_said_right_after_a_command_comes_after_it(tmp_path: Path) -> None:
+async def test_message_right_after_a_command_is_processed_after_it(tmp_path: Path) -> None:
     chats = [f"chat-{number}" for number in range(20)]
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
@@ -70,12 +70,12 @@ async def test_what_is_said_right_after_a_command_comes_after_it(tmp_path: Path)
                 for text in ("/new", "/title Harbour", "second"):
                     network.say(chat, text, sender=chat)
             await network.until(lambda: all("re: second" in network.shown(chat) for chat in chats))
-    asked = [call.json["messages"] for call in server.received if call.question == "second"]
-    assert [len(messages) for messages in asked] == [2] * len(chats)
+    sent = [call.json["messages"] for call in server.received if call.question == "second"]
+    assert [len(messages) for messages in sent] == [2] * len(chats)
     assert all("title is now *Harbour*" in network.shown(chat)[2] for chat in chats)
 
 
-async def test_a_conversation_that_starts_again_in_a_room_of_another_worker_leaves_nothing_running(
+async def test_reset_of_a_chat_owned_by_another_worker_ends_its_processes(
     tmp_path: Path,
 ) -> None:
     hourly = '[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
@@ -87,20 +87,20 @@ async def test_a_conversation_that_starts_again_in_a_room_of_another_worker_leav
         network.say("ann", "first")
         await network.posted(1)
         key, store = build_session_key(Address("loopback", "ann")), gateway.application.store
-        room = gateway.chats.find(key)
-        assert room is not None
-        left, now = room.active_session.session_id, datetime.now(UTC)
+        opened = gateway.chats.find(key)
+        assert opened is not None
+        left, now = opened.active_session.session_id, datetime.now(UTC)
         other = WorkerStatus(
             worker=new_worker_id(), pid=os.getpid(), host="here", started=now, at=now, version="1", lease=3600
         )
 
-        def kept_elsewhere(tx: Transaction) -> bool:
+        def claim_for_other_worker(tx: Transaction) -> bool:
             add_process(tx, elsewhere(left))
             write_worker(tx, other)
             CHAT_WORKER.delete(tx, key)
             return claim_chat(tx, key, other.worker)
 
-        assert await store.write(kept_elsewhere)
+        assert await store.write(claim_for_other_worker)
         late = Incoming(
             external_id="late",
             address=Address("loopback", "ann"),

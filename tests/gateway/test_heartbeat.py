@@ -1,4 +1,4 @@
-"""One gateway for a store, for as long as it lives."""
+"""Heartbeat of workers: one of them has the role of the gateway at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from talaria.sessions.chat_directory import GATEWAY
 from talaria.testing.clock import SettableClock
 from talaria.testing.wait import until
 
-LEASE = timedelta(seconds=0.6)  # on a clock that stands still, so that a busy machine lets none expire
+LEASE = timedelta(seconds=0.6)  # on a clock that stands still, so that none expires on a busy machine
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def stores(place: Place, clock: SettableClock) -> AsyncIterator[list[Store
         await store.close()
 
 
-def presence(store: Store, worker: str) -> WorkerHeartbeat:
+def heartbeat_of(store: Store, worker: str) -> WorkerHeartbeat:
     now = datetime.now(UTC)
     status = WorkerStatus(worker=WorkerId(worker), pid=1, host="here", started=now, at=now, version="1")
 
@@ -45,23 +45,23 @@ def presence(store: Store, worker: str) -> WorkerHeartbeat:
     return WorkerHeartbeat(store, status.worker, lambda: status, LEASE, lapsed)
 
 
-async def held_lease(store: Store) -> Lease | None:
+async def gateway_lease(store: Store) -> Lease | None:
     return await store.read(lambda tx: tx.leases.get(GATEWAY))
 
 
 async def owner(store: Store) -> str | None:
-    lease = await held_lease(store)
+    lease = await gateway_lease(store)
     return lease.owner if lease is not None else None
 
 
 @pytest.mark.slow
 async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store], clock: SettableClock) -> None:
     async def is_renewed() -> bool:
-        lease = await held_lease(stores[1])
+        lease = await gateway_lease(stores[1])
         assert lease is not None
         return lease.expires_at == clock.now() + LEASE
 
-    first, second = presence(stores[0], "one"), presence(stores[1], "two")
+    first, second = heartbeat_of(stores[0], "one"), heartbeat_of(stores[1], "two")
     await first.claim(as_worker=False)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(first.serve())
@@ -77,13 +77,13 @@ async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store], c
 
 
 @pytest.mark.slow
-async def test_a_worker_alongside_it_becomes_the_gateway_when_it_ends(
+async def test_other_worker_becomes_the_gateway_when_the_lease_expires(
     stores: list[Store], clock: SettableClock
 ) -> None:
     async def is_taken_over() -> bool:
         return await owner(stores[0]) == "worker-2"
 
-    first, second = presence(stores[0], "one"), presence(stores[1], "two")
+    first, second = heartbeat_of(stores[0], "one"), heartbeat_of(stores[1], "two")
     await first.claim(as_worker=False)
     await second.claim(as_worker=True)
     async with asyncio.TaskGroup() as group:
@@ -95,10 +95,10 @@ async def test_a_worker_alongside_it_becomes_the_gateway_when_it_ends(
         serving.cancel()
 
 
-async def test_a_worker_that_is_stopped_while_it_takes_over_the_role_gives_it_up(stores: list[Store]) -> None:
+async def test_worker_stopped_while_becoming_the_gateway_releases_the_lease(stores: list[Store]) -> None:
     slow = SlowStore(stores[0])
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(presence(slow, "worker-1").serve())
+        serving = group.create_task(heartbeat_of(slow, "worker-1").serve())
         await slow.committed.wait()
         assert await owner(stores[1]) == "worker-1"
         serving.cancel()

@@ -25,10 +25,10 @@ def answer(received: Received) -> Say:
     return Say(f"re: {received.question}")
 
 
-async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
+async def flush_due_sessions(gateway: SmallGateway, home: Path, now: datetime) -> int:
     application = gateway.application
     async with SupervisedTaskGroup() as jobs:
-        farewells = MemoryFlusher(
+        flusher = MemoryFlusher(
             application,
             gateway.chats.worker,
             home,
@@ -36,17 +36,17 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
             lambda: application.zone,
             jobs,
         )
-        return await farewells.look(now)
+        return await flusher.look(now)
 
 
-async def settled(gateway: SmallGateway) -> None:
+async def until_settled(gateway: SmallGateway) -> None:
     """Wait until Ann's turn has ended: a streamed reply is shown before that."""
     room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
     assert room is not None
     await room.active_session.chat.conversation.settled()
 
 
-async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it(tmp_path: Path) -> None:
+async def test_memory_is_flushed_once_and_known_to_the_next_session(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
@@ -55,20 +55,20 @@ async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it
         server.answering(answer)
         network.say("ann", "My ship is called Nanny.")
         await network.posted(1)
-        await settled(gateway)
+        await until_settled(gateway)
         now = datetime.now(UTC)
-        assert await looked(gateway, tmp_path, now) == 0
-        assert await looked(gateway, tmp_path, now + timedelta(hours=2)) == 1
-        assert await looked(gateway, tmp_path, now + timedelta(hours=3)) == 0
-        assert len(network.posts) == 1  # nobody hears of it
-        said = Incoming(
+        assert await flush_due_sessions(gateway, tmp_path, now) == 0
+        assert await flush_due_sessions(gateway, tmp_path, now + timedelta(hours=2)) == 1
+        assert await flush_due_sessions(gateway, tmp_path, now + timedelta(hours=3)) == 0
+        assert len(network.posts) == 1  # the flush posts no message
+        update = Incoming(
             external_id="next",
             address=Address("loopback", "ann"),
             sender=Sender("ann", "ann"),
             at=now + timedelta(minutes=1),
             text="what is it called?",
         )
-        await gateway.dispatcher.receive(said)
+        await gateway.dispatcher.receive(update)
         await network.until(lambda: "re: what is it called?" in network.shown("ann"))
         assert any("this is a new conversation" in text for text in network.shown("ann"))
         system, *messages = server.received[-1].json["messages"]
@@ -76,7 +76,7 @@ async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it
         assert [message["content"] for message in messages] == ["what is it called?"]
 
 
-async def test_without_a_policy_nothing_is_asked(tmp_path: Path) -> None:
+async def test_network_without_a_reset_policy_has_no_memory_flush(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
@@ -85,12 +85,12 @@ async def test_without_a_policy_nothing_is_asked(tmp_path: Path) -> None:
         server.answering(answer)
         network.say("ann", "hello")
         await network.posted(1)
-        await settled(gateway)
-        assert await looked(gateway, tmp_path, datetime.now(UTC) + timedelta(days=400)) == 0
+        await until_settled(gateway)
+        assert await flush_due_sessions(gateway, tmp_path, datetime.now(UTC) + timedelta(days=400)) == 0
         assert len(server.received) == 1
 
 
-async def test_a_conversation_that_is_brought_back_continues(tmp_path: Path) -> None:
+async def test_resumed_session_continues_and_is_flushed_again_after_another_pause(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
@@ -99,21 +99,21 @@ async def test_a_conversation_that_is_brought_back_continues(tmp_path: Path) -> 
         server.answering(answer)
         network.say("ann", "My ship is called Nanny.")
         await network.posted(1)
-        await settled(gateway)
+        await until_settled(gateway)
         room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
         assert room is not None
         old = room.active_session.session_id
         later = datetime.now(UTC) + timedelta(hours=2)
-        assert await looked(gateway, tmp_path, later) == 1
+        assert await flush_due_sessions(gateway, tmp_path, later) == 1
         network.say("ann", "hello")
         await network.until(lambda: "re: hello" in network.shown("ann"))
-        await settled(gateway)
+        await until_settled(gateway)
         network.say("ann", f"/resume {old}")
         await network.until(lambda: any("Back in" in text for text in network.shown("ann")))
-        assert "re: My ship is called Nanny." in network.shown("ann")[-1]  # not the leave that the agent took
+        assert "re: My ship is called Nanny." in network.shown("ann")[-1]  # not the memory flush
         network.say("ann", "go on")
         await network.until(lambda: "re: go on" in network.shown("ann"))
-        await settled(gateway)
-        said = [message["content"] for message in server.received[-1].json["messages"]]
-        assert "My ship is called Nanny." in said
-        assert await looked(gateway, tmp_path, later) == 1  # another pause, another leave
+        await until_settled(gateway)
+        texts = [message["content"] for message in server.received[-1].json["messages"]]
+        assert "My ship is called Nanny." in texts
+        assert await flush_due_sessions(gateway, tmp_path, later) == 1  # another pause, another memory flush

@@ -1,4 +1,4 @@
-"""A chat hears once in an outage that the store cannot be used."""
+"""Each chat gets one notice per outage of the store."""
 
 from talaria.core.addresses import Address
 from talaria.gateway.receiver import OutageNotices

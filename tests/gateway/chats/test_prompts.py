@@ -1,4 +1,4 @@
-"""A question that was answered shows the decision and has no buttons any more, on every network."""
+"""Answered questions show the decision instead of their buttons, on every network."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -26,17 +26,19 @@ QUESTION = Say("Let me ask.", calls=[Ask("clarify", {"question": "Tea or milk?",
 EDITING = PlatformCapabilities(text_limit=4096, edits=True, buttons=True)
 
 
-async def until_seen(side: FarSide, is_it: Callable[[list[VisibleMessage]], bool]) -> list[VisibleMessage]:
+async def until_seen(side: FarSide, matches: Callable[[list[VisibleMessage]], bool]) -> list[VisibleMessage]:
     async def look() -> tuple[list[VisibleMessage], ...]:
         seen = await side.seen(side.private)
-        return (seen,) if is_it(seen) else ()
+        return (seen,) if matches(seen) else ()
 
     return (await until(look))[0]
 
 
 @asynccontextmanager
-async def asked(network: LoopbackNetwork, tmp_path: Path, server: ModelServer) -> AsyncIterator[tuple[str, str]]:
-    """Ask Ann a question, and give the id of its message and the value of its first button."""
+async def asked_question(
+    network: LoopbackNetwork, tmp_path: Path, server: ModelServer
+) -> AsyncIterator[tuple[str, str]]:
+    """Ask Ann a question; yield the id of its message and the value of its first button."""
     server.script(QUESTION, Say("Fine."))
     async with served(tmp_path, network.platform(), server.url):
         network.say("ann", "go")
@@ -46,7 +48,7 @@ async def asked(network: LoopbackNetwork, tmp_path: Path, server: ModelServer) -
 
 
 @pytest.mark.parametrize("name", FAR_SIDES)
-async def test_question_shows_the_decision_in_place_of_its_buttons(
+async def test_answered_question_shows_the_decision_instead_of_buttons(
     name: str, tmp_path: Path, server: ModelServer
 ) -> None:
     server.script(QUESTION, Say("Fine."))
@@ -54,16 +56,16 @@ async def test_question_shows_the_decision_in_place_of_its_buttons(
         await until_seen(side, lambda _: gateway.network.status.state == "connected")
         await side.says(side.private, "go")
         seen = await until_seen(side, lambda found: any(one.buttons for one in found))
-        place, question = next((place, one) for place, one in enumerate(seen) if one.buttons)
-        assert [one.text.partition("\n")[0] for one in seen[:place]] == ["Let me ask."]
+        index, question = next((index, one) for index, one in enumerate(seen) if one.buttons)
+        assert [one.text.partition("\n")[0] for one in seen[:index]] == ["Let me ask."]
         await side.presses(side.private, question.message_id, "tea")
-        seen = await until_seen(side, lambda found: not found[place].buttons and found[-1].text == "Fine.")
-        assert seen[place].text.startswith("Tea or milk?")
-        assert "tea" in seen[place].text.removeprefix("Tea or milk?")
+        seen = await until_seen(side, lambda found: not found[index].buttons and found[-1].text == "Fine.")
+        assert seen[index].text.startswith("Tea or milk?")
+        assert "tea" in seen[index].text.removeprefix("Tea or milk?")
 
 
 async def test_second_press_is_answered_with_a_notice(tmp_path: Path, server: ModelServer) -> None:
-    async with LoopbackNetwork(EDITING) as network, asked(network, tmp_path, server) as (message_id, value):
+    async with LoopbackNetwork(EDITING) as network, asked_question(network, tmp_path, server) as (message_id, value):
         network.press("ann", message_id, value)
         await network.until(lambda: "Fine." in network.shown("ann"))
         await network.until(lambda: "Tea or milk?\n\n▸ **tea**" in network.shown("ann"))
@@ -71,7 +73,7 @@ async def test_second_press_is_answered_with_a_notice(tmp_path: Path, server: Mo
         await network.until(lambda: "That question is no longer open." in network.shown("ann"))
 
 
-async def test_question_that_is_stopped_loses_its_buttons(tmp_path: Path, server: ModelServer) -> None:
-    async with LoopbackNetwork(EDITING) as network, asked(network, tmp_path, server):
+async def test_stopping_the_turn_closes_its_open_question(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(EDITING) as network, asked_question(network, tmp_path, server):
         network.say("ann", "/stop")
         await network.until(lambda: any("no longer open" in text for text in network.shown("ann")))

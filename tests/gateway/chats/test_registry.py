@@ -1,4 +1,4 @@
-"""Open chats as the agent cache: reused, released softly, closed by a reset."""
+"""Chat registry as an agent cache: agents are reused, evicted, and closed by a reset."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,23 +40,23 @@ def key_of(chat: str) -> str:
     return build_session_key(Address("loopback", chat))
 
 
-def room_of(gateway: SmallGateway, chat: str) -> Chat:
+def chat_of(gateway: SmallGateway, chat: str) -> Chat:
     room = gateway.chats.find(key_of(chat))
     assert room is not None
     return room
 
 
-async def said(network: LoopbackNetwork, chat: str, text: str) -> str:
-    """Say something and return the answer."""
+async def say(network: LoopbackNetwork, chat: str, text: str) -> str:
+    """Send a message and return the answer."""
     count = len(network.shown(chat))
     network.say(chat, text, sender=chat)
     await network.until(lambda: len(network.shown(chat)) > count)
     return network.shown(chat)[-1]
 
 
-async def with_a_process(gateway: SmallGateway, chat: str) -> BackgroundProcess:
-    """Let a conversation have something that runs."""
-    return await sleeping(gateway.application.processes, room_of(gateway, chat).active_session.session_id)
+async def start_process(gateway: SmallGateway, chat: str) -> BackgroundProcess:
+    """Start a background process in the session of a chat."""
+    return await sleeping(gateway.application.processes, chat_of(gateway, chat).active_session.session_id)
 
 
 async def until_ended(process: BackgroundProcess) -> None:
@@ -65,10 +65,10 @@ async def until_ended(process: BackgroundProcess) -> None:
 
 async def until_idle(gateway: SmallGateway, chat: str) -> None:
     """Wait for the end of the turn: its answer is shown a moment before, and some commands are refused until then."""
-    await until(lambda: not room_of(gateway, chat).active_session.busy)
+    await until(lambda: not chat_of(gateway, chat).active_session.busy)
 
 
-async def until_let_go(gateway: SmallGateway, chat: str) -> None:
+async def until_evicted(gateway: SmallGateway, chat: str) -> None:
     await until(lambda: gateway.chats.find(key_of(chat)) is None)
 
 
@@ -76,20 +76,20 @@ def prompts(server: ModelServer) -> list[str]:
     return [call.json["messages"][0]["content"] for call in server.received]
 
 
-async def test_the_same_agent_answers_with_the_same_prompt(
+async def test_next_turn_reuses_the_agent_and_its_prompt(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
-        await said(network, "ann", "one")
-        room, chat = room_of(gateway, "ann"), room_of(gateway, "ann").active_session.chat
-        await said(network, "ann", "two")
-        assert room_of(gateway, "ann") is room
+        await say(network, "ann", "one")
+        room, chat = chat_of(gateway, "ann"), chat_of(gateway, "ann").active_session.chat
+        await say(network, "ann", "two")
+        assert chat_of(gateway, "ann") is room
         assert room.active_session.chat is chat
     assert len(set(prompts(server))) == 1
 
 
-async def test_folder_and_processes_survive_eviction_and_a_new_conversation_ends_them(
+async def test_workspace_and_processes_survive_eviction_and_end_with_a_new_session(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     def answer(received: Received) -> Say:
@@ -102,37 +102,37 @@ async def test_folder_and_processes_survive_eviction_and_a_new_conversation_ends
 
     server.answering(answer)
     async with served(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
-        await said(network, "ann", "run mkdir sub && cd sub && export MINE=hush")
-        process = await with_a_process(gateway, "ann")
+        await say(network, "ann", "run mkdir sub && cd sub && export MINE=hush")
+        process = await start_process(gateway, "ann")
         session_id, chat = (
-            room_of(gateway, "ann").active_session.session_id,
-            room_of(gateway, "ann").active_session.chat,
+            chat_of(gateway, "ann").active_session.session_id,
+            chat_of(gateway, "ann").active_session.chat,
         )
-        await said(network, "bob", "hello")
-        await until_let_go(gateway, "ann")
+        await say(network, "bob", "hello")
+        await until_evicted(gateway, "ann")
         assert is_running(process.pid)
-        assert "sub hush" in await said(network, "ann", 'run echo "$PWD $MINE"')
-        assert room_of(gateway, "ann").active_session.session_id == session_id
-        assert room_of(gateway, "ann").active_session.chat is not chat
+        assert "sub hush" in await say(network, "ann", 'run echo "$PWD $MINE"')
+        assert chat_of(gateway, "ann").active_session.session_id == session_id
+        assert chat_of(gateway, "ann").active_session.chat is not chat
         assert is_running(process.pid)
         await until_idle(gateway, "ann")
-        await said(network, "ann", "/new")
-        assert room_of(gateway, "ann").active_session.session_id != session_id
+        await say(network, "ann", "/new")
+        assert chat_of(gateway, "ann").active_session.session_id != session_id
         await until_ended(process)
     assert len({prompt for prompt in prompts(server) if str(tmp_path) in prompt}) == 1
 
 
-async def test_a_reset_by_the_clock_ends_what_a_room_that_is_not_open_has_started(
+async def test_idle_reset_ends_the_processes_of_an_evicted_chat(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     hourly = f'{ONE_ROOM}[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
     async with served(tmp_path, network.platform(), server.url, settings=hourly) as gateway:
-        await said(network, "ann", "hello")
-        process = await with_a_process(gateway, "ann")
-        session_id = room_of(gateway, "ann").active_session.session_id
-        await said(network, "bob", "hello")
-        await until_let_go(gateway, "ann")
+        await say(network, "ann", "hello")
+        process = await start_process(gateway, "ann")
+        session_id = chat_of(gateway, "ann").active_session.session_id
+        await say(network, "bob", "hello")
+        await until_evicted(gateway, "ann")
         late = Incoming(
             external_id="late",
             address=Address("loopback", "ann"),
@@ -142,30 +142,30 @@ async def test_a_reset_by_the_clock_ends_what_a_room_that_is_not_open_has_starte
         )
         await gateway.dispatcher.receive(late)
         await network.until(lambda: "re: and now?" in network.shown("ann"))
-        assert room_of(gateway, "ann").active_session.session_id != session_id
+        assert chat_of(gateway, "ann").active_session.session_id != session_id
         await until_ended(process)
 
 
-async def test_another_model_in_the_settings_is_another_agent_and_the_same_conversation(
+async def test_changed_model_setting_replaces_the_agent_and_continues_the_session(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
-        await said(network, "ann", "one")
-        await said(network, "bob", "one")
-        process = await with_a_process(gateway, "ann")
+        await say(network, "ann", "one")
+        await say(network, "bob", "one")
+        process = await start_process(gateway, "ann")
         session_id, chat = (
-            room_of(gateway, "ann").active_session.session_id,
-            room_of(gateway, "ann").active_session.chat,
+            chat_of(gateway, "ann").active_session.session_id,
+            chat_of(gateway, "ann").active_session.chat,
         )
-        bobs = room_of(gateway, "bob").active_session.chat
-        rack = gateway.application.settings_admin
+        chat_of_bob = chat_of(gateway, "bob").active_session.chat
+        live = gateway.application.settings_admin
         await until_idle(gateway, "ann")
-        rack.replace(structs.replace(rack.current, model=structs.replace(rack.current.model, name="other")))
-        await said(network, "ann", "two")
-        assert room_of(gateway, "ann").active_session.chat is not chat
-        assert room_of(gateway, "ann").active_session.session_id == session_id
-        assert room_of(gateway, "bob").active_session.chat is bobs
+        live.replace(structs.replace(live.current, model=structs.replace(live.current.model, name="other")))
+        await say(network, "ann", "two")
+        assert chat_of(gateway, "ann").active_session.chat is not chat
+        assert chat_of(gateway, "ann").active_session.session_id == session_id
+        assert chat_of(gateway, "bob").active_session.chat is chat_of_bob
         assert is_running(process.pid)
         await until_idle(gateway, "ann")
         network.say("ann", "/new")
@@ -173,65 +173,65 @@ async def test_another_model_in_the_settings_is_another_agent_and_the_same_conve
     assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "other"]
 
 
-async def test_an_agent_is_compared_only_after_a_change_of_settings_or_preferences(
+async def test_agent_spec_is_checked_only_after_a_change_of_settings_or_preferences(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
-        await said(network, "ann", "one")
-        await said(network, "ann", "two")
-        chat = room_of(gateway, "ann").active_session.chat
+        await say(network, "ann", "one")
+        await say(network, "ann", "two")
+        chat = chat_of(gateway, "ann").active_session.chat
         session_id = chat.conversation.session_id
         assert gateway.spec_checks == []
         live = gateway.application.settings_admin
         live.replace(live.current)
-        await said(network, "ann", "three")
-        await said(network, "ann", "four")
+        await say(network, "ann", "three")
+        await say(network, "ann", "four")
         assert gateway.spec_checks == [session_id]
-        assert room_of(gateway, "ann").active_session.chat is chat
+        assert chat_of(gateway, "ann").active_session.chat is chat
         changed = Preferences(model="mine:test-model")
         await gateway.application.store.write(lambda tx: write_preferences(tx, session_id, changed))
-        await said(network, "ann", "five")
-        await said(network, "ann", "six")
+        await say(network, "ann", "five")
+        await say(network, "ann", "six")
         assert gateway.spec_checks == [session_id] * 2
-        assert room_of(gateway, "ann").active_session.chat is not chat
+        assert chat_of(gateway, "ann").active_session.chat is not chat
     assert [call.json["model"] for call in server.received] == ["scripted"] * 4 + ["test-model"] * 2
 
 
-async def test_effort_is_set_on_the_agent_that_is_there(
+async def test_reasoning_effort_is_changed_without_replacing_the_agent(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
-        await said(network, "ann", "one")
-        chat = room_of(gateway, "ann").active_session.chat
+        await say(network, "ann", "one")
+        chat = chat_of(gateway, "ann").active_session.chat
         await until_idle(gateway, "ann")
-        await said(network, "ann", "/reasoning high")
-        await said(network, "ann", "two")
-        assert room_of(gateway, "ann").active_session.chat is chat
+        await say(network, "ann", "/reasoning high")
+        await say(network, "ann", "two")
+        assert chat_of(gateway, "ann").active_session.chat is chat
     assert [call.json.get("reasoning_effort") for call in server.received] == [None, "high"]
 
 
-async def test_a_model_chosen_in_one_chat_is_an_agent_of_its_own(
+async def test_model_chosen_in_one_chat_replaces_only_the_agent_of_that_chat(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
-        await said(network, "ann", "one")
-        await said(network, "bob", "one")
-        chat, bobs = room_of(gateway, "ann").active_session.chat, room_of(gateway, "bob").active_session.chat
+        await say(network, "ann", "one")
+        await say(network, "bob", "one")
+        chat, chat_of_bob = chat_of(gateway, "ann").active_session.chat, chat_of(gateway, "bob").active_session.chat
         await until_idle(gateway, "ann")
-        assert "now uses" in await said(network, "ann", "/model mine:test-model")
-        await said(network, "ann", "two")
-        await said(network, "bob", "two")
-        assert room_of(gateway, "ann").active_session.chat is not chat
-        assert room_of(gateway, "bob").active_session.chat is bobs
+        assert "now uses" in await say(network, "ann", "/model mine:test-model")
+        await say(network, "ann", "two")
+        await say(network, "bob", "two")
+        assert chat_of(gateway, "ann").active_session.chat is not chat
+        assert chat_of(gateway, "bob").active_session.chat is chat_of_bob
     assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "test-model", "scripted"]
 
 
-def parked(tx: Transaction, gateway: SmallGateway) -> bool:
-    """Tell whether the goal of a chat waits for its time."""
-    goal = read_goal(tx, room_of(gateway, "ann").active_session.session_id).state
+def is_goal_parked(tx: Transaction, gateway: SmallGateway) -> bool:
+    """Return whether the goal of Ann's chat waits for its time."""
+    goal = read_goal(tx, chat_of(gateway, "ann").active_session.session_id).state
     return goal is not None and goal.parked is not None
 
 
@@ -248,14 +248,14 @@ async def test_a_chat_with_a_waiting_goal_is_not_evicted(
         network.say("ann", "/goal sail round the world")
         await server.arrived(2)
         async with asyncio.timeout(LIMIT):
-            while not await gateway.application.store.read(lambda tx: parked(tx, gateway)):
+            while not await gateway.application.store.read(lambda tx: is_goal_parked(tx, gateway)):
                 continue
-        await said(network, "bob", "hello")
+        await say(network, "bob", "hello")
         gateway.chats.sweep()
         assert gateway.chats.find(key_of("ann")) is not None
 
 
-async def test_a_session_that_comes_back_after_its_turn_was_moved_away_answers(
+async def test_session_that_returns_after_its_turn_was_handed_off_answers(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     away = Address("web", "owner", thread_id="1")
@@ -263,24 +263,24 @@ async def test_a_session_that_comes_back_after_its_turn_was_moved_away_answers(
 
     async def answer(received: Received) -> Say:
         if received.question == "Wait":
-            room, session_id = room_of(gateway, "ann"), room_of(gateway, "ann").active_session.session_id
+            room, session_id = chat_of(gateway, "ann"), chat_of(gateway, "ann").active_session.session_id
 
-            def take(tx: Transaction) -> None:
+            def hand_off(tx: Transaction) -> None:
                 bind_session(tx, session_id, build_session_key(away), away)
                 redirect_running_turn(tx, session_id, ReplyRoute(away))
 
-            await room.active_session.store.write(take)
+            await room.active_session.store.write(hand_off)
         return Say(f"re: {received.question}")
 
     server.answering(answer)
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
-        await said(network, "ann", "Hello")
-        session_id, store = room_of(gateway, "ann").active_session.session_id, gateway.application.store
-        room_of(gateway, "ann").release = lambda: False  # the turn ends before the notice that it was moved arrives
+        await say(network, "ann", "Hello")
+        session_id, store = chat_of(gateway, "ann").active_session.session_id, gateway.application.store
+        chat_of(gateway, "ann").release = lambda: False  # the turn ends before the notice that it was moved arrives
         network.say("ann", "Wait", sender="ann")
         await until(lambda: store.read(lambda tx: len(tx.turns.find(session_id)) == 2))
         await until(lambda: store.read(lambda tx: not tx.turns.find(session_id, running=True)))
         await store.write(lambda tx: bind_session(tx, session_id, key_of("ann"), here))
         network.say("ann", "Back", sender="ann")
         await network.until(lambda: "re: Back" in network.shown("ann"))
-        assert room_of(gateway, "ann").active_session.session_id == session_id
+        assert chat_of(gateway, "ann").active_session.session_id == session_id

@@ -13,13 +13,13 @@ from talaria.core.ids import new_worker_id
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.testing.loopback_platform import CHATTY, LoopbackPlatform, LoopbackSettings
 
-PATIENCE = timedelta(seconds=30)  # a call that is given up on a busy machine would be posted twice without any kill
+PATIENCE = timedelta(seconds=30)  # a call that times out on a busy machine would be posted twice without any kill
 
 
 async def main() -> None:
-    address, idempotent, *words = sys.argv[1:]
+    address, idempotent, *store_arguments = sys.argv[1:]
     abilities = structs.replace(CHATTY, idempotent=idempotent == "True", text_limit=100)
-    store = place_of(words).open_store(SystemClock(), new_worker_id())
+    store = place_of(store_arguments).open_store(SystemClock(), new_worker_id())
     await Delivery(
         store,
         LoopbackPlatform(LoopbackSettings(address=address, abilities=abilities, patience=PATIENCE.total_seconds())),

@@ -1,4 +1,4 @@
-"""A delivery at work between a real store and a network on loopback."""
+"""Delivery between a real store and a network on loopback."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -35,7 +35,7 @@ QUICK = DeliveryPolicy(
 
 
 class PostOffice(Struct):
-    """Puts replies into the outbox and looks at what became of them."""
+    """Queue replies in the outbox and look at their state."""
 
     store: Store
 
@@ -44,19 +44,19 @@ class PostOffice(Struct):
         await self.queue(turn, Content(text=text), ReplyRoute(address, reply_to))
 
     async def queue(self, turn: str, content: Content, route: ReplyRoute = TO_HERE) -> None:
-        """Queue anything."""
+        """Queue content for a route."""
         await self.store.write(lambda tx: queue_reply(tx, SESSION, TurnId(turn), route, content))
 
     async def undelivered(self) -> list[OutboxItem]:
-        """Return what is not sent."""
+        """Return the items that are not sent."""
         return await self.store.read(lambda tx: tx.outbox.find())
 
-    async def until(self, come_true: Callable[[list[OutboxItem]], bool]) -> list[OutboxItem]:
+    async def until(self, condition: Callable[[list[OutboxItem]], bool]) -> list[OutboxItem]:
         """Wait until the condition holds for the undelivered items, and return them."""
 
         async def look() -> tuple[list[OutboxItem], ...]:
             items = await self.undelivered()
-            return (items,) if come_true(items) else ()
+            return (items,) if condition(items) else ()
 
         return (await until(look))[0]
 

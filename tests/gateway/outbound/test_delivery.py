@@ -1,4 +1,4 @@
-"""The outbox, delivered: in order, side by side, through every trouble of a network."""
+"""Delivery of the outbox: in order per chat, chats in parallel, with retries after network failures."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,9 +40,7 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
         yield network
 
 
-async def test_a_reply_goes_to_the_place_that_was_fixed_when_it_was_queued(
-    store: Store, network: LoopbackNetwork
-) -> None:
+async def test_reply_is_sent_to_the_address_it_was_queued_for(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     there = Address("loopback", "1", "thread", "7", "ann")
     await office.reply("t1", "hello", there, reply_to="42")
@@ -54,7 +52,7 @@ async def test_a_reply_goes_to_the_place_that_was_fixed_when_it_was_queued(
     assert (post.address, post.text, post.key, post.reply_to) == (there, "hello", "t1:1", "42")
 
 
-async def test_an_address_is_served_in_order_and_others_do_not_wait_for_it(
+async def test_replies_of_a_chat_are_sent_in_order_without_delaying_other_chats(
     store: Store, network: LoopbackNetwork
 ) -> None:
     office = PostOffice(store)
@@ -69,7 +67,7 @@ async def test_an_address_is_served_in_order_and_others_do_not_wait_for_it(
     assert [post.text for post in network.posts][:3] != ["a0", "a1", "a2"]
 
 
-async def test_it_is_sent_at_once_on_notification(store: Store, network: LoopbackNetwork) -> None:
+async def test_queued_reply_is_sent_at_once_after_wake(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     async with delivering(store, network.platform(), structs.replace(QUICK, poll=timedelta(hours=1))) as delivery:
         await office.reply("t1", "hello")
@@ -77,7 +75,7 @@ async def test_it_is_sent_at_once_on_notification(store: Store, network: Loopbac
         await network.posted(1)
 
 
-async def test_what_another_process_queues_is_delivered_at_once(
+async def test_reply_queued_by_another_process_is_delivered_at_once(
     place: Place, store: Store, network: LoopbackNetwork
 ) -> None:
     other = place.open_store(SystemClock(), "worker-2")
@@ -87,16 +85,14 @@ async def test_what_another_process_queues_is_delivered_at_once(
     await other.close()
 
 
-async def test_messages_queued_by_another_process_are_found_without_notification(
-    store: Store, network: LoopbackNetwork
-) -> None:
+async def test_queued_reply_is_found_by_polling_without_wake(store: Store, network: LoopbackNetwork) -> None:
     async with delivering(store, network.platform()):
         await PostOffice(store).reply("t1", "hello")
         await network.posted(1)
 
 
 @pytest.mark.parametrize("trouble", ["unreachable", "disconnect", "hang"])
-async def test_what_a_network_did_not_take_is_tried_again_until_it_does(
+async def test_failed_post_is_retried_until_the_network_accepts_it(
     store: Store, network: LoopbackNetwork, trouble: str
 ) -> None:
     office = PostOffice(store)
@@ -109,7 +105,7 @@ async def test_what_a_network_did_not_take_is_tried_again_until_it_does(
     assert network.shown("1") == ["hello"]
 
 
-async def test_a_call_that_never_ends_is_ended(store: Store, network: LoopbackNetwork) -> None:
+async def test_hanging_call_times_out_and_is_retried(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     await office.reply("t1", "hello")
     network.disrupt(Fault("post", "hang"))
@@ -120,7 +116,7 @@ async def test_a_call_that_never_ends_is_ended(store: Store, network: LoopbackNe
     assert network.faults == []
 
 
-async def test_pause_for_one_chat_holds_up_no_other(store: Store, network: LoopbackNetwork) -> None:
+async def test_pause_for_one_chat_delays_no_other_chat(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     network.disrupt(Fault("post", "slow_down", seconds=3600, chat_id="1"))
     await office.reply("t1", "first")
@@ -133,7 +129,7 @@ async def test_pause_for_one_chat_holds_up_no_other(store: Store, network: Loopb
     assert [post.text for post in network.posts] == ["elsewhere"]
 
 
-async def test_pauses_for_two_chats_hold_up_the_network(store: Store, network: LoopbackNetwork) -> None:
+async def test_pauses_for_two_chats_delay_the_whole_network(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     pause = 2.0
     faults = [Fault("post", "slow_down", seconds=pause, chat_id=chat) for chat in ("1", "2")]
@@ -153,11 +149,11 @@ async def test_pauses_for_two_chats_hold_up_the_network(store: Store, network: L
 
 
 async def until_idle(delivery: Delivery) -> None:
-    """Wait until it knows that it is done, which is a moment after the store does."""
+    """Wait until the delivery is idle, which is a moment after the outbox is empty."""
     await until(delivery.is_idle)
 
 
-async def test_what_is_refused_is_kept_with_the_reason_and_lets_the_next_go(
+async def test_refused_reply_is_stored_with_the_reason_and_the_next_one_is_sent(
     store: Store, network: LoopbackNetwork
 ) -> None:
     office = PostOffice(store)
@@ -166,14 +162,14 @@ async def test_what_is_refused_is_kept_with_the_reason_and_lets_the_next_go(
     await office.reply("t2", "next")
     async with delivering(store, network.platform()) as delivery:
         await network.posted(1)
-        [kept] = await office.until(lambda items: len(items) == 1)
+        [failed] = await office.until(lambda items: len(items) == 1)
         await until_idle(delivery)
         assert delivery.status.failed == 1
-    assert (kept.key, kept.state, kept.error) == ("t1", "failed", "post: refuse, requested by the test")
+    assert (failed.key, failed.state, failed.error) == ("t1", "failed", "post: refuse, requested by the test")
     assert network.shown("1") == ["next"]
 
 
-async def test_an_account_that_is_refused_keeps_everything_until_it_is_repaired(
+async def test_replies_of_a_refused_account_wait_until_its_credentials_work(
     store: Store, network: LoopbackNetwork
 ) -> None:
     office = PostOffice(store)
@@ -191,7 +187,7 @@ async def test_an_account_that_is_refused_keeps_everything_until_it_is_repaired(
         assert (delivery.status.state, delivery.status.sent) == ("serving", 3)
 
 
-async def test_a_reply_that_a_refused_account_interrupts_continues_when_it_is_repaired(store: Store) -> None:
+async def test_reply_interrupted_by_a_refused_account_continues_when_credentials_work(store: Store) -> None:
     office = PostOffice(store)
     pace = structs.replace(QUICK, longest_pause=timedelta(hours=1))
     async with LoopbackNetwork(structs.replace(CHATTY, text_limit=20)) as network:
@@ -209,7 +205,7 @@ async def test_a_reply_that_a_refused_account_interrupts_continues_when_it_is_re
         assert (network.shown("1"), network.shown("2")) == (["one two three", "four five six"], ["never"])
 
 
-async def test_a_long_reply_goes_out_in_pieces_and_continues_after_the_last_that_went(store: Store) -> None:
+async def test_long_reply_is_split_and_continues_after_the_last_sent_piece(store: Store) -> None:
     office = PostOffice(store)
     async with LoopbackNetwork(structs.replace(CHATTY, text_limit=20)) as network:
         await office.reply("t1", "one two three\n\nfour five six\n\nseven eight nine", reply_to="5")
@@ -224,7 +220,9 @@ async def test_a_long_reply_goes_out_in_pieces_and_continues_after_the_last_that
         assert [(post.key, post.reply_to) for post in network.posts] == [("t1:1", "5"), ("t1:2", ""), ("t1:3", "")]
 
 
-async def test_files_and_choices_come_with_it(store: Store, network: LoopbackNetwork, tmp_path: Path) -> None:
+async def test_files_and_buttons_are_sent_with_the_reply(
+    store: Store, network: LoopbackNetwork, tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text("a")
     content = Content(text="Take this?", buttons=(Button("Yes", "y"),), files=(File(str(tmp_path / "a.txt"), "a.txt"),))
     office = PostOffice(store)
@@ -236,7 +234,9 @@ async def test_files_and_choices_come_with_it(store: Store, network: LoopbackNet
     assert (file.files, file.key) == (("a.txt",), "t1:2")
 
 
-async def test_an_unreadable_entry_is_stored_and_blocks_no_other(store: Store, network: LoopbackNetwork) -> None:
+async def test_unreadable_outbox_row_is_marked_failed_and_blocks_no_other(
+    store: Store, network: LoopbackNetwork
+) -> None:
     office = PostOffice(store)
     strange = Outgoing(key="k", session_id=SessionId("s"), address=HERE, payload="{")
     await store.write(lambda tx: tx.outbox.add(strange))
@@ -246,7 +246,7 @@ async def test_an_unreadable_entry_is_stored_and_blocks_no_other(store: Store, n
     assert [item.state for item in await office.undelivered()] == ["failed"]
 
 
-async def test_an_empty_reply_is_delivered_by_saying_nothing(store: Store, network: LoopbackNetwork) -> None:
+async def test_empty_reply_is_settled_without_posting(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     await office.reply("t1", " \n")
     async with delivering(store, network.platform()):
@@ -254,7 +254,9 @@ async def test_an_empty_reply_is_delivered_by_saying_nothing(store: Store, netwo
     assert network.records == []
 
 
-async def test_chats_are_served_in_parallel_and_each_one_at_a_time(store: Store, network: LoopbackNetwork) -> None:
+async def test_chats_are_served_in_parallel_with_one_message_at_a_time_each(
+    store: Store, network: LoopbackNetwork
+) -> None:
     office = PostOffice(store)
     network.disrupt(Fault("post", "hang", times=0))
     for number in range(12):
@@ -264,7 +266,7 @@ async def test_chats_are_served_in_parallel_and_each_one_at_a_time(store: Store,
         assert [item.key for item in found if item.state == "sending"] == ["t0", "t1", "t2", "t3"]
 
 
-async def test_rate_of_a_chat_holds_up_no_other(store: Store) -> None:
+async def test_rate_limit_of_a_chat_delays_no_other_chat(store: Store) -> None:
     office = PostOffice(store)
     rates = Rates(chat=Rate(per_second=1 / 3600, burst=2), network=Rate(per_second=100, burst=3))
     async with LoopbackNetwork(structs.replace(CHATTY, rates=rates)) as network:
@@ -280,7 +282,7 @@ async def test_rate_of_a_chat_holds_up_no_other(store: Store) -> None:
         assert network.shown("1") == ["a0", "a1"]
 
 
-async def test_long_reply_holds_up_no_other_chat(store: Store) -> None:
+async def test_long_reply_delays_no_other_chat(store: Store) -> None:
     office = PostOffice(store)
     rates = Rates(chat=Rate(per_second=0.5, burst=1))
     async with LoopbackNetwork(structs.replace(CHATTY, rates=rates, text_limit=10)) as network:
@@ -297,7 +299,9 @@ async def until_nothing_is_under_way(delivery: Delivery) -> None:
     await until(lambda: not delivery.status.under_way)
 
 
-async def test_long_reply_is_cut_and_attached(store: Store, network: LoopbackNetwork, tmp_path: Path) -> None:
+async def test_reply_over_the_limit_is_cut_and_attached_as_a_file(
+    store: Store, network: LoopbackNetwork, tmp_path: Path
+) -> None:
     office = PostOffice(store)
     text = "A line of some words.\n" * 20_000
     await office.reply("t1", text)
@@ -307,10 +311,10 @@ async def test_long_reply_is_cut_and_attached(store: Store, network: LoopbackNet
     assert sum(len(post.text) for post in texts) < 5_200
     assert texts[-1].text.endswith("✂ This reply has 440,000 characters. The attached file has the full text.")
     assert file.files == ("reply.md",)
-    assert [kept.read_text() for kept in tmp_path.rglob("*.md")] == [text]  # noqa: ASYNC240 - a test may wait
+    assert [stored.read_text() for stored in tmp_path.rglob("*.md")] == [text]  # noqa: ASYNC240 - a test may wait
 
 
-async def test_a_slow_one_does_not_hold_up_the_others(store: Store, network: LoopbackNetwork) -> None:
+async def test_hanging_post_in_one_chat_delays_no_other_chat(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     network.disrupt(Fault("post", "hang", chat_id="slow"))
     await office.reply("t0", "slow", Address("loopback", "slow"))
@@ -322,24 +326,26 @@ async def test_a_slow_one_does_not_hold_up_the_others(store: Store, network: Loo
     assert network.shown("slow") == ["slow"]
 
 
-async def test_what_is_under_way_is_ended_in_good_order_when_all_stops(store: Store) -> None:
+async def test_posts_under_way_are_finished_and_recorded_at_shutdown(store: Store) -> None:
     async with LoopbackNetwork(structs.replace(CHATTY, idempotent=True)) as network:
-        await check_good_order(store, network)
+        await check_posts_finish_at_shutdown(store, network)
 
 
-async def check_good_order(store: Store, network: LoopbackNetwork) -> None:
+async def check_posts_finish_at_shutdown(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     for number in range(5):
         await office.reply(f"t{number}", str(number), Address("loopback", str(number)))
     network.disrupt(delay=0.2)
     async with delivering(store, network.platform()) as delivery:
-        # What is claimed is in the store a moment before whoever claimed it knows.
+        # A claim is in the store a moment before the delivery that made it counts it.
         await office.until(lambda items: delivery.status.under_way == 5 and len(items) == 5)
     assert await office.undelivered() == []
     assert len(network.posts) == 5
 
 
-async def test_what_was_sent_is_recorded_before_all_stops(sqlite_place: Place, network: LoopbackNetwork) -> None:
+async def test_sent_reply_is_recorded_before_shutdown_despite_a_locked_store(
+    sqlite_place: Place, network: LoopbackNetwork
+) -> None:
     store = open_sqlite_store(Path(sqlite_place.address), SqliteOptions(busy_timeout_seconds=0.05))
     office = PostOffice(store)
     await office.reply("t1", "hello")
@@ -359,7 +365,7 @@ async def test_what_was_sent_is_recorded_before_all_stops(sqlite_place: Place, n
     await store.close()
 
 
-async def test_a_long_reply_stops_between_two_pieces_and_is_not_in_doubt(store: Store) -> None:
+async def test_long_reply_stops_between_two_pieces_at_shutdown_and_repeats_none(store: Store) -> None:
     office = PostOffice(store)
     async with LoopbackNetwork(structs.replace(CHATTY, text_limit=10)) as network:
         await office.reply("t1", " ".join(f"word{number}" for number in range(20)))
@@ -375,7 +381,7 @@ async def test_a_long_reply_stops_between_two_pieces_and_is_not_in_doubt(store: 
         assert network.shown("1") == [f"word{number}" for number in range(20)]
 
 
-async def test_two_workers_share_the_work_and_send_nothing_twice(place: Place, network: LoopbackNetwork) -> None:
+async def test_two_workers_share_an_outbox_and_send_nothing_twice(place: Place, network: LoopbackNetwork) -> None:
     mine, theirs = place.open_store(SystemClock(), "one"), place.open_store(SystemClock(), "two")
     try:
         office = PostOffice(mine)
@@ -391,29 +397,29 @@ async def test_two_workers_share_the_work_and_send_nothing_twice(place: Place, n
         await theirs.close()
 
 
-async def test_an_adapter_with_a_bug_holds_up_only_what_it_stumbles_over(
+async def test_exception_of_an_adapter_delays_only_the_message_that_raised_it(
     store: Store, network: LoopbackNetwork
 ) -> None:
     office = PostOffice(store)
     await office.reply("t1", "bad", Address("loopback", "bad"))
     await office.reply("t2", "good")
-    platform = Stumbling(LoopbackSettings(address=network.address))
+    platform = BuggyPlatform(LoopbackSettings(address=network.address))
     async with delivering(store, platform):
         await network.posted(1)
         [item] = await office.until(lambda items: len(items) == 1 and items[0].attempts > 1)
         assert item.error == "KeyError: 'bad'"
-        platform.stumbles = False
+        platform.is_buggy = False
         await office.emptied()
     platform.close()
 
 
-class Stumbling(LoopbackPlatform):
+class BuggyPlatform(LoopbackPlatform):
     """A third party's adapter with a bug."""
 
-    stumbles = True
+    is_buggy = True
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
-        """Post one message, or fall over."""
-        if to.chat_id == "bad" and self.stumbles:
+        """Post one message, or raise KeyError."""
+        if to.chat_id == "bad" and self.is_buggy:
             raise KeyError(to.chat_id)
         return await super().send(to, content, key)

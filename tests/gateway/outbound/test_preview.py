@@ -1,4 +1,4 @@
-"""Replies that grow in place, and end as the exact final text."""
+"""Previews of replies: edited while the turn runs, and replaced by the exact final text."""
 
 import asyncio
 import logging
@@ -66,7 +66,7 @@ async def previewing(
     final_wait: float = 20,
 ) -> AsyncIterator[Preview]:
     """Show a turn while the block runs."""
-    stage = PreviewOptions(
+    options = PreviewOptions(
         store=store,
         platform=network.platform(patience=30),
         throttle=Throttle(),
@@ -77,7 +77,7 @@ async def previewing(
         tool_lines_interval=0.02,
         typing=0.05,
     )
-    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE, "7"), display or Display())
+    preview = Preview(options, SESSION, TURN, ReplyRoute(HERE, "7"), display or Display())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())
         yield preview
@@ -94,30 +94,30 @@ async def finish(store: Store, network: LoopbackNetwork, text: str) -> None:
         await office.emptied()
 
 
-def called(number: int, name: str = "read_file") -> ToolCalled:
+def tool_called(number: int, name: str = "read_file") -> ToolCalled:
     return ToolCalled(ToolCall(f"c{number}", name, '{"path": "notes"}'), f"{name} notes {number}")
 
 
-def answered(number: int, *, failed: bool = False) -> ToolAnswered:
+def tool_answered(number: int, *, failed: bool = False) -> ToolAnswered:
     return ToolAnswered(ToolResult(f"c{number}", "line 1\nline 2", failed), "read_file", 0.1)
 
 
-async def test_a_reply_grows_in_one_message_and_ends_as_the_final_text(store: Store, network: LoopbackNetwork) -> None:
-    words = "The quick brown fox jumps over the lazy dog, again and again."
+async def test_preview_grows_in_one_message_and_becomes_the_final_text(store: Store, network: LoopbackNetwork) -> None:
+    text = "The quick brown fox jumps over the lazy dog, again and again."
     async with previewing(store, network) as preview:
-        for word in words.split(" "):
+        for word in text.split(" "):
             preview.event(TextAdded(f"{word} "))
             await network.until(lambda: "".join(network.shown("1")).endswith(word))  # noqa: B023 (waited for here)
-        assert network.shown("1") == [words]
-    await finish(store, network, f"{words}\n\n`a footer`")
-    assert network.shown("1") == [f"{words}\n\n`a footer`"]
+        assert network.shown("1") == [text]
+    await finish(store, network, f"{text}\n\n`a footer`")
+    assert network.shown("1") == [f"{text}\n\n`a footer`"]
     assert len(network.posts) == 1
     assert (network.posts[0].key, network.posts[0].reply_to) == ("t1:1", "7")
     assert [record.kind for record in network.records].count("edit") > 10
     assert await store.read(POSTED_MESSAGES.of_all) == []
 
 
-async def test_a_preview_that_could_not_be_written_down_is_posted_later(
+async def test_preview_is_posted_after_a_failed_store_write_is_retried(
     sqlite_place: Place, network: LoopbackNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -134,7 +134,7 @@ async def test_a_preview_that_could_not_be_written_down_is_posted_later(
     assert "a preview failed" not in caplog.text
 
 
-async def test_edits_keep_to_the_pace_of_the_network(store: Store) -> None:
+async def test_preview_edits_respect_the_edit_pace_of_the_network(store: Store) -> None:
     async with network_with(structs.replace(FAST, edit_pace=timedelta(milliseconds=200))) as network:
         async with previewing(store, network) as preview:
             for number in range(5):
@@ -153,13 +153,13 @@ async def test_a_quick_short_reply_has_no_preview(store: Store, network: Loopbac
     assert [record.kind for record in network.records if record.kind != "typing"] == ["post"]
 
 
-async def test_forty_characters_are_shown_at_once(store: Store, network: LoopbackNetwork) -> None:
+async def test_preview_of_forty_characters_is_posted_at_once(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network, patience=60) as preview:
         preview.event(TextAdded("x" * 40))
         await network.posted(1)
 
 
-async def test_a_long_reply_grows_over_several_messages(store: Store) -> None:
+async def test_preview_of_a_long_reply_grows_over_several_messages(store: Store) -> None:
     text = "\n\n".join(f"Paragraph {number} has some words in it." for number in range(6))
     async with network_with(structs.replace(FAST, text_limit=80)) as network:
         async with previewing(store, network) as preview:
@@ -172,7 +172,7 @@ async def test_a_long_reply_grows_over_several_messages(store: Store) -> None:
         assert len(network.posts) == 3
 
 
-async def test_what_was_shown_beyond_the_final_text_is_blanked(store: Store) -> None:
+async def test_preview_message_beyond_the_final_text_is_blanked(store: Store) -> None:
     async with network_with(structs.replace(FAST, text_limit=50)) as network:
         async with previewing(store, network) as preview:
             preview.event(TextAdded("word " * 20))
@@ -181,7 +181,7 @@ async def test_what_was_shown_beyond_the_final_text_is_blanked(store: Store) -> 
         assert network.shown("1") == ["Stopped.", "⋯"]
 
 
-async def test_another_worker_puts_the_final_text_into_the_same_message(place: Place) -> None:
+async def test_another_worker_edits_the_preview_message_into_the_final_text(place: Place) -> None:
     mine, theirs = place.open_store(SystemClock(), "one"), place.open_store(SystemClock(), "two")
     await mine.write(lambda tx: tx.turns.begin(SESSION, TURN))
     try:
@@ -197,7 +197,7 @@ async def test_another_worker_puts_the_final_text_into_the_same_message(place: P
         await theirs.close()
 
 
-async def test_the_final_text_waits_for_an_edit_that_is_under_way(store: Store, network: LoopbackNetwork) -> None:
+async def test_final_text_waits_for_a_preview_edit_under_way(store: Store, network: LoopbackNetwork) -> None:
     async with asyncio.TaskGroup() as group, previewing(store, network, call=5) as preview:
         preview.event(TextAdded("Something is being said"))
         await network.posted(1)
@@ -209,7 +209,7 @@ async def test_the_final_text_waits_for_an_edit_that_is_under_way(store: Store, 
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_a_preview_whose_posting_was_cut_off_is_not_copied_where_the_network_knows_keys(
+async def test_preview_with_a_lost_answer_is_duplicated_only_without_idempotency_keys(
     store: Store, idempotent: bool
 ) -> None:
     async with network_with(structs.replace(FAST, idempotent=idempotent)) as network:
@@ -224,7 +224,7 @@ async def test_a_preview_whose_posting_was_cut_off_is_not_copied_where_the_netwo
             assert network.shown("1") == ["Something is being said", "Something is said."]
 
 
-async def test_a_resumed_turn_continues_in_the_message_it_had(store: Store, network: LoopbackNetwork) -> None:
+async def test_resumed_turn_continues_in_its_preview_message(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network) as preview:
         preview.event(TextAdded("The first attempt at a reply"))
         [post] = await network.posted(1)
@@ -237,7 +237,7 @@ async def test_a_resumed_turn_continues_in_the_message_it_had(store: Store, netw
     assert network.shown("1") == ["Done."]
 
 
-async def test_where_edits_are_refused_the_reply_is_sent_plainly(store: Store, network: LoopbackNetwork) -> None:
+async def test_reply_is_posted_as_a_new_message_when_edits_are_refused(store: Store, network: LoopbackNetwork) -> None:
     network.disrupt(Fault("edit", "refuse", times=0))
     async with previewing(store, network) as preview:
         preview.event(TextAdded("Something is being said"))
@@ -247,18 +247,18 @@ async def test_where_edits_are_refused_the_reply_is_sent_plainly(store: Store, n
     assert network.shown("1")[-1] == "Something is said."
 
 
-async def test_where_nothing_can_be_edited_words_come_when_they_are_final(store: Store) -> None:
+async def test_network_without_edits_gets_tool_lines_and_the_final_text(store: Store) -> None:
     async with network_with(structs.replace(FAST, edits=False)) as network:
         async with previewing(store, network) as preview:
             preview.event(TextAdded("Let me look at that, it may take a little while."))
-            preview.event(called(1))
-            preview.event(answered(1))
+            preview.event(tool_called(1))
+            preview.event(tool_answered(1))
             await network.posted(1)
         await finish(store, network, "Done.")
         assert network.shown("1") == ["✓ `read_file notes 1`", "Done."]
 
 
-async def test_an_earlier_reply_goes_first(store: Store, network: LoopbackNetwork) -> None:
+async def test_preview_waits_for_an_earlier_reply_in_the_outbox(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     await office.reply("t0", "The earlier one.")
     async with previewing(store, network) as preview:
@@ -270,7 +270,7 @@ async def test_an_earlier_reply_goes_first(store: Store, network: LoopbackNetwor
     assert [post.text[:11] for post in network.posts] == ["The earlier", "The later o"]
 
 
-async def test_nothing_is_shown_of_a_turn_that_is_over(store: Store, network: LoopbackNetwork) -> None:
+async def test_ended_turn_has_no_preview(store: Store, network: LoopbackNetwork) -> None:
     await store.write(lambda tx: tx.turns.end(TURN, "answered"))
     async with previewing(store, network) as preview:
         preview.event(TextAdded("x" * 100))
@@ -278,7 +278,7 @@ async def test_nothing_is_shown_of_a_turn_that_is_over(store: Store, network: Lo
     assert network.posts == []
 
 
-async def test_a_reply_after_a_question_stands_below_it(store: Store, network: LoopbackNetwork) -> None:
+async def test_text_after_a_question_is_posted_in_a_new_message(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network) as preview:
         preview.event(TextAdded("I need to know something first."))
         await network.posted(1)
@@ -296,7 +296,9 @@ async def test_typing_is_shown_while_a_turn_runs(store: Store, network: Loopback
 
 
 @pytest.mark.parametrize("trouble", ["refuse", "unreachable", "bad_credentials", "disconnect", "hang", "slow_down"])
-async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network: LoopbackNetwork, trouble: str) -> None:
+async def test_network_failure_during_a_preview_does_not_affect_the_turn(
+    store: Store, network: LoopbackNetwork, trouble: str
+) -> None:
     faults = [Fault(operation, trouble, times=1, seconds=0.01) for operation in ("typing", "post", "edit")]  # type: ignore[arg-type]
     network.disrupt(*faults)
     async with asyncio.timeout(LIMIT), previewing(store, network, call=0.1, final_wait=0.2) as preview:
@@ -307,7 +309,7 @@ async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network:
     assert network.shown("1") == ["Done."]
 
 
-async def test_final_text_is_put_into_a_message_that_was_posted_late(store: Store, network: LoopbackNetwork) -> None:
+async def test_final_text_replaces_a_preview_that_was_posted_late(store: Store, network: LoopbackNetwork) -> None:
     network.disrupt(Fault("post", "delay", seconds=0.5))
     async with previewing(store, network, call=0.05) as preview:
         preview.event(TextAdded("Something is being said"))
@@ -317,7 +319,7 @@ async def test_final_text_is_put_into_a_message_that_was_posted_late(store: Stor
     assert (network.shown("1"), len(network.posts)) == (["Done."], 1)
 
 
-async def test_message_that_was_posted_too_late_is_blanked(store: Store, network: LoopbackNetwork) -> None:
+async def test_preview_posted_after_the_final_text_is_blanked(store: Store, network: LoopbackNetwork) -> None:
     network.disrupt(Fault("post", "delay", seconds=1))
     async with previewing(store, network, call=0.05, final_wait=0.6) as preview:
         preview.event(TextAdded("Something is being said"))
@@ -327,7 +329,7 @@ async def test_message_that_was_posted_too_late_is_blanked(store: Store, network
     assert sorted(network.shown("1")) == ["Done.", BLANK_TEXT]
 
 
-async def test_what_leads_to_a_question_is_shown_at_once(store: Store, network: LoopbackNetwork) -> None:
+async def test_text_before_a_question_is_posted_at_once(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network, patience=3600) as preview:
         preview.event(TextAdded("I ask."))
         preview.event(QuestionAsked("q", "Which one?"))
@@ -335,11 +337,13 @@ async def test_what_leads_to_a_question_is_shown_at_once(store: Store, network: 
         assert network.shown("1") == ["I ask."]
 
 
-async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, network: LoopbackNetwork) -> None:
-    stage = PreviewOptions(
+async def test_cancelled_preview_releases_its_messages_to_the_final_text(
+    store: Store, network: LoopbackNetwork
+) -> None:
+    options = PreviewOptions(
         store=store, platform=network.platform(), throttle=Throttle(), worker=new_worker_id(), patience=0.01
     )
-    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE), Display())
+    preview = Preview(options, SESSION, TURN, ReplyRoute(HERE), Display())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())
         preview.event(TextAdded("Something"))
@@ -350,18 +354,18 @@ async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, 
     assert shown.live == ""
 
 
-async def test_a_message_that_a_dead_worker_has_posted_unseen_becomes_the_final_text(store: Store) -> None:
-    """It died between posting and recording it; the worker that resumes the turn has nothing more to show."""
+async def test_unrecorded_preview_of_a_dead_worker_becomes_the_final_text(store: Store) -> None:
+    """The worker died between posting and recording; the worker that resumes the turn has no more text to show."""
     async with network_with(structs.replace(FAST, idempotent=True)) as network:
         await network.platform().send(HERE, Content(text="… half a word"), "t1:1")
         left = PostedMessages(HERE, ("",), live=DEAD)
         await store.write(lambda tx: POSTED_MESSAGES.write(tx, SESSION, left, TURN))
         async with previewing(store, network, patience=60):
-            await until(lambda: store.read(lambda tx: not is_of(tx, DEAD)))
+            await until(lambda: store.read(lambda tx: not is_live_at(tx, DEAD)))
         await finish(store, network, "The whole word.")
         assert network.shown("1") == ["The whole word."]
 
 
-def is_of(tx: Transaction, worker: WorkerId) -> bool:
+def is_live_at(tx: Transaction, worker: WorkerId) -> bool:
     shown = POSTED_MESSAGES.get(tx, SESSION, TURN)
     return shown is not None and shown.live == worker

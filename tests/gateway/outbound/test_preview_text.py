@@ -1,4 +1,4 @@
-"""What a turn has to show while it runs."""
+"""Text of a preview while a turn runs."""
 
 import pytest
 
@@ -24,11 +24,11 @@ def draft_of(*events: object, progress: Progress = "all", reasoning: bool = Fals
     return draft
 
 
-def called(number: int, name: str = "read_file") -> ToolCalled:
+def tool_called(number: int, name: str = "read_file") -> ToolCalled:
     return ToolCalled(ToolCall(f"c{number}", name, '{"path": "notes"}'), f"{name} {number}")
 
 
-def answered(number: int, *, failed: bool = False) -> ToolAnswered:
+def tool_answered(number: int, *, failed: bool = False) -> ToolAnswered:
     return ToolAnswered(ToolResult(f"c{number}", "first\n`second`", failed), "read_file", 0.1)
 
 
@@ -49,7 +49,7 @@ def answered(number: int, *, failed: bool = False) -> ToolAnswered:
     ],
 )
 def test_tool_calls_are_shown_as_the_chat_is_configured(progress: Progress, text: str) -> None:
-    events = (called(1), answered(1), called(2), answered(2, failed=True), called(3, "shell"))
+    events = (tool_called(1), tool_answered(1), tool_called(2), tool_answered(2, failed=True), tool_called(3, "shell"))
     assert draft_of(*events, progress=progress).text == text
 
 
@@ -58,22 +58,22 @@ def test_texts_of_two_model_calls_are_two_paragraphs() -> None:
     assert draft.text == "Running that.\n\nIt said:"
 
 
-def test_no_more_than_the_limit_is_kept() -> None:
+def test_preview_text_is_cut_at_its_limit() -> None:
     draft = PreviewText(Display(), limit=10)
     for _ in range(5):
         draft.event(TextAdded("words "))
     assert draft.text == "words word"
 
 
-def test_words_after_a_call_take_the_place_of_those_before_it() -> None:
-    draft = draft_of(TextAdded("Let me look."), called(1))
+def test_text_after_a_tool_call_replaces_the_text_before_it() -> None:
+    draft = draft_of(TextAdded("Let me look."), tool_called(1))
     assert draft.text == "Let me look.\n\n… `read_file 1`"
-    draft.event(answered(1))
+    draft.event(tool_answered(1))
     draft.event(TextAdded("It says hello."))
     assert draft.text == "✓ `read_file 1`\n\nIt says hello."
 
 
-def test_thoughts_are_shown_only_if_configured_and_until_text_arrives() -> None:
+def test_reasoning_is_shown_only_if_configured_and_until_text_arrives() -> None:
     assert draft_of(ReasoningAdded("Hm.\nWell.")).text == ""
     draft = draft_of(ReasoningAdded("Hm.\nWell."), reasoning=True)
     assert draft.text == "> Hm.\n> Well."
@@ -81,19 +81,19 @@ def test_thoughts_are_shown_only_if_configured_and_until_text_arrives() -> None:
     assert draft.text == "Yes."
 
 
-def test_what_a_person_writes_begins_a_new_passage() -> None:
+def test_message_of_a_person_starts_a_new_passage() -> None:
     draft = draft_of(TextAdded("One."), PersonJoined("wait"), TextAdded("Two."))
     assert [(one.text, one.stays) for one in draft.passages] == [("One.", True)]
     assert draft.text == "Two."
 
 
-def test_lines_are_reported_once_where_nothing_can_be_edited() -> None:
-    draft = draft_of(called(1), Noticed("The model is busy."))
+def test_new_lines_are_returned_once() -> None:
+    draft = draft_of(tool_called(1), Noticed("The model is busy."))
     assert draft.new_lines() == "… `read_file 1`  \n_The model is busy._"
     assert draft.new_lines() == ""
 
 
-def test_a_summary_cannot_break_its_line() -> None:
+def test_tool_summary_stays_on_one_line() -> None:
     strange = ToolCalled(ToolCall("c", "shell", ""), "a\nb `c` \x1b[31m" + "x" * 200)
     text = draft_of(strange).text
     assert text.startswith("… `a b c [31mxxx")
@@ -101,14 +101,16 @@ def test_a_summary_cannot_break_its_line() -> None:
     assert len(text) < 110
 
 
-def test_the_last_step_of_each_child_shows_while_a_call_runs() -> None:
+def test_last_step_of_each_child_is_shown_while_its_call_runs() -> None:
     steps = [f"child {number}: reads {name}" for number, name in ((1, "a"), (2, "b"), (1, "c"))]
     events = [ToolProgressed("c1", step, step=True) for step in steps]
-    running = draft_of(called(1), *events, ToolProgressed("c1", "printed"), ToolProgressed("c9", "x: y", step=True))
+    running = draft_of(
+        tool_called(1), *events, ToolProgressed("c1", "printed"), ToolProgressed("c9", "x: y", step=True)
+    )
     assert running.text == "… `read_file 1`  \n`child 1: reads c`  \n`child 2: reads b`"
-    running.event(answered(1))
+    running.event(tool_answered(1))
     assert running.text == "✓ `read_file 1`"
-    assert draft_of(called(1), *events, progress="off").text == ""
+    assert draft_of(tool_called(1), *events, progress="off").text == ""
 
 
 EDIT = ToolAnswered(
@@ -126,7 +128,7 @@ EDIT = ToolAnswered(
 )
 def test_an_edit_is_shown_as_a_compact_diff(lines: int, text: str) -> None:
     draft = PreviewText(Display(), limit=1000, diff_lines=lines)
-    for event in (called(1, "edit_file"), EDIT):
+    for event in (tool_called(1, "edit_file"), EDIT):
         draft.event(event)
     assert draft.text == text
 

@@ -1,4 +1,4 @@
-"""Rates per chat and per network, replies before previews, and pauses that a network asks for."""
+"""Rate limits per chat and per network, priority of replies over previews, and pauses that a network requests."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ SELDOM = 1 / 3600
 PAUSE = timedelta(hours=1)
 
 
-def taken(throttle: Throttle, to: Address, share: float = 0.0) -> int:
+def count_allowed(throttle: Throttle, to: Address, share: float = 0.0) -> int:
     """Return how many calls are allowed at once."""
     count = 0
     while count < 1000 and throttle.take(to, share):
@@ -23,33 +23,35 @@ def taken(throttle: Throttle, to: Address, share: float = 0.0) -> int:
     return count
 
 
-async def test_each_chat_has_its_own_rate_within_that_of_the_network() -> None:
+async def test_each_chat_has_its_own_rate_within_the_rate_of_the_network() -> None:
     rates = Rates(network=Rate(SELDOM, 10), chat=Rate(SELDOM, 3), group=Rate(SELDOM, 2))
     throttle = Throttle(rates)
-    assert [taken(throttle, one) for one in (ANN, BEN, GROUP)] == [3, 3, 2]
-    assert (throttle.free, taken(throttle, Address("telegram", "3"))) == (2, 2)
+    assert [count_allowed(throttle, one) for one in (ANN, BEN, GROUP)] == [3, 3, 2]
+    assert (throttle.free, count_allowed(throttle, Address("telegram", "3"))) == (2, 2)
     assert throttle.network_delay > 3000
 
 
 async def test_threads_of_a_group_share_its_rate() -> None:
     throttle = Throttle(Rates(group=Rate(SELDOM, 3)))
     thread = Address("telegram", "-1", "thread", "7")
-    assert (taken(throttle, thread), taken(throttle, GROUP)) == (3, 0)
+    assert (count_allowed(throttle, thread), count_allowed(throttle, GROUP)) == (3, 0)
 
 
-async def test_previews_and_typing_leave_room_for_replies() -> None:
+async def test_previews_and_typing_leave_capacity_for_replies() -> None:
     throttle = Throttle(Rates(network=Rate(SELDOM, 30)))
-    assert taken(throttle, ANN, TYPING) == 6
-    assert taken(throttle, ANN, PREVIEW) == 4  # ten calls in all are not replies
-    assert taken(throttle, ANN) == 20
+    assert count_allowed(throttle, ANN, TYPING) == 6
+    assert count_allowed(throttle, ANN, PREVIEW) == 4  # ten calls in all are not replies
+    assert count_allowed(throttle, ANN) == 20
 
 
-async def test_network_without_rates_is_not_held_up() -> None:
-    assert taken(Throttle(), ANN, TYPING) == 1000
+async def test_network_without_rates_is_not_limited() -> None:
+    assert count_allowed(Throttle(), ANN, TYPING) == 1000
 
 
 @pytest.mark.parametrize(("everywhere", "others_wait"), [(None, False), (False, False), (True, True)])
-async def test_first_pause_holds_for_the_chat(everywhere: bool | None, others_wait: bool) -> None:
+async def test_first_pause_applies_to_the_chat_unless_it_is_network_wide(
+    everywhere: bool | None, others_wait: bool
+) -> None:
     throttle = Throttle()
     throttle.slow_down(ANN, SlowDown("slow down", retry_after=PAUSE, everywhere=everywhere))
     assert throttle.delay(ANN) > 3000
@@ -57,14 +59,14 @@ async def test_first_pause_holds_for_the_chat(everywhere: bool | None, others_wa
 
 
 @pytest.mark.parametrize(("everywhere", "others_wait"), [(None, True), (False, False)])
-async def test_pause_for_a_second_chat_holds_for_the_network(everywhere: bool | None, others_wait: bool) -> None:
+async def test_pause_for_a_second_chat_applies_to_the_network(everywhere: bool | None, others_wait: bool) -> None:
     throttle = Throttle()
     for address in (ANN, BEN):
         throttle.slow_down(address, SlowDown("slow down", retry_after=PAUSE, everywhere=everywhere))
     assert bool(throttle.delay(GROUP)) == others_wait
 
 
-async def test_same_chat_twice_holds_up_no_other() -> None:
+async def test_two_pauses_for_the_same_chat_delay_no_other_chat() -> None:
     throttle = Throttle()
     for _ in range(2):
         throttle.slow_down(ANN, SlowDown("slow down", retry_after=PAUSE))

@@ -1,11 +1,11 @@
-"""The line below a reply."""
+"""Footer of a reply."""
 
 from pathlib import Path
 
 from talaria.gateway.chats.chat import ReplyFooter, format_footer
 
 
-def test_the_line_tells_what_a_reply_was_made_with() -> None:
+def test_footer_shows_model_context_folder_and_cost() -> None:
     runtime = ReplyFooter(
         model="some-model",
         context=24_000,
@@ -16,11 +16,11 @@ def test_the_line_tells_what_a_reply_was_made_with() -> None:
     assert format_footer(runtime) == "`some-model` · `12 % of 200k` · `~/notes` · `$0.03`"
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_footer_omits_unknown_values() -> None:
     assert format_footer(ReplyFooter(model="some-model")) == "`some-model`"
     assert format_footer(ReplyFooter(folder=Path.home())) == "`~`"
     assert format_footer(ReplyFooter()) == ""
 
 
-def test_a_folder_cannot_break_the_line() -> None:
+def test_folder_with_a_line_break_stays_on_one_footer_line() -> None:
     assert format_footer(ReplyFooter(folder=Path("/srv/a`b\nc"))) == "`/srv/abc`"

@@ -1,4 +1,4 @@
-"""Long texts in pieces."""
+"""Splitting of long texts into pieces."""
 
 import re
 import unicodedata
@@ -12,7 +12,7 @@ from talaria.core.messages import File
 from talaria.gateway.outbound.text_parts import GrowingText, measure, split_content, split_text
 
 FOX = "👩🏽‍🚒"
-WORDS = st.lists(
+TEXTS = st.lists(
     st.one_of(
         st.text(max_size=30),
         st.sampled_from(
@@ -42,14 +42,14 @@ def split(text: str, limit: int, unit: Unit = "characters") -> list[str]:
     return list(split_text(text, limit, unit))
 
 
-def bare(text: str) -> str:
-    """Return what a text says, without white space and marks of code blocks."""
+def without_fences(text: str) -> str:
+    """Return a text without white space and code fences."""
     lines = [line for line in text.split("\n") if not re.match(r" {0,3}(```|~~~)", line)]
     return re.sub(r"\s|[\x1c-\x1f\x85]", "", "".join(lines))
 
 
 @pytest.mark.slow
-@given(WORDS, st.integers(20, 200), st.sampled_from(["characters", "utf16", "bytes"]))
+@given(TEXTS, st.integers(20, 200), st.sampled_from(["characters", "utf16", "bytes"]))
 def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
     pieces = split(text, limit, unit)
     assert [piece for piece in pieces if measure(piece, unit) > limit] == []
@@ -57,16 +57,16 @@ def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
 
 
 @pytest.mark.slow
-@given(WORDS.filter(lambda text: "``" not in text and "~~~" not in text), st.integers(20, 200))
-def test_pieces_together_say_the_same(text: str, limit: int) -> None:
+@given(TEXTS.filter(lambda text: "``" not in text and "~~~" not in text), st.integers(20, 200))
+def test_joined_pieces_equal_the_text(text: str, limit: int) -> None:
     assert "".join("".join(split(text, limit)).split()) == "".join(text.split())
 
 
 @given(st.lists(st.text("abc xyz", min_size=1, max_size=60), max_size=30), st.integers(40, 200))
-def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[str], limit: int) -> None:
+def test_split_code_block_has_balanced_fences_in_each_piece(lines: list[str], limit: int) -> None:
     text = "\n".join(["before", "```python", *lines, "```", "behind"])
     pieces = split(text, limit)
-    assert bare("\n".join(pieces)) == bare(text)
+    assert without_fences("\n".join(pieces)) == without_fences(text)
     for piece in pieces:
         assert piece.count("```") % 2 == 0
         assert [line for line in piece.split("\n") if line.startswith("```p")] == ["```python"] * (
@@ -76,27 +76,29 @@ def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[s
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from([FOX, "🇸🇪", "e\u0301", "❤️", "1️⃣", "각", "🏴󠁧󠁢󠁳󠁣󠁴󠁿"]), max_size=40), st.integers(30, 60))
-def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
-    whole = set(emoji)
+def test_emoji_are_not_split(emoji: list[str], limit: int) -> None:
+    complete = set(emoji)
     for piece in split("".join(emoji), limit, "bytes"):
         rest = piece
         while rest:
-            first = next((one for one in whole if rest.startswith(one)), None)
+            first = next((one for one in complete if rest.startswith(one)), None)
             assert first is not None, piece
             rest = rest.removeprefix(first)
 
 
 @pytest.mark.slow
 @given(st.lists(st.text("ab ", min_size=1, max_size=25), min_size=1, max_size=20), st.integers(60, 120))
-def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
+def test_links_are_not_split(between: list[str], limit: int) -> None:
     link = "[the long name of a page](https://example.org/page)"
     pieces = split(link.join(["", *between, ""]), limit)
     assert sum(piece.count(link) for piece in pieces) == len(between) + 1
 
 
 @pytest.mark.slow
-@given(WORDS, st.integers(20, 60), st.sampled_from(["characters", "utf16", "bytes"]), st.data())
-def test_growing_text_has_the_pieces_of_the_whole(text: str, limit: int, unit: Unit, data: st.DataObject) -> None:
+@given(TEXTS, st.integers(20, 60), st.sampled_from(["characters", "utf16", "bytes"]), st.data())
+def test_growing_text_has_the_same_pieces_as_the_full_text(
+    text: str, limit: int, unit: Unit, data: st.DataObject
+) -> None:
     text *= data.draw(st.integers(1, 12))
     growing, end = GrowingText(limit, unit), 0
     while end < len(text):
@@ -128,12 +130,12 @@ def test_paragraphs_are_preferred_to_lines_and_lines_to_words() -> None:
     assert split("abcdefghijkl", 5) == ["abcde", "fghij", "kl"]
 
 
-def test_a_tiny_paragraph_does_not_make_a_piece_of_its_own_before_a_long_one() -> None:
+def test_short_paragraph_is_joined_with_the_long_one_after_it() -> None:
     first, *_ = split("Hi.\n\n" + "word " * 100, 100)
     assert len(first) > 80
 
 
-def test_a_code_block_that_is_cut_is_opened_again_with_its_language() -> None:
+def test_split_code_block_is_reopened_with_its_language() -> None:
     text = (
         "Look:\n\n```python\n" + "\n".join(f"line_{number} = {number}" for number in range(10)) + "\n```\n\nThat's it."
     )
@@ -145,25 +147,25 @@ def test_a_code_block_that_is_cut_is_opened_again_with_its_language() -> None:
     assert pieces[-1].endswith("```\n\nThat's it.")
 
 
-def test_indentation_of_code_is_kept_where_it_is_cut() -> None:
+def test_split_code_block_preserves_indentation() -> None:
     body = "\n".join(f"    indented_{number}()" for number in range(12))
     for piece in split(f"```\n{body}\n```", 80):
         assert piece.split("\n")[1].startswith("    indented_")
 
 
-def test_marks_inside_a_longer_fence_are_no_end() -> None:
+def test_shorter_fence_does_not_close_a_longer_one() -> None:
     text = "````md\n```\ninner\n```\n" + "x" * 60 + "\n````"
     pieces = split(text, 60)
     assert all(piece.startswith("````md\n") and piece.endswith("\n````") for piece in pieces)
 
 
-def test_units_are_counted_as_networks_do() -> None:
+def test_limit_is_counted_in_the_unit_of_the_network() -> None:
     assert [measure("🦊é", unit) for unit in ("characters", "utf16", "bytes")] == [2, 3, 6]
     assert split("🦊" * 6, 6, "utf16") == ["🦊🦊🦊", "🦊🦊🦊"]
     assert split("🦊" * 6, 8, "bytes") == ["🦊🦊"] * 3
 
 
-def test_what_is_larger_than_the_limit_is_cut_where_it_stands() -> None:
+def test_link_or_emoji_over_the_limit_is_cut() -> None:
     address = "https://example.org/" + "a" * 50
     assert "".join(split(address, 30)) == address
     assert all(len(piece.encode()) <= 8 for piece in split(FOX, 8, "bytes"))
@@ -188,6 +190,6 @@ def test_a_long_message_is_split_and_followed_by_its_files() -> None:
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_accents_stay_with_their_letters(form: str) -> None:
+def test_combining_accents_stay_with_their_letters(form: str) -> None:
     text = unicodedata.normalize("NFD" if form == "NFD" else "NFC", "ééééééééé")
     assert all(unicodedata.normalize("NFC", piece).strip("é") == "" for piece in split(text, 5))

@@ -1,4 +1,4 @@
-"""Voice replies of a worker that is stopped: the next one can record them."""
+"""Voice replies of a stopped worker can be recorded by the next one."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from talaria.gateway.outbound.voice_replies import VOICE_REPLY, PendingVoiceRepl
 from talaria.settings.model import LiveSettings, Settings
 
 
-async def test_a_worker_that_is_stopped_while_it_acquires_a_reply_releases_it(store: Store, tmp_path: Path) -> None:
+async def test_worker_stopped_while_acquiring_a_voice_reply_releases_its_lease(store: Store, tmp_path: Path) -> None:
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
     turn, address = TurnId(new_id()), Address("loopback", "ann")
     pending = PendingVoiceReply(
