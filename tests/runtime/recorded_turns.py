@@ -77,13 +77,13 @@ class WrittenTurn:
         self._log = log
 
     async def model(self, seconds: float, usage: Usage, *, model: str = "large", first: float | None = None) -> None:
-        """Let a model answer for so long, and save its reply."""
+        """Record a model call of this duration, and save its reply."""
         self._diary.wait(seconds)
         step = ModelStep(
             model=model, usage=usage, seconds=seconds, first_text_seconds=first, context=usage.input_tokens
         )
-        said = Message(role="assistant", parts=(Text("secret words"),), at=self._diary.clock.now())
-        await self._log.add([said], step)
+        reply = Message(role="assistant", parts=(Text("secret words"),), at=self._diary.clock.now())
+        await self._log.add([reply], step)
 
     async def begin_tool(self, name: str, summary: str, arguments: str = "{}") -> ToolCall:
         call = ToolCall(new_turn_id(), name, arguments)

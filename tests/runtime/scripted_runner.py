@@ -1,4 +1,4 @@
-"""The runner of a session whose turns do what a test says, without a model."""
+"""Runner of a session whose turns call a function of the test instead of a model."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -62,10 +62,10 @@ class ScriptedAgent(AgentLoop):
 
 
 class Nobody:
-    """A person who is not asked anything, and an approver who is not either."""
+    """A person and an approver who must not be asked."""
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
-        raise AssertionError("nobody is there")
+        raise AssertionError("no person is there")
 
     async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
         raise AssertionError("there are no tools")

@@ -1,4 +1,4 @@
-"""A place at which conversations are opened in turn."""
+"""Active session of a terminal or chat: opening, switching and closing sessions."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from talaria.testing.model_server import ModelServer
 CHAT = Address("telegram", "7")
 
 
-async def test_a_chat_is_bound_to_the_conversation_that_begins_in_it(tmp_path: Path) -> None:
+async def test_chat_is_bound_to_the_session_that_starts_in_it(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=CHAT, key="telegram:7") as desk:
         await desk.say("hi")
         await desk.active_session.reset_session()
@@ -29,7 +29,7 @@ async def test_a_chat_is_bound_to_the_conversation_that_begins_in_it(tmp_path: P
         assert binding.address == CHAT
 
 
-async def test_a_conversation_that_cannot_be_opened_leaves_the_place_as_it_was(tmp_path: Path) -> None:
+async def test_failed_switch_leaves_the_active_session_unchanged(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         lost = desk.active_session.session_id
@@ -47,7 +47,7 @@ async def test_a_conversation_that_cannot_be_opened_leaves_the_place_as_it_was(t
         assert [text for role, text in await desk.transcript() if role == "user"] == ["two", "three"]
 
 
-async def test_a_conversation_that_cannot_be_opened_again_continues_as_it_was(tmp_path: Path) -> None:
+async def test_session_that_cannot_be_renewed_continues_with_its_agent(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         here = desk.active_session.session_id
@@ -59,7 +59,7 @@ async def test_a_conversation_that_cannot_be_opened_again_continues_as_it_was(tm
         assert [text for role, text in await desk.transcript() if role == "user"] == ["one", "two"]
 
 
-async def test_a_conversation_in_which_nothing_waits_is_not_busy_when_it_is_opened(tmp_path: Path) -> None:
+async def test_session_without_pending_messages_is_not_busy_when_opened(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         for opened in (desk.active_session.renew, desk.active_session.reset_session, desk.active_session.renew):
             await opened()
@@ -69,38 +69,38 @@ async def test_a_conversation_in_which_nothing_waits_is_not_busy_when_it_is_open
 async def test_pending_messages_are_processed_when_the_session_is_opened(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         here = desk.active_session.session_id
-        said = Message(role="user", parts=(Text("still there?"),), at=datetime.now(UTC))
-        await add_to_inbox(desk.application.store, here, "test", "1", said)
+        message = Message(role="user", parts=(Text("still there?"),), at=datetime.now(UTC))
+        await add_to_inbox(desk.application.store, here, "test", "1", message)
         await desk.active_session.renew()
         await desk.active_session.chat.conversation.settled()
         assert await desk.transcript() == [("user", "still there?"), ("assistant", "ok")]
 
 
-async def test_what_is_running_alongside_a_conversation_outlives_it_and_ends_with_the_place(tmp_path: Path) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+async def test_background_task_survives_a_reset_and_ends_when_the_active_session_closes(tmp_path: Path) -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
 
-    async def beside() -> None:
-        begun.set()
+    async def run_alongside() -> None:
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
 
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        desk.active_session.start_background_task(beside())
-        await begun.wait()
+        desk.active_session.start_background_task(run_alongside())
+        await started.wait()
         await desk.active_session.reset_session()
         assert not ended.is_set()
         await desk.active_session.close()
         assert ended.is_set()
 
 
-async def test_a_place_that_is_closed_while_it_opens_another_conversation_has_none_open(tmp_path: Path) -> None:
+async def test_active_session_closed_while_opening_another_stays_closed(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         async with asyncio.TaskGroup() as group:
             opening = group.create_task(desk.active_session.reset_session())
-            await asyncio.sleep(0)  # it has begun
+            await asyncio.sleep(0)  # the task has started
             group.create_task(desk.active_session.close())
         assert not opening.result().conversation.busy
         assert not desk.active_session.is_open
@@ -108,7 +108,7 @@ async def test_a_place_that_is_closed_while_it_opens_another_conversation_has_no
             await desk.active_session.open()
 
 
-async def test_what_has_begun_after_a_move_is_not_started_again(
+async def test_reset_after_a_move_does_not_replace_a_session_bound_since(
     tmp_path: Path,
 ) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=CHAT, key="telegram:7") as desk:

@@ -24,12 +24,12 @@ PARTS = AgentSignature(
     extras="Be brief.",
 )
 
-# As it was computed by another process: what is kept under it must be found again.
+# As computed by another process: entries stored under it must be found again.
 SIGNATURE = "3ee2e0a85eebb679970d6cdec7375f312c0dd998199829613b08cf7c0d24e8f2"
 
 
-class Kept:
-    """Implements `CachedAgent`: keeps what was done to it."""
+class FakeAgent:
+    """Implements `CachedAgent`: records its release and close."""
 
     def __init__(
         self, name: str = "", signature: str = "same", *, active_at: datetime | None = NOON, busy: bool = False
@@ -39,11 +39,11 @@ class Kept:
         self.active_at = active_at
         self.is_busy = busy
         self.fate: list[str] = []
-        self.may_go = asyncio.Event()
-        self.may_go.set()
+        self.may_release = asyncio.Event()
+        self.may_release.set()
 
     async def release_clients(self) -> None:
-        await self.may_go.wait()
+        await self.may_release.wait()
         assert not self.is_busy
         self.fate.append("released")
 
@@ -52,22 +52,22 @@ class Kept:
         self.fate.append("closed")
 
 
-class House:
-    """A cache with what it may keep, by key."""
+class CacheFixture:
+    """A cache, its clock and the agents that were built for it."""
 
-    def __init__(self, cache: AgentCache[Kept], clock: SettableClock) -> None:
+    def __init__(self, cache: AgentCache[FakeAgent], clock: SettableClock) -> None:
         self.cache = cache
         self.clock = clock
-        self.built: list[Kept] = []
+        self.built: list[FakeAgent] = []
 
-    async def get(self, key: str, signature: str = "same", **values: bool) -> Kept:
-        async def build() -> Kept:
-            self.built.append(Kept(key, signature, active_at=self.clock.now(), **values))
+    async def get(self, key: str, signature: str = "same", **values: bool) -> FakeAgent:
+        async def build() -> FakeAgent:
+            self.built.append(FakeAgent(key, signature, active_at=self.clock.now(), **values))
             return self.built[-1]
 
         return await self.cache.get(key, signature, build)
 
-    async def never(self) -> Kept:
+    async def never(self) -> FakeAgent:
         raise AssertionError
 
     @property
@@ -76,20 +76,20 @@ class House:
 
 
 @asynccontextmanager
-async def cache_of(cap: int = CAP, idle: timedelta = IDLE_LIMIT) -> AsyncIterator[House]:
+async def cache_of(cap: int = CAP, idle: timedelta = IDLE_LIMIT) -> AsyncIterator[CacheFixture]:
     """Open a cache; when the block ends, all evictions are complete."""
     clock = SettableClock()
     async with asyncio.TaskGroup() as jobs:
-        yield House(AgentCache(jobs, cap=cap, idle=idle, clock=clock), clock)
+        yield CacheFixture(AgentCache(jobs, cap=cap, idle=idle, clock=clock), clock)
 
 
-async def settled() -> None:
+async def run_ready_tasks() -> None:
     """Let tasks that wait for nothing run to their end."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-def test_the_defaults_are_those_that_were_promised() -> None:
+def test_default_cap_and_idle_limit_are_as_documented() -> None:
     assert CAP == 128
     assert IDLE_LIMIT.total_seconds() == 3600
 
@@ -121,234 +121,234 @@ def test_each_part_changes_the_signature(change: dict[str, str]) -> None:
     assert structs.replace(PARTS, **change).signature() != PARTS.signature()
 
 
-def test_parts_that_flow_into_each_other_have_signatures_of_their_own() -> None:
+def test_adjacent_parts_are_separated_in_the_signature() -> None:
     one, other = AgentSignature(model="ab", provider="c"), AgentSignature(model="a", provider="bc")
     assert one.signature() != other.signature()
 
 
-async def test_a_hit_is_the_very_same_agent_and_becomes_the_most_recently_used() -> None:
-    async with cache_of(cap=2) as application:
-        first = await application.get("a")
-        await application.get("b")
-        assert await application.get("a") is first
-        await application.get("c")
-        assert application.keys == ["a", "c"]
-    assert [agent.fate for agent in application.built] == [[], ["released"], []]
+async def test_cache_hit_returns_the_same_agent_as_most_recently_used() -> None:
+    async with cache_of(cap=2) as fixture:
+        first = await fixture.get("a")
+        await fixture.get("b")
+        assert await fixture.get("a") is first
+        await fixture.get("c")
+        assert fixture.keys == ["a", "c"]
+    assert [agent.fate for agent in fixture.built] == [[], ["released"], []]
 
 
-async def test_another_signature_releases_the_old_one_softly_and_builds_again() -> None:
-    async with cache_of() as application:
-        old = await application.get("a", "one")
-        new = await application.get("a", "two")
+async def test_changed_signature_releases_the_old_agent_and_builds_a_new_one() -> None:
+    async with cache_of() as fixture:
+        old = await fixture.get("a", "one")
+        new = await fixture.get("a", "two")
         assert new is not old
-        assert len(application.cache) == 1
+        assert len(fixture.cache) == 1
     assert (old.fate, new.fate) == (["released"], [])
 
 
-async def test_without_a_signature_any_agent_will_do() -> None:
-    async with cache_of() as application:
-        old = await application.get("a", "one")
-        assert await application.cache.get("a", None, application.never) is old
+async def test_lookup_without_a_signature_returns_any_agent() -> None:
+    async with cache_of() as fixture:
+        old = await fixture.get("a", "one")
+        assert await fixture.cache.get("a", None, fixture.never) is old
 
 
-async def test_an_agent_that_cannot_be_built_leaves_nothing_behind() -> None:
-    async def fail() -> Kept:
+async def test_failed_build_leaves_no_cache_entry() -> None:
+    async def fail() -> FakeAgent:
         raise ConnectionError
 
-    async with cache_of() as application:
+    async with cache_of() as fixture:
         with pytest.raises(ConnectionError):
-            await application.cache.get("a", "same", fail)
-        assert "a" not in application.cache
-        assert (await application.get("a")).name == "a"
+            await fixture.cache.get("a", "same", fail)
+        assert "a" not in fixture.cache
+        assert (await fixture.get("a")).name == "a"
 
 
-async def test_of_those_above_the_cap_only_idle_ones_go_and_no_newer_one_instead() -> None:
-    async with cache_of(cap=3) as application:
-        busy = await application.get("a", busy=True)
+async def test_cache_over_its_cap_evicts_the_oldest_idle_agents_only() -> None:
+    async with cache_of(cap=3) as fixture:
+        busy = await fixture.get("a", busy=True)
         for key in "bcd":
-            await application.get(key)
-        assert application.keys == ["a", "b", "c", "d"]
-        await application.get("e")
-        assert application.keys == ["a", "c", "d", "e"]
+            await fixture.get(key)
+        assert fixture.keys == ["a", "b", "c", "d"]
+        await fixture.get("e")
+        assert fixture.keys == ["a", "c", "d", "e"]
         busy.is_busy = False
-        application.cache.settle()
-        assert application.keys == ["c", "d", "e"]
+        fixture.cache.settle()
+        assert fixture.keys == ["c", "d", "e"]
 
 
-async def test_when_all_that_could_go_are_busy_the_cap_is_passed_with_a_warning(
+async def test_cache_of_busy_agents_exceeds_its_cap_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "talaria.runtime.agent_cache")
-    async with cache_of(cap=2) as application:
+    async with cache_of(cap=2) as fixture:
         for key in "abc":
-            await application.get(key, busy=True)
-        assert len(application.cache) == 3
+            await fixture.get(key, busy=True)
+        assert len(fixture.cache) == 3
         assert "mid-turn" in caplog.text
-        for agent in application.built:
+        for agent in fixture.built:
             agent.is_busy = False
-        application.cache.settle()
-        assert application.keys == ["b", "c"]
+        fixture.cache.settle()
+        assert fixture.keys == ["b", "c"]
 
 
-async def test_a_sweep_lets_go_of_the_idle_and_says_how_many() -> None:
-    async with cache_of() as application:
+async def test_sweep_evicts_idle_agents_and_returns_their_number() -> None:
+    async with cache_of() as fixture:
         for key in "abc":
-            await application.get(key)
-        busy, unknown = await application.get("busy", busy=True), await application.get("unknown")
+            await fixture.get(key)
+        busy, unknown = await fixture.get("busy", busy=True), await fixture.get("unknown")
         unknown.active_at = None
-        application.clock.advance(timedelta(seconds=3600))
-        assert application.cache.sweep() == 0
-        await application.get("b")
-        application.clock.advance(timedelta(seconds=1))
-        assert application.cache.sweep() == 2
-        assert application.keys == ["b", "busy", "unknown"]
+        fixture.clock.advance(timedelta(seconds=3600))
+        assert fixture.cache.sweep() == 0
+        await fixture.get("b")
+        fixture.clock.advance(timedelta(seconds=1))
+        assert fixture.cache.sweep() == 2
+        assert fixture.keys == ["b", "busy", "unknown"]
         busy.is_busy = False
-        assert application.cache.sweep() == 1
-        assert application.cache.sweep() == 0
-    assert [agent.fate for agent in application.built] == [["released"], [], ["released"], ["released"], []]
+        assert fixture.cache.sweep() == 1
+        assert fixture.cache.sweep() == 0
+    assert [agent.fate for agent in fixture.built] == [["released"], [], ["released"], ["released"], []]
 
 
-async def test_activity_of_its_own_keeps_an_agent() -> None:
-    async with cache_of() as application:
-        agent = await application.get("a")
-        application.clock.advance(timedelta(hours=2))
-        agent.active_at = application.clock.now() - timedelta(minutes=1)
-        assert application.cache.sweep() == 0
+async def test_recently_active_agent_is_not_evicted() -> None:
+    async with cache_of() as fixture:
+        agent = await fixture.get("a")
+        fixture.clock.advance(timedelta(hours=2))
+        agent.active_at = fixture.clock.now() - timedelta(minutes=1)
+        assert fixture.cache.sweep() == 0
 
 
-async def test_an_agent_that_is_being_built_is_not_busy_for_others() -> None:
+async def test_slow_build_does_not_block_other_keys() -> None:
     resume, building = asyncio.Event(), asyncio.Event()
 
-    async def slowly() -> Kept:
+    async def slowly() -> FakeAgent:
         building.set()
         await resume.wait()
-        return Kept("slow")
+        return FakeAgent("slow")
 
-    async with cache_of(cap=1) as application, asyncio.TaskGroup() as group:
-        slow = group.create_task(application.cache.get("slow", "same", slowly))
+    async with cache_of(cap=1) as fixture, asyncio.TaskGroup() as group:
+        slow = group.create_task(fixture.cache.get("slow", "same", slowly))
         await building.wait()
-        await application.get("a")
-        await application.get("b")
-        assert application.keys == ["b"]
+        await fixture.get("a")
+        await fixture.get("b")
+        assert fixture.keys == ["b"]
         resume.set()
         assert (await slow).name == "slow"
-        assert len(application.cache) == 1
+        assert len(fixture.cache) == 1
 
 
 async def test_parallel_requests_share_one_agent() -> None:
-    async with cache_of() as application:
+    async with cache_of() as fixture:
 
-        async def build() -> Kept:
+        async def build() -> FakeAgent:
             await asyncio.sleep(0)
-            application.built.append(Kept("a"))
-            return application.built[-1]
+            fixture.built.append(FakeAgent("a"))
+            return fixture.built[-1]
 
-        found = await asyncio.gather(*(application.cache.get("a", "same", build) for _ in range(50)))
-        assert len(set(map(id, found))) == len(application.built) == 1
+        found = await asyncio.gather(*(fixture.cache.get("a", "same", build) for _ in range(50)))
+        assert len(set(map(id, found))) == len(fixture.built) == 1
 
 
 async def test_different_signatures_at_once_lose_no_agent() -> None:
-    async with cache_of() as application:
-        await asyncio.gather(*(application.get("a", f"signature {number % 7}") for number in range(60)))
-        assert len(application.cache) == 1
-    assert [agent.fate for agent in application.built] == [["released"]] * (len(application.built) - 1) + [[]]
+    async with cache_of() as fixture:
+        await asyncio.gather(*(fixture.get("a", f"signature {number % 7}") for number in range(60)))
+        assert len(fixture.cache) == 1
+    assert [agent.fate for agent in fixture.built] == [["released"]] * (len(fixture.built) - 1) + [[]]
 
 
 async def test_explicit_eviction_is_soft_and_leaves_other_sessions_alone() -> None:
-    async with cache_of() as application:
-        first, other = await application.get("a"), await application.get("b")
-        assert application.cache.evict("a")
-        assert not application.cache.evict("a")
-        assert await application.get("a") is not first
-        assert await application.get("b") is other
+    async with cache_of() as fixture:
+        first, other = await fixture.get("a"), await fixture.get("b")
+        assert fixture.cache.evict("a")
+        assert not fixture.cache.evict("a")
+        assert await fixture.get("a") is not first
+        assert await fixture.get("b") is other
     assert (first.fate, other.fate) == (["released"], [])
 
 
 async def test_the_end_of_a_session_closes_its_agent() -> None:
-    async with cache_of() as application:
-        agent, other = await application.get("a"), await application.get("b")
-        assert application.cache.end("a")
-        assert not application.cache.end("a")
+    async with cache_of() as fixture:
+        agent, other = await fixture.get("a"), await fixture.get("b")
+        assert fixture.cache.end("a")
+        assert not fixture.cache.end("a")
     assert (agent.fate, other.fate) == (["closed"], [])
 
 
 @pytest.mark.parametrize(("way", "fate"), [("evict", "released"), ("end", "closed")])
-async def test_what_is_evicted_during_its_turn_goes_when_that_is_over(way: str, fate: str) -> None:
-    async with cache_of() as application:
-        agent = await application.get("a", busy=True)
-        getattr(application.cache, way)("a")
-        await settled()
+async def test_agent_evicted_during_its_turn_is_released_afterwards(way: str, fate: str) -> None:
+    async with cache_of() as fixture:
+        agent = await fixture.get("a", busy=True)
+        getattr(fixture.cache, way)("a")
+        await run_ready_tasks()
         assert agent.fate == []
-        assert await application.get("a") is not agent
+        assert await fixture.get("a") is not agent
         agent.is_busy = False
-        application.cache.sweep()
-        await settled()
+        fixture.cache.sweep()
+        await run_ready_tasks()
         assert agent.fate == [fate]
 
 
-async def test_what_is_evicted_before_it_is_built_serves_its_turn_and_goes() -> None:
-    application: House
-    async with cache_of() as application:
+async def test_agent_evicted_while_being_built_serves_its_turn_then_is_released() -> None:
+    fixture: CacheFixture
+    async with cache_of() as fixture:
 
-        async def build() -> Kept:
-            assert application.cache.evict("a")
-            return Kept("a")
+        async def build() -> FakeAgent:
+            assert fixture.cache.evict("a")
+            return FakeAgent("a")
 
-        async with application.cache.using("a", "same", build) as agent:
-            assert "a" not in application.cache
-            await settled()
+        async with fixture.cache.using("a", "same", build) as agent:
+            assert "a" not in fixture.cache
+            await run_ready_tasks()
             assert agent.fate == []
-        await settled()
+        await run_ready_tasks()
         assert agent.fate == ["released"]
 
 
-async def test_an_agent_that_is_lent_counts_as_busy() -> None:
-    async with cache_of(cap=1) as application:
+async def test_agent_in_use_counts_as_busy() -> None:
+    async with cache_of(cap=1) as fixture:
 
-        async def build() -> Kept:
-            return Kept("a")
+        async def build() -> FakeAgent:
+            return FakeAgent("a")
 
-        async with application.cache.using("a", "same", build) as agent:
-            application.clock.advance(timedelta(days=1))
-            await application.get("b")
-            application.cache.sweep()
-            await settled()
-            assert (agent.fate, len(application.cache)) == ([], 2)
-        await settled()
-        assert (agent.fate, len(application.cache)) == (["released"], 1)
+        async with fixture.cache.using("a", "same", build) as agent:
+            fixture.clock.advance(timedelta(days=1))
+            await fixture.get("b")
+            fixture.cache.sweep()
+            await run_ready_tasks()
+            assert (agent.fate, len(fixture.cache)) == ([], 2)
+        await run_ready_tasks()
+        assert (agent.fate, len(fixture.cache)) == (["released"], 1)
 
 
-async def test_releasing_holds_up_nobody() -> None:
-    async with cache_of(cap=1) as application:
-        slow = await application.get("slow")
-        slow.may_go.clear()
+async def test_slow_release_does_not_block_the_cache() -> None:
+    async with cache_of(cap=1) as fixture:
+        slow = await fixture.get("slow")
+        slow.may_release.clear()
         async with asyncio.timeout(LIMIT):
-            assert (await application.get("a")).name == "a"
-            assert (await application.get("b")).name == "b"
+            assert (await fixture.get("a")).name == "a"
+            assert (await fixture.get("b")).name == "b"
         assert slow.fate == []
-        slow.may_go.set()
+        slow.may_release.set()
     assert slow.fate == ["released"]
 
 
-async def test_a_failed_release_is_logged_and_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Kept):
+async def test_failed_release_is_logged_and_affects_no_other_agent(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(FakeAgent):
         async def release_clients(self) -> None:
             raise RuntimeError(self.name)
 
-    async def build() -> Kept:
+    async def build() -> FakeAgent:
         return Broken("broken")
 
-    async with cache_of() as application:
-        await application.cache.get("broken", "same", build)
-        application.cache.evict("broken")
-        await settled()
-        assert (await application.get("a")).name == "a"
+    async with cache_of() as fixture:
+        await fixture.cache.get("broken", "same", build)
+        fixture.cache.evict("broken")
+        await run_ready_tasks()
+        assert (await fixture.get("a")).name == "a"
     assert "couldn't release an agent cleanly" in caplog.text
 
 
 async def test_a_thousand_turns_at_once_settle_at_the_cap() -> None:
     chance = random.Random(11)
-    async with cache_of(cap=16) as application:
+    async with cache_of(cap=16) as fixture:
 
         async def turn(number: int) -> None:
             key = f"k{chance.randrange(200)}"
@@ -357,12 +357,12 @@ async def test_a_thousand_turns_at_once_settle_at_the_cap() -> None:
                 for _ in range(chance.randrange(times)):
                     await asyncio.sleep(0)
 
-            async def build() -> Kept:
+            async def build() -> FakeAgent:
                 await let_others_run(4)
-                application.built.append(Kept(key, f"s{number % 2}"))
-                return application.built[-1]
+                fixture.built.append(FakeAgent(key, f"s{number % 2}"))
+                return fixture.built[-1]
 
-            async with application.cache.using(key, f"s{number % 2}", build) as agent:
+            async with fixture.cache.using(key, f"s{number % 2}", build) as agent:
                 assert agent.name == key
                 assert agent.fate == []
                 await let_others_run(20)
@@ -371,6 +371,6 @@ async def test_a_thousand_turns_at_once_settle_at_the_cap() -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(1000):
                 group.create_task(turn(number))
-        assert len(application.cache) == 16
-    assert sum(not agent.fate for agent in application.built) == 16
-    assert all(agent.fate in ([], ["released"]) for agent in application.built)
+        assert len(fixture.cache) == 16
+    assert sum(not agent.fate for agent in fixture.built) == 16
+    assert all(agent.fate in ([], ["released"]) for agent in fixture.built)

@@ -1,4 +1,4 @@
-"""What a tool call has answered with is not told again behind its turn, and what it has not is; on every engine."""
+"""Completions returned by a tool call are not reported again after its turn; others are. On every engine."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from talaria.testing.clock import NOON
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.exchange import Received
 
-STOPPED, HEARD = ToolResult("call-1", "stopped", failed=True), ToolResult("call-2", "it ended")
+STOPPED, ANSWERED = ToolResult("call-1", "stopped", failed=True), ToolResult("call-2", "it ended")
 
 
 @pytest.fixture
@@ -25,15 +25,15 @@ async def session_id(store: Store) -> SessionId:
     return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
 
 
-async def reported(store: Store, session_id: SessionId, number: str) -> bool:
+async def add_report(store: Store, session_id: SessionId, number: str) -> bool:
     return await store.write(lambda tx: report(tx, session_id, "process", number, f"it ended: {number}"))
 
 
-async def test_what_is_reported_to_a_turn_that_was_cut_off_waits_until_that_has_continued(
+async def test_report_to_an_interrupted_turn_waits_until_the_turn_has_ended(
     store: Store, session_id: SessionId
 ) -> None:
     await store.write(lambda tx: tx.turns.begin(session_id, TurnId("t1")))
-    await reported(store, session_id, "1")
+    await add_report(store, session_id, "1")
     assert not await queue_pending_reports(store, session_id)
     await store.write(lambda tx: tx.turns.end(TurnId("t1"), "answered"))
     assert await queue_pending_reports(store, session_id)
@@ -41,12 +41,12 @@ async def test_what_is_reported_to_a_turn_that_was_cut_off_waits_until_that_has_
 
 async def test_a_completion_returned_by_a_call_is_not_reported_again(store: Store, session_id: SessionId) -> None:
     result = Message(role="tool", parts=(ToolResult("call-1", "it ended"),), at=NOON)
-    await store.write(lambda tx: tx.messages.append(session_id, [result]))  # of a call of before with the same id
+    await store.write(lambda tx: tx.messages.append(session_id, [result]))  # of an earlier call with the same id
     for number in ("1", "2"):
-        await reported(store, session_id, number)
+        await add_report(store, session_id, number)
     await store.write(lambda tx: hear(tx, session_id, "process", ["1"], "call-1"))
     await store.write(lambda tx: hear(tx, session_id, "process", ["2"], "call-2"))
-    await store.write(lambda tx: tx.messages.append(session_id, [structs.replace(result, parts=(STOPPED, HEARD))]))
+    await store.write(lambda tx: tx.messages.append(session_id, [structs.replace(result, parts=(STOPPED, ANSWERED))]))
     assert await queue_pending_reports(store, session_id)
     (item,) = await store.read(lambda tx: tx.inbox.unsettled(session_id))
     assert read_inbox_message(item.payload).text.endswith("reports:\n\nit ended: 1")
@@ -55,7 +55,7 @@ async def test_a_completion_returned_by_a_call_is_not_reported_again(store: Stor
 
 @pytest.mark.slow
 async def test_a_process_awaited_in_a_turn_wakes_no_turn_after_it(tmp_path: Path) -> None:
-    def waits(received: Received) -> Say:
+    def answer(received: Received) -> Say:
         results = [one["content"] for one in received.json["messages"] if one["role"] == "tool"]
         if not results:
             return Say(calls=[Ask("terminal", {"command": "exit 7", "background": True})])
@@ -65,9 +65,9 @@ async def test_a_process_awaited_in_a_turn_wakes_no_turn_after_it(tmp_path: Path
         return Say(f"heard: {results[1]}")
 
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        server.answering(waits)
+        server.answering(answer)
         await desk.say("run it and wait")
-        (said,) = [text for role, text in await desk.transcript() if role == "assistant" and text]
-        assert "ended with exit code 7" in said
+        (text,) = [text for role, text in await desk.transcript() if role == "assistant" and text]
+        assert "ended with exit code 7" in text
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
         assert len(server.received) == 3

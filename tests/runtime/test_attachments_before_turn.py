@@ -1,4 +1,4 @@
-"""Files of a message are fetched while the lane is held and before its turn begins; on every engine."""
+"""Attachments are fetched under the lease of the session and before the turn starts; on every engine."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def session_id(store: Store) -> SessionId:
 
 
 async def agree(turn: TurnLog) -> TurnEnd:
-    """Answer whatever was said last."""
+    """Answer the last message."""
     end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
     await turn.finish(end, Message(role="assistant", parts=(Text(end.text),), at=NOON))
     return end
@@ -48,11 +48,11 @@ async def fetch(packed: PendingAttachments) -> Message:
     return to_transcript_message(packed.message, FILE)
 
 
-async def bring(store: Store, session_id: SessionId, text: str, *, priority: int = 0) -> None:
-    """Let a message with a file arrive."""
+async def add_message_with_file(store: Store, session_id: SessionId, text: str, *, priority: int = 0) -> None:
+    """Add a message with a file to the inbox."""
     message = InboxMessage(**structs.asdict(said(text)), route=ROUTE, attachments=(NOTES,))
-    came = make_inbox_arrival(session_id, "test", text, message, kind="message")
-    await store.write(lambda tx: tx.inbox.add(structs.replace(came, priority=priority)))
+    arrival = make_inbox_arrival(session_id, "test", text, message, kind="message")
+    await store.write(lambda tx: tx.inbox.add(structs.replace(arrival, priority=priority)))
 
 
 async def parts(store: Store, session_id: SessionId) -> list[object]:
@@ -60,29 +60,29 @@ async def parts(store: Store, session_id: SessionId) -> list[object]:
     return [one.message.parts for one in stored if one.message.role == "user"]
 
 
-async def test_a_turn_begins_with_what_was_fetched_and_in_order(store: Store, session_id: SessionId) -> None:
-    await bring(store, session_id, "look")
+async def test_turn_starts_with_the_fetched_file_in_message_order(store: Store, session_id: SessionId) -> None:
+    await add_message_with_file(store, session_id, "look")
     await add_to_inbox(store, session_id, "test", "2", said("and?"))
     assert await run_pending_turns(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, and?")
     assert await parts(store, session_id) == [(Text("look"), FILE), (Text("and?"),)]
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
 
 
-async def test_where_nothing_can_be_fetched_from_the_file_is_named(store: Store, session_id: SessionId) -> None:
-    await bring(store, session_id, "look")
+async def test_file_that_cannot_be_fetched_is_named_in_the_message(store: Store, session_id: SessionId) -> None:
+    await add_message_with_file(store, session_id, "look")
     await run_pending_turns(store, session_id, agree)
     note = Text("(The file notes.txt can't be downloaded here.)")
     assert await parts(store, session_id) == [(Text("look"), note)]
 
 
-async def test_the_lane_is_held_while_files_are_fetched(store: Store, session_id: SessionId) -> None:
+async def test_session_is_leased_while_files_are_fetched(store: Store, session_id: SessionId) -> None:
     async def interfere(packed: PendingAttachments) -> Message:
         with pytest.raises(Refused):
             await run_pending_turns(store, session_id, agree, unpack=fetch)
         assert await store.read(lambda tx: tx.turns.find(session_id)) == []
         return await fetch(packed)
 
-    await bring(store, session_id, "look")
+    await add_message_with_file(store, session_id, "look")
     assert await run_pending_turns(store, session_id, agree, unpack=interfere) == TurnAnswered("yes, look")
 
 
@@ -99,15 +99,15 @@ async def hang(packed: PendingAttachments) -> Message:
 async def test_a_cancelled_turn_leaves_attachments_for_the_next(
     store: Store, session_id: SessionId, unpack: FetchAttachments
 ) -> None:
-    await bring(store, session_id, "look")
-    begun = asyncio.Event()
+    await add_message_with_file(store, session_id, "look")
+    started = asyncio.Event()
 
-    async def noticed(packed: PendingAttachments) -> Message:
-        begun.set()
+    async def fetch_and_signal(packed: PendingAttachments) -> Message:
+        started.set()
         return await unpack(packed)
 
-    work = asyncio.ensure_future(run_pending_turns(store, session_id, agree, unpack=noticed))
-    await begun.wait()
+    work = asyncio.ensure_future(run_pending_turns(store, session_id, agree, unpack=fetch_and_signal))
+    await started.wait()
     if unpack is hang:
         work.cancel()
     await asyncio.wait([work])
@@ -116,22 +116,22 @@ async def test_a_cancelled_turn_leaves_attachments_for_the_next(
     assert await run_pending_turns(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, look")
 
 
-async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store: Store, session_id: SessionId) -> None:
+async def test_urgent_message_runs_first_and_no_file_is_fetched_twice(store: Store, session_id: SessionId) -> None:
     fetched: list[str] = []
 
-    async def while_something_urgent_arrives(packed: PendingAttachments) -> Message:
+    async def fetch_while_urgent_message_arrives(packed: PendingAttachments) -> Message:
         fetched.append(packed.message.text)
         if len(fetched) == 1:
-            await bring(store, session_id, "urgent", priority=5)
+            await add_message_with_file(store, session_id, "urgent", priority=5)
         return await fetch(packed)
 
-    await bring(store, session_id, "look")
-    await run_pending_turns(store, session_id, agree, unpack=while_something_urgent_arrives)
+    await add_message_with_file(store, session_id, "look")
+    await run_pending_turns(store, session_id, agree, unpack=fetch_while_urgent_message_arrives)
     assert fetched == ["look", "urgent"]
     assert await parts(store, session_id) == [(Text("urgent"), FILE), (Text("look"), FILE)]
 
 
 async def test_pending_messages_are_shown_with_their_files(store: Store, session_id: SessionId) -> None:
-    await bring(store, session_id, "look")
+    await add_message_with_file(store, session_id, "look")
     (message,) = await store.read(lambda tx: list_pending_messages(tx, session_id))
     assert message.text == "look\n(The file notes.txt is attached.)"

@@ -1,4 +1,4 @@
-"""Caps hold for everybody at once, on every engine."""
+"""Cost caps apply across parallel turns and processes, on every engine."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ async def spent(store: Store, account: str) -> int:
     return await store.read(lambda tx: tx.ledger.spent(account))
 
 
-async def test_what_is_set_aside_is_not_there_for_others_until_it_is_settled(store: Store) -> None:
+async def test_reserved_amount_is_unavailable_until_it_is_settled(store: Store) -> None:
     budget = StoredBudget(store, [ANN])
     hold = await budget.reserve(300, PRICED)
     with pytest.raises(OverBudget):
@@ -31,24 +31,24 @@ async def test_what_is_set_aside_is_not_there_for_others_until_it_is_settled(sto
     assert await spent(store, "person:ann") == 50
 
 
-async def test_every_cap_of_the_tree_counts_and_the_one_that_holds_is_named(store: Store) -> None:
-    ann, everybody = StoredBudget(store, [ALL, ANN]), StoredBudget(store, [ALL])
-    await everybody.reserve(700, PRICED)
+async def test_every_cap_applies_and_the_exceeded_one_is_named(store: Store) -> None:
+    ann, all_people = StoredBudget(store, [ALL, ANN]), StoredBudget(store, [ALL])
+    await all_people.reserve(700, PRICED)
     with pytest.raises(OverBudget) as over:
         await ann.reserve(350, PRICED)
     assert over.value.account == "all"
     await ann.reserve(300, PRICED)
     with pytest.raises(OverBudget):
-        await everybody.reserve(1, PRICED)
+        await all_people.reserve(1, PRICED)
 
 
-async def test_what_was_refused_takes_nothing_from_any_account(store: Store) -> None:
+async def test_refused_reservation_changes_no_account(store: Store) -> None:
     with pytest.raises(OverBudget):
         await StoredBudget(store, [ALL, ANN]).reserve(401, PRICED)
     assert await StoredBudget(store, [ALL]).reserve(1_000, PRICED)
 
 
-async def test_caps_that_come_and_go_are_looked_at_before_each_call(store: Store) -> None:
+async def test_changed_caps_apply_to_the_next_call(store: Store) -> None:
     caps: list[Cap] = []
     budget = StoredBudget(store, lambda tx: caps)
     assert await budget.reserve(10_000, PRICED) is None
@@ -62,7 +62,7 @@ async def test_caps_that_come_and_go_are_looked_at_before_each_call(store: Store
     assert await spent(store, "person:ann") == 300
 
 
-async def test_64_turns_at_once_in_two_processes_never_pass_a_cap(
+async def test_64_parallel_turns_in_two_processes_never_exceed_a_cap(
     place: Place, clock: SettableClock, store: Store
 ) -> None:
     other = place.open_store(clock, "worker-2")
@@ -98,7 +98,7 @@ async def test_64_turns_at_once_in_two_processes_never_pass_a_cap(
     assert await spent(store, "all") == sum(each) == settled <= 1_000
 
 
-async def test_a_cap_refuses_a_model_without_a_price_and_says_how_to_set_one(store: Store) -> None:
+async def test_cap_refuses_a_model_without_a_price_and_shows_how_to_set_one(store: Store) -> None:
     with pytest.raises(PriceUnknown) as unknown:
         await StoredBudget(store, [ALL]).reserve(1, ModelInfo(name="own/new-model"))
     assert "talaria config set models.'\"own/new-model\"'.input_price PRICE" in unknown.value.for_owner

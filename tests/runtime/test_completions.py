@@ -1,4 +1,4 @@
-"""What background work reports becomes one message for the conversation that asked, once; on every engine."""
+"""Completions of background work become one message for their session, once; on every engine."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ from talaria.testing.model_server.exchange import Received
 from talaria.testing.wait import until
 
 ROOM = Address("loopback", "7", "group", "t1")
-ASKED = read_origin(SessionContext(platform="loopback", chat_id="7", thread_id="t1", message_id="m5", user_id="ann"))
+ORIGIN = read_origin(SessionContext(platform="loopback", chat_id="7", thread_id="t1", message_id="m5", user_id="ann"))
 
 
 @pytest.fixture
@@ -41,33 +41,31 @@ async def session_id(store: Store) -> SessionId:
     return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
 
 
-async def waiting(store: Store, session_id: SessionId) -> list[InboxItem]:
+async def pending(store: Store, session_id: SessionId) -> list[InboxItem]:
     return await store.read(lambda tx: tx.inbox.unsettled(session_id))
 
 
-async def reported(store: Store, session_id: SessionId, number: str, text: str) -> bool:
+async def add_report(store: Store, session_id: SessionId, number: str, text: str) -> bool:
     return await store.write(lambda tx: report(tx, session_id, "process", number, text))
 
 
-async def test_several_reports_are_one_message_in_the_order_in_which_they_came(
-    store: Store, session_id: SessionId
-) -> None:
+async def test_several_completions_become_one_message_in_order(store: Store, session_id: SessionId) -> None:
     for number in ("one", "two"):
-        assert await reported(store, session_id, number, f"{number} ended")
+        assert await add_report(store, session_id, number, f"{number} ended")
     assert not await store.write(lambda tx: report(tx, session_id, "process", "one", "one ended again"))
     assert await store.write(lambda tx: queue_reports(tx, session_id))
-    (item,) = await waiting(store, session_id)
+    (item,) = await pending(store, session_id)
     message = read_inbox_message(item.payload)
     assert message.author == PROGRAM
     assert message.text.index("one ended") < message.text.index("two ended")
     assert "again" not in message.text
 
 
-async def test_many_long_reports_are_cut_and_none_is_left_out(store: Store, session_id: SessionId) -> None:
+async def test_long_completions_are_cut_and_none_is_omitted(store: Store, session_id: SessionId) -> None:
     for number in range(20):
-        await reported(store, session_id, str(number), f"number {number}: " + "x" * 10_000)
+        await add_report(store, session_id, str(number), f"number {number}: " + "x" * 10_000)
     await store.write(lambda tx: queue_reports(tx, session_id))
-    (item,) = await waiting(store, session_id)
+    (item,) = await pending(store, session_id)
     text = read_inbox_message(item.payload).text
     assert len(text) < 70_000
     assert all(f"number {number}: x" in text for number in range(20))
@@ -81,11 +79,11 @@ async def test_a_delivered_completion_is_not_reported_again(store: Store, sessio
     assert not await store.write(lambda tx: queue_reports(tx, session_id))
 
 
-async def test_two_who_tell_at_once_tell_it_once(store: Store, session_id: SessionId) -> None:
+async def test_concurrent_reports_queue_a_completion_once(store: Store, session_id: SessionId) -> None:
     await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
-    told = await asyncio.gather(*(queue_pending_reports(store, session_id) for _ in range(8)))
-    assert told.count(True) == 1
-    assert len(await waiting(store, session_id)) == 1
+    queued = await asyncio.gather(*(queue_pending_reports(store, session_id) for _ in range(8)))
+    assert queued.count(True) == 1
+    assert len(await pending(store, session_id)) == 1
 
 
 async def test_a_deleted_session_gets_no_report(store: Store) -> None:
@@ -94,33 +92,33 @@ async def test_a_deleted_session_gets_no_report(store: Store) -> None:
     assert not await store.write(lambda tx: queue_reports(tx, gone))
 
 
-async def test_the_reply_goes_to_the_thread_and_answers_the_message_that_led_to_it(
+async def test_report_is_routed_to_the_thread_and_message_that_requested_the_work(
     store: Store, session_id: SessionId
 ) -> None:
     await store.write(lambda tx: tx.bindings.bind("key", session_id, ROOM))
-    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ASKED))
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ORIGIN))
     await store.write(lambda tx: queue_reports(tx, session_id))
-    (item,) = await waiting(store, session_id)
+    (item,) = await pending(store, session_id)
     assert read_inbox_message(item.payload).route == ReplyRoute(ROOM, reply_to="m5", user_id="ann")
 
 
 async def test_a_moved_session_gets_reports_at_its_new_address(store: Store, session_id: SessionId) -> None:
     elsewhere = Address("loopback", "9")
-    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ASKED))
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ORIGIN))
     await store.write(lambda tx: tx.bindings.bind("elsewhere", session_id, elsewhere))
     await store.write(lambda tx: queue_reports(tx, session_id))
-    (item,) = await waiting(store, session_id)
+    (item,) = await pending(store, session_id)
     assert read_inbox_message(item.payload).route == ReplyRoute(elsewhere)
 
 
-async def test_what_is_reported_in_a_turn_waits_after_it_and_is_one_turn(store: Store, session_id: SessionId) -> None:
+async def test_completions_during_a_turn_are_reported_in_one_turn_after_it(store: Store, session_id: SessionId) -> None:
     questions = []
 
     async def agree(turn: TurnLog) -> TurnEnd:
         questions.append((await turn.transcript())[-1].message.text)
         if len(questions) == 1:
             for number in ("one", "two"):
-                await reported(store, session_id, number, number)
+                await add_report(store, session_id, number, number)
                 assert not await queue_pending_reports(store, session_id)
         await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
         return TurnAnswered("ok")
@@ -150,7 +148,7 @@ async def test_a_claimed_report_is_delivered_before_the_next_is_queued(store: St
     assert [text.partition("\n\n")[2] for text in asked] == ["one", "two\n\n---\n\nthree"]
 
 
-async def test_a_place_at_which_the_conversation_is_not_any_more_leaves_it_to_the_other(
+async def test_completion_is_reported_only_under_the_session_key_it_is_bound_to(
     store: Store, session_id: SessionId
 ) -> None:
     await store.write(lambda tx: tx.bindings.bind("key", session_id, ROOM))
@@ -175,7 +173,7 @@ async def test_pending_completions_are_reported_when_a_session_is_opened(tmp_pat
         assert [text for role, text in await desk.transcript() if role == "assistant"] == ["heard: it ended"]
 
 
-async def test_an_open_terminal_at_which_nobody_types_is_woken(tmp_path: Path) -> None:
+async def test_completion_starts_a_turn_in_an_idle_open_terminal(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.answering(answer)
         here, store = desk.active_session.session_id, desk.application.store

@@ -1,4 +1,4 @@
-"""What is said in a chat from elsewhere reaches its people once, and its conversation; on every engine."""
+"""Cross-posts are delivered once to the chat and recorded in its session; on every engine."""
 
 import asyncio
 from datetime import timedelta
@@ -26,38 +26,38 @@ ANN = Address("loopback", "ann", "private")
 GROUP = Address("loopback", "-7", "group")
 
 
-def parcel(text: str, to: Address = ANN, *, key: str = "", sender: SessionId | None = None) -> CrossPost:
+def cross_post(text: str, to: Address = ANN, *, key: str = "", sender: SessionId | None = None) -> CrossPost:
     return CrossPost(key=key or text, address=to, content=Content(text=text), source="a test", at=NOON, sender=sender)
 
 
-def at(tx: Transaction, place: Address) -> SessionId:
-    binding = tx.bindings.get(build_session_key(place))
+def session_id_at(tx: Transaction, address: Address) -> SessionId:
+    binding = tx.bindings.get(build_session_key(address))
     assert binding is not None
     return binding.session_id
 
 
-def session_at(tx: Transaction, place: Address) -> Session:
-    session = tx.sessions.get(at(tx, place))
+def session_at(tx: Transaction, address: Address) -> Session:
+    session = tx.sessions.get(session_id_at(tx, address))
     assert session is not None
     return session
 
 
-def begin(tx: Transaction, place: Address, owner: str = "") -> SessionId:
-    made = tx.sessions.create(NewSession(source=place.platform, owner=owner))
-    tx.bindings.bind(build_session_key(place), made.id, place)
-    return made.id
+def create_session_at(tx: Transaction, address: Address, owner: str = "") -> SessionId:
+    session = tx.sessions.create(NewSession(source=address.platform, owner=owner))
+    tx.bindings.bind(build_session_key(address), session.id, address)
+    return session.id
 
 
 async def send(store: Store, text: str, to: Address = ANN) -> bool:
-    return await store.write(lambda tx: send_cross_post(tx, parcel(text, to))) is not None
+    return await store.write(lambda tx: send_cross_post(tx, cross_post(text, to))) is not None
 
 
-async def begun(store: Store, place: Address) -> SessionId:
-    return await store.write(lambda tx: begin(tx, place))
+async def bound_session(store: Store, address: Address) -> SessionId:
+    return await store.write(lambda tx: create_session_at(tx, address))
 
 
-async def of(store: Store, place: Address) -> SessionId:
-    return await store.read(lambda tx: at(tx, place))
+async def session_id_of(store: Store, address: Address) -> SessionId:
+    return await store.read(lambda tx: session_id_at(tx, address))
 
 
 async def transcript(store: Store, session_id: SessionId) -> list[tuple[str, str]]:
@@ -71,14 +71,14 @@ async def queued(store: Store) -> list[tuple[str, str]]:
 
 
 async def agree(turn: TurnLog) -> TurnEnd:
-    """Answer whatever was said last."""
+    """Answer the last message."""
     end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
     await turn.finish(end, Message(role="assistant", parts=(Text(end.text),), at=NOON))
     return end
 
 
-async def test_a_parcel_is_queued_and_recorded_once(store: Store) -> None:
-    session_id = await begun(store, ANN)
+async def test_cross_post_is_queued_and_recorded_once(store: Store) -> None:
+    session_id = await bound_session(store, ANN)
     assert await send(store, "dinner at 7")
     assert not await send(store, "dinner at 7")
     assert await queued(store) == [("ann", "dinner at 7")]
@@ -88,16 +88,16 @@ async def test_a_parcel_is_queued_and_recorded_once(store: Store) -> None:
     assert is_mirrored(stored.message)
 
 
-async def test_a_conversation_at_rest_has_it_at_once_and_nobody_has_to_be_woken(store: Store) -> None:
-    await begun(store, ANN)
+async def test_cross_post_to_an_idle_session_leaves_no_pending_work(store: Store) -> None:
+    await bound_session(store, ANN)
     await send(store, "dinner at 7")
     assert await store.write(list_pending_sessions) == []
 
 
-async def test_during_a_turn_it_waits_until_that_is_over(store: Store) -> None:
-    session_id = await begun(store, ANN)
+async def test_cross_post_during_a_turn_is_recorded_after_the_turn(store: Store) -> None:
+    session_id = await bound_session(store, ANN)
 
-    async def interrupted(turn: TurnLog) -> TurnEnd:
+    async def cross_post_during_turn(turn: TurnLog) -> TurnEnd:
         if await queued(store) == []:
             for text in ("one", "two"):
                 await send(store, text)
@@ -107,7 +107,7 @@ async def test_during_a_turn_it_waits_until_that_is_over(store: Store) -> None:
         return await agree(turn)
 
     await add_to_inbox(store, session_id, "test", "1", said("hello"))
-    assert await run_pending_turns(store, session_id, interrupted) == TurnAnswered("yes, and now?")
+    assert await run_pending_turns(store, session_id, cross_post_during_turn) == TurnAnswered("yes, and now?")
     assert await transcript(store, session_id) == [
         ("user", "hello"),
         ("assistant", "yes, hello"),
@@ -119,27 +119,29 @@ async def test_during_a_turn_it_waits_until_that_is_over(store: Store) -> None:
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
 
 
-async def test_a_parcel_alone_begins_no_turn(store: Store) -> None:
-    session_id = await begun(store, ANN)
+async def test_cross_post_alone_starts_no_turn(store: Store) -> None:
+    session_id = await bound_session(store, ANN)
 
-    async def told_meanwhile(turn: TurnLog) -> TurnEnd:
+    async def cross_post_and_agree(turn: TurnLog) -> TurnEnd:
         await send(store, "by the way")
         return await agree(turn)
 
     await add_to_inbox(store, session_id, "test", "1", said("hello"))
-    assert await run_pending_turns(store, session_id, told_meanwhile) == TurnAnswered("yes, hello")
+    assert await run_pending_turns(store, session_id, cross_post_and_agree) == TurnAnswered("yes, hello")
     assert (await transcript(store, session_id))[-1] == ("assistant", "by the way")
     assert len(await store.read(lambda tx: tx.turns.find(session_id))) == 1
 
 
-async def test_a_turn_that_was_cut_off_continues_before_it(place: Place, clock: SettableClock, store: Store) -> None:
-    session_id = await begun(store, ANN)
+async def test_interrupted_turn_is_resumed_before_a_cross_post_is_recorded(
+    place: Place, clock: SettableClock, store: Store
+) -> None:
+    session_id = await bound_session(store, ANN)
 
-    async def never(turn: TurnLog) -> TurnEnd:
+    async def cancel(turn: TurnLog) -> TurnEnd:
         raise asyncio.CancelledError
 
     await add_to_inbox(store, session_id, "test", "1", said("hello"))
-    assert await run_pending_turns(store, session_id, never) is None
+    assert await run_pending_turns(store, session_id, cancel) is None
     clock.advance(timedelta(minutes=1))
     other = place.open_store(clock, "worker-2")
     await send(other, "by the way")
@@ -149,16 +151,16 @@ async def test_a_turn_that_was_cut_off_continues_before_it(place: Place, clock: 
     assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello", "by the way"]
 
 
-async def test_a_worker_that_dies_after_its_turn_leaves_the_note_to_the_next(store: Store) -> None:
-    session_id = await begun(store, ANN)
+async def test_cross_post_left_by_a_dead_worker_is_recorded_by_the_next(store: Store) -> None:
+    session_id = await bound_session(store, ANN)
 
-    async def die_behind(turn: TurnLog) -> TurnEnd:
+    async def die_after_turn(turn: TurnLog) -> TurnEnd:
         await send(store, "by the way")
         await agree(turn)
         raise asyncio.CancelledError
 
     await add_to_inbox(store, session_id, "test", "1", said("hello"))
-    assert await run_pending_turns(store, session_id, die_behind) is None
+    assert await run_pending_turns(store, session_id, die_after_turn) is None
     assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello"]
     assert await store.write(list_pending_sessions) == [session_id]
     assert await run_pending_turns(store, session_id, agree) is None
@@ -176,15 +178,15 @@ async def test_a_cross_post_to_a_silent_chat_starts_an_unowned_session(store: St
     assert await transcript(store, session.id) == [("assistant", "welcome")]
 
 
-async def test_a_person_with_several_ids_has_one_conversation(store: Store) -> None:
-    session_id = await begun(store, ANN)
+async def test_cross_post_to_another_id_of_a_person_is_recorded_in_their_session(store: Store) -> None:
+    session_id = await bound_session(store, ANN)
     await store.write(lambda tx: link_user_ids(tx, "loopback", "ann", "4915112345"))
     await send(store, "hello", Address("loopback", "4915112345", "private"))
     assert await queued(store) == [("4915112345", "hello")]
     assert await transcript(store, session_id) == [("assistant", "hello")]
 
 
-async def test_the_owner_of_the_agent_takes_over_such_a_conversation_too(store: Store) -> None:
+async def test_owner_of_the_agent_can_claim_an_unowned_session(store: Store) -> None:
     await send(store, "welcome")
     await store.write(lambda tx: claim_ownerless_session(tx, session_at(tx, ANN), ANN, ""))
     assert (await store.read(lambda tx: session_at(tx, ANN))).owner == ""
@@ -192,25 +194,25 @@ async def test_the_owner_of_the_agent_takes_over_such_a_conversation_too(store: 
 
 async def test_a_group_cross_post_is_noted_for_every_participant(store: Store) -> None:
     ann, bob = (Address("loopback", "-7", "group", user_id=name) for name in ("ann", "bob"))
-    for place in (ann, bob, Address("loopback", "-70", "group", user_id="cy"), Address("loopback", "-7", "private")):
-        await begun(store, place)
+    for address in (ann, bob, Address("loopback", "-70", "group", user_id="cy"), Address("loopback", "-7", "private")):
+        await bound_session(store, address)
     await send(store, "we meet at noon", GROUP)
     assert await queued(store) == [("-7", "we meet at noon")]
-    for place in (GROUP, ann, bob):
-        found = await of(store, place)
+    for address in (GROUP, ann, bob):
+        found = await session_id_of(store, address)
         assert await transcript(store, found) == [("assistant", "we meet at noon")]
     others = (Address("loopback", "-70", "group", user_id="cy"), Address("loopback", "-7", "private"))
-    for place in others:
-        found = await of(store, place)
+    for address in others:
+        found = await session_id_of(store, address)
         assert await transcript(store, found) == []
     dan = Address("loopback", "-7", "group", user_id="dan")
-    late = await begun(store, dan)
+    late = await bound_session(store, dan)
     await store.write(lambda tx: copy_mirrored_messages(tx, late, dan))
     assert await transcript(store, late) == [("assistant", "we meet at noon")]
 
 
 async def test_a_session_without_cross_posts_gets_no_note(store: Store) -> None:
-    session_id = await begun(store, ANN)
+    session_id = await bound_session(store, ANN)
     await store.write(lambda tx: copy_mirrored_messages(tx, session_id, ANN))
     await store.write(
         lambda tx: copy_mirrored_messages(tx, session_id, Address("loopback", "-9", "group", user_id="ann"))
@@ -219,21 +221,21 @@ async def test_a_session_without_cross_posts_gets_no_note(store: Store) -> None:
 
 
 async def test_the_sending_session_gets_no_note_of_its_own_post(store: Store) -> None:
-    session_id = await begun(store, ANN)
-    await store.write(lambda tx: send_cross_post(tx, parcel("a part of it", sender=session_id)))
+    session_id = await bound_session(store, ANN)
+    await store.write(lambda tx: send_cross_post(tx, cross_post("a part of it", sender=session_id)))
     assert await transcript(store, session_id) == []
     assert await queued(store) == [("ann", "a part of it")]
 
 
-async def test_files_are_named_in_the_transcript(store: Store) -> None:
+async def test_files_of_a_cross_post_are_named_in_the_transcript(store: Store) -> None:
     content = Content(text="the plan", files=(File("/tmp/plan.pdf", "plan.pdf"),))
     sent = CrossPost(key="1", address=ANN, content=content, source="a test", at=NOON)
     await store.write(lambda tx: send_cross_post(tx, sent))
-    found = await of(store, ANN)
+    found = await session_id_of(store, ANN)
     assert await transcript(store, found) == [("assistant", "the plan\n[sent plan.pdf]")]
 
 
-async def test_parcels_of_many_processes_at_once_stand_in_one_conversation(
+async def test_cross_posts_of_several_processes_are_recorded_in_one_session(
     place: Place, clock: SettableClock, store: Store
 ) -> None:
     others = [place.open_store(clock, f"worker-{number}") for number in range(2, 5)]
@@ -242,6 +244,6 @@ async def test_parcels_of_many_processes_at_once_stand_in_one_conversation(
             group.create_task(send(desk, str(number)))
     for desk in others:
         await desk.close()
-    session_id = await of(store, ANN)
+    session_id = await session_id_of(store, ANN)
     assert sorted(text for _, text in await transcript(store, session_id)) == sorted(map(str, range(12)))
     assert len(await queued(store)) == 12

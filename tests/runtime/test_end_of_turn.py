@@ -92,7 +92,7 @@ class SecondMessage:
         self._mode = mode
         self._loop = asyncio.get_running_loop()
         kind = STEERING if mode == "steer" else "message"
-        self._arrival = make_arrival(shop.session_id, "test", "2", _said("two"), kind=kind, sender=OWNER)
+        self._arrival = make_arrival(shop.session_id, "test", "2", _message("two"), kind=kind, sender=OWNER)
 
     async def visit(self, point: str) -> None:
         """Arrive if this is the point, in another task, which is done when this returns."""
@@ -141,7 +141,7 @@ async def test_a_message_that_arrives_as_a_turn_ends_is_answered_once(
     shop: Workshop, point: str, mirrored: bool, mode: Mode
 ) -> None:
     second = SecondMessage(shop, point, mode)
-    note = make_arrival(shop.session_id, "test", "0", _said("note"), kind=MIRROR)
+    note = make_arrival(shop.session_id, "test", "0", _message("note"), kind=MIRROR)
 
     async def answer(received: Received) -> Say:
         if mirrored:  # waits for the end of the turn, so that the lease is not released with it
@@ -150,7 +150,7 @@ async def test_a_message_that_arrives_as_a_turn_ends_is_answered_once(
 
     shop.server.answering(answer)
     async with _open(shop, second) as runner:
-        await runner.put(_said("one"), source="test", external_id="1", sender=OWNER)
+        await runner.put(_message("one"), source="test", external_id="1", sender=OWNER)
         async with asyncio.timeout(30):
             while runner.busy or not second.has_arrived:
                 await runner.settled()
@@ -181,5 +181,5 @@ async def _open(shop: Workshop, second: SecondMessage) -> AsyncIterator[SessionR
         await runner.close()
 
 
-def _said(text: str) -> Message:
+def _message(text: str) -> Message:
     return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""A turn whose conversation moves while it runs: one reply, at the new place, and nothing more is begun."""
+"""A session that moves during a turn: one reply at the new address, and the runner starts no further turn."""
 
 import asyncio
 
@@ -37,86 +37,84 @@ def replies(tx: Transaction, session_id: SessionId) -> list[tuple[Address, str]]
     return [(one.address, one.payload) for one in tx.outbox.find(OutboxFilter(session_id=session_id))]
 
 
-async def test_the_reply_goes_to_the_new_place_once(store: Store, session_id: SessionId) -> None:
-    async def moved(turn: TurnRecorder) -> TurnEnd:
+async def test_reply_of_a_moved_session_is_sent_once_to_the_new_address(store: Store, session_id: SessionId) -> None:
+    async def move_and_agree(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, HERE))
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
         return await agree(turn)
 
-    came = make_arrival(session_id, "test", "1", said("one"), route=HERE)
-    await store.write(lambda tx: tx.inbox.add(came))
-    await run_pending_turns(store, session_id, moved)
+    arrival = make_arrival(session_id, "test", "1", said("one"), route=HERE)
+    await store.write(lambda tx: tx.inbox.add(arrival))
+    await run_pending_turns(store, session_id, move_and_agree)
     ((address, payload),) = await store.read(lambda tx: replies(tx, session_id))
     assert address == THERE.address
     assert "yes, one" in payload
 
 
 async def test_pending_messages_after_a_rebind_are_left_to_the_new_address(store: Store, session_id: SessionId) -> None:
-    async def moved(turn: TurnRecorder) -> TurnEnd:
+    async def move_and_agree(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
         await add_to_inbox(store, session_id, "test", "2", said("two"))
         return await agree(turn)
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
-    assert await run_pending_turns(store, session_id, moved) == TurnAnswered("yes, one")
+    assert await run_pending_turns(store, session_id, move_and_agree) == TurnAnswered("yes, one")
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
 
 
-async def test_without_an_address_no_notice_is_posted(store: Store, session_id: SessionId) -> None:
-    async def moved(turn: TurnRecorder) -> TurnEnd:
+async def test_reply_redirected_to_no_address_is_not_queued(store: Store, session_id: SessionId) -> None:
+    async def move_and_agree(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, None))
         return await agree(turn)
 
-    came = make_arrival(session_id, "test", "1", said("one"), route=HERE)
-    await store.write(lambda tx: tx.inbox.add(came))
-    await run_pending_turns(store, session_id, moved)
+    arrival = make_arrival(session_id, "test", "1", said("one"), route=HERE)
+    await store.write(lambda tx: tx.inbox.add(arrival))
+    await run_pending_turns(store, session_id, move_and_agree)
     assert await store.read(lambda tx: replies(tx, session_id)) == []
 
 
-async def test_the_next_worker_answers_at_the_new_address_then_the_pending_messages(
+async def test_next_worker_replies_at_the_new_address_then_answers_pending_messages(
     store: Store, session_id: SessionId
 ) -> None:
-    async def dies(turn: TurnRecorder) -> TurnEnd:
+    async def move_and_cancel(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
         raise asyncio.CancelledError
 
     routes: list[ReplyRoute | None] = []
 
-    async def goes_on(turn: TurnRecorder) -> TurnEnd:
+    async def resume(turn: TurnRecorder) -> TurnEnd:
         routes.append(turn.work.route)
         return await agree(turn)
 
-    came = make_arrival(session_id, "test", "1", said("one"), route=HERE)
-    await store.write(lambda tx: tx.inbox.add(came))
-    assert await run_pending_turns(store, session_id, dies) is None
+    arrival = make_arrival(session_id, "test", "1", said("one"), route=HERE)
+    await store.write(lambda tx: tx.inbox.add(arrival))
+    assert await run_pending_turns(store, session_id, move_and_cancel) is None
     await add_to_inbox(store, session_id, "test", "2", said("two"))
-    assert await run_pending_turns(store, session_id, goes_on) == TurnAnswered("yes, two")
+    assert await run_pending_turns(store, session_id, resume) == TurnAnswered("yes, two")
     assert routes == [THERE, None]
     assert [address for address, _ in await store.read(lambda tx: replies(tx, session_id))] == [THERE.address]
 
 
-async def test_where_nothing_is_running_there_is_nothing_to_move(store: Store, session_id: SessionId) -> None:
+async def test_session_without_a_running_turn_has_no_reply_to_redirect(store: Store, session_id: SessionId) -> None:
     assert await store.write(lambda tx: redirect_reply(tx, session_id, THERE)) is None
     await add_to_inbox(store, session_id, "test", "1", said("one"))
 
-    async def looks(turn: TurnRecorder) -> TurnEnd:
+    async def check_no_redirect(turn: TurnRecorder) -> TurnEnd:
         assert await store.read(lambda tx: find_redirect(tx, session_id, turn.work.turn_id)) is None
         return await agree(turn)
 
-    assert await run_pending_turns(store, session_id, looks) == TurnAnswered("yes, one")
+    assert await run_pending_turns(store, session_id, check_no_redirect) == TurnAnswered("yes, one")
 
 
-async def test_a_runner_that_was_stopped_after_the_move_knows_that_its_session_is_gone(
-    store: Store, session_id: SessionId
-) -> None:
-    async def moved(turn: TurnRecorder) -> TurnEnd:
+async def test_runner_stopped_after_a_move_refuses_further_turns(store: Store, session_id: SessionId) -> None:
+    async def move_and_agree(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
         end = await agree(turn)
         runner.stop()
         return end
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
-    async with open_runner(store, session_id, moved, RunnerOptions(titled=False)) as runner:
+    async with open_runner(store, session_id, move_and_agree, RunnerOptions(titled=False)) as runner:
         assert await runner.run_pending_turns() == TurnAnswered("yes, one")
         assert runner.state is RunnerState.MOVED
         with pytest.raises(Refused, match="moved"):

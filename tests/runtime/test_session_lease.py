@@ -1,4 +1,4 @@
-"""A conversation has one owner at a time, and each arrival one turn; on every engine."""
+"""Leases of sessions: one worker runs a session at a time, and each message gets one turn; on every engine."""
 
 import asyncio
 from contextlib import suppress
@@ -35,7 +35,7 @@ def answer(text: str) -> Message:
 
 
 async def agree(turn: TurnLog) -> TurnEnd:
-    """Answer whatever was said last."""
+    """Answer the last message."""
     end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
     await turn.finish(end, answer(end.text))
     return end
@@ -53,7 +53,7 @@ async def test_each_message_gets_a_turn_of_its_own_oldest_first(store: Store, se
     assert await texts(store, session_id) == ["one", "yes, one", "two", "yes, two"]
 
 
-async def test_a_message_that_comes_again_gets_no_second_turn(store: Store, session_id: SessionId) -> None:
+async def test_redelivered_message_gets_no_second_turn(store: Store, session_id: SessionId) -> None:
     assert await add_to_inbox(store, session_id, "test", "1", said("hello"))
     assert not await add_to_inbox(store, session_id, "test", "1", said("hello"))
     await run_pending_turns(store, session_id, agree)
@@ -67,7 +67,7 @@ async def test_the_same_id_from_another_source_is_another_message(store: Store, 
     assert await add_to_inbox(store, session_id, "other", "1", said("hello"))
 
 
-async def test_with_nothing_waiting_there_is_no_turn(store: Store, session_id: SessionId) -> None:
+async def test_session_without_pending_messages_runs_no_turn(store: Store, session_id: SessionId) -> None:
     assert await run_pending_turns(store, session_id, agree) is None
 
 
@@ -80,9 +80,7 @@ async def test_messages_during_a_turn_are_processed_after_it(store: Store, sessi
     assert await run_pending_turns(store, session_id, answer_slowly) == TurnAnswered("yes, and two")
 
 
-async def test_a_conversation_at_work_is_refused_to_others_and_free_afterwards(
-    store: Store, session_id: SessionId
-) -> None:
+async def test_leased_session_is_refused_to_others_until_its_turn_ends(store: Store, session_id: SessionId) -> None:
     async def interfere(turn: TurnLog) -> TurnEnd:
         with pytest.raises(Refused):
             await run_pending_turns(store, session_id, agree)
@@ -94,13 +92,13 @@ async def test_a_conversation_at_work_is_refused_to_others_and_free_afterwards(
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
 
 
-async def test_two_workers_never_work_on_one_conversation_at_once(
+async def test_two_workers_never_run_one_session_at_the_same_time(
     place: Place, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
     other = place.open_store(clock, "worker-2")
     inside = most = 0
 
-    async def alone(turn: TurnLog) -> TurnEnd:
+    async def count_parallel_turns(turn: TurnLog) -> TurnEnd:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
@@ -108,10 +106,10 @@ async def test_two_workers_never_work_on_one_conversation_at_once(
         inside -= 1
         return await agree(turn)
 
-    async def insist(desk: Store) -> None:
+    async def run_repeatedly(desk: Store) -> None:
         for _ in range(20):
             try:
-                await run_pending_turns(desk, session_id, alone)
+                await run_pending_turns(desk, session_id, count_parallel_turns)
             except Refused:
                 await asyncio.sleep(0)
 
@@ -119,8 +117,8 @@ async def test_two_workers_never_work_on_one_conversation_at_once(
     for number in numbers:
         await add_to_inbox(store, session_id, "test", number, said(number))
     async with asyncio.TaskGroup() as group:
-        group.create_task(insist(store))
-        group.create_task(insist(other))
+        group.create_task(run_repeatedly(store))
+        group.create_task(run_repeatedly(other))
     await other.close()
     assert most == 1
     assert await texts(store, session_id) == [text for number in numbers for text in (number, f"yes, {number}")]
@@ -131,21 +129,21 @@ async def test_a_refused_worker_can_rely_on_the_lease_owner(
 ) -> None:
     other = place.open_store(clock, "worker-2")
 
-    async def speak(desk: Store, name: str) -> None:
+    async def send_and_run(desk: Store, name: str) -> None:
         for number in range(40):
             await add_to_inbox(desk, session_id, name, str(number), said(f"{name} {number}"))
             with suppress(Refused):
                 await run_pending_turns(desk, session_id, agree)
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(speak(store, "ann"))
-        group.create_task(speak(other, "bob"))
+        group.create_task(send_and_run(store, "ann"))
+        group.create_task(send_and_run(other, "bob"))
     await other.close()
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
     assert len(await texts(store, session_id)) == 160
 
 
-async def test_a_long_turn_keeps_its_lease(store: Store, clock: SettableClock, session_id: SessionId) -> None:
+async def test_long_turn_renews_its_lease(store: Store, clock: SettableClock, session_id: SessionId) -> None:
     async def work_long(turn: TurnLog) -> TurnEnd:
         for _ in range(3):
             before = await _expiry(store)
@@ -157,7 +155,7 @@ async def test_a_long_turn_keeps_its_lease(store: Store, clock: SettableClock, s
     assert await run_pending_turns(store, session_id, work_long, lease=SHORT) == TurnAnswered("yes, one")
 
 
-async def test_losing_the_lease_ends_the_work(
+async def test_losing_the_lease_cancels_the_turn(
     place: Place, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
     other = place.open_store(clock, "worker-2")
@@ -167,11 +165,11 @@ async def test_losing_the_lease_ends_the_work(
         try:
             clock.advance(LEASE)
             while await other.write(lambda tx: lane(tx, LEASE, session_id)) is None:
-                clock.advance(LEASE)  # it was renewed in between
+                clock.advance(LEASE)  # the lease was renewed in between
             await asyncio.Event().wait()
         finally:
             ended.set()
-        raise AssertionError("the work goes on without a lease")
+        raise AssertionError("the turn continues without a lease")
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
     with pytest.raises(LeaseLost):
@@ -180,7 +178,7 @@ async def test_losing_the_lease_ends_the_work(
     await other.close()
 
 
-async def test_a_former_owner_cannot_write_any_more(
+async def test_former_lease_owner_cannot_write(
     place: Place, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
     other = place.open_store(clock, "worker-2")
@@ -197,14 +195,14 @@ async def test_a_former_owner_cannot_write_any_more(
     await other.close()
 
 
-async def test_a_turn_that_was_cut_off_continues_before_anything_new(store: Store, session_id: SessionId) -> None:
-    async def break_off(turn: TurnLog) -> TurnEnd:
+async def test_interrupted_turn_is_resumed_before_new_messages(store: Store, session_id: SessionId) -> None:
+    async def fail(turn: TurnLog) -> TurnEnd:
         await turn.add([answer("let me see")])
         raise StoreBusy("the disk is slow")
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
     with pytest.raises(StoreBusy):
-        await run_pending_turns(store, session_id, break_off)
+        await run_pending_turns(store, session_id, fail)
     await add_to_inbox(store, session_id, "test", "2", said("two"))
     await run_pending_turns(store, session_id, agree)
     assert await texts(store, session_id) == ["one", "let me see", "yes, let me see", "two", "yes, two"]
@@ -221,23 +219,23 @@ async def test_a_turn_that_ended_cannot_end_again(store: Store, session_id: Sess
     assert await texts(store, session_id) == ["one", "yes, one"]
 
 
-async def test_cancelling_frees_the_conversation(store: Store, session_id: SessionId) -> None:
-    begun = asyncio.Event()
+async def test_cancelled_turn_releases_the_lease(store: Store, session_id: SessionId) -> None:
+    started = asyncio.Event()
 
     async def hang(turn: TurnLog) -> TurnEnd:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         raise AssertionError("never")
 
     await add_to_inbox(store, session_id, "test", "1", said("one"))
     async with asyncio.TaskGroup() as group:
         work = group.create_task(run_pending_turns(store, session_id, hang))
-        await begun.wait()
+        await started.wait()
         work.cancel()
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, one")
 
 
-async def test_a_stop_in_the_first_moment_frees_the_conversation_too(store: Store, session_id: SessionId) -> None:
+async def test_turn_cancelled_while_claiming_releases_the_lease(store: Store, session_id: SessionId) -> None:
     await add_to_inbox(store, session_id, "test", "1", said("one"))
     async with asyncio.TaskGroup() as group:
         work = group.create_task(run_pending_turns(store, session_id, agree))

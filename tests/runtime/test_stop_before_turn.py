@@ -1,4 +1,4 @@
-"""A stop that arrives before its turn has begun ends that turn, once, and no other."""
+"""A stop before the start of a turn ends that turn, once, and no other."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ async def test_a_stop_before_the_claim_ends_the_turn_and_no_later_one(shop: Work
         assert await runner.settled() == TurnStopped()
         await _arrive(shop, "two")
         assert await runner.run_pending_turns() == TurnAnswered("ok")
-    assert _asked(shop) == ["two"]
+    assert _questions(shop) == ["two"]
     assert shop.heard(TurnStopped) == [TurnStopped()]
 
 
@@ -52,16 +52,14 @@ async def test_a_stop_during_the_claim_ends_the_turn_once(shop: Workshop, times:
         assert [runner.stop() for _ in range(times)] == [True] * times
         store.resumed.set()
         assert await runner.settled() == TurnAnswered("ok")
-    assert _asked(shop) == ["two"]
+    assert _questions(shop) == ["two"]
     turns = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
     assert sorted(turn.state for turn in turns) == ["answered", "stopped"]
     assert shop.heard(TurnStopped) == [TurnStopped()]
 
 
 @pytest.mark.parametrize("is_stopped_first", [True, False])
-async def test_a_stop_during_a_claim_that_finds_nothing_spares_what_arrives_later(
-    shop: Workshop, is_stopped_first: bool
-) -> None:
+async def test_stop_during_an_empty_claim_does_not_stop_a_later_message(shop: Workshop, is_stopped_first: bool) -> None:
     store = SlowStore(shop.store)
     async with _open(shop, store=store) as runner:
         runner.wake()
@@ -88,17 +86,17 @@ async def test_a_stop_before_the_files_of_a_message_are_fetched_ends_its_turn(sh
         runner.wake()
         assert runner.stop()
         assert await runner.settled() == TurnStopped()
-    assert _asked(shop) == []
+    assert _questions(shop) == []
     assert "notes.txt was not downloaded" in str(await shop.told())
 
 
-async def test_a_stop_before_a_turn_is_resumed_answers_its_open_calls(shop: Workshop) -> None:
-    async def waits(arguments: object, call: object) -> str:
+async def test_stop_before_a_turn_is_resumed_closes_its_open_tool_calls(shop: Workshop) -> None:
+    async def wait(arguments: object, call: object) -> str:
         await asyncio.Event().wait()
         raise AssertionError
 
     shop.server.script(Say(calls=[Ask("echo", {})]))
-    tool = Echo(does=waits)
+    tool = Echo(does=wait)
     async with _open(shop, tool) as runner:
         await _arrive(shop, "one")
         runner.wake()
@@ -136,5 +134,5 @@ async def _arrive(shop: Workshop, text: str) -> None:
     assert await add_to_inbox(shop.store, shop.session_id, "test", text, message)
 
 
-def _asked(shop: Workshop) -> list[str]:
+def _questions(shop: Workshop) -> list[str]:
     return [received.question for received in shop.server.received]

@@ -1,4 +1,4 @@
-"""The log of a turn in the store: what it keeps of calls, and what comes back after a crash."""
+"""Recorded steps of a turn in the store, and the calls that are known after a crash."""
 
 import asyncio
 from datetime import timedelta
@@ -21,7 +21,7 @@ STEP = ModelStep(model="m", usage=Usage(calls=1, input_tokens=10, output_tokens=
 CALL = ToolCall("call_0", "look", "{}")
 
 
-class Ends:
+class EndCounter:
     """Counts how often a turn was finished."""
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Ends:
 
 
 @pytest.fixture
-def ends() -> Ends:
-    return Ends()
+def ends() -> EndCounter:
+    return EndCounter()
 
 
 @pytest.fixture
-async def turn(store: Store, ends: Ends) -> TurnRecorder:
+async def turn(store: Store, ends: EndCounter) -> TurnRecorder:
     turn_id = new_turn_id()
 
     def begin(tx: Transaction) -> TurnRecorder:
@@ -52,20 +52,20 @@ async def turn(store: Store, ends: Ends) -> TurnRecorder:
     return await store.write(begin)
 
 
-async def test_a_call_that_began_is_known_without_its_outcome(turn: TurnRecorder) -> None:
+async def test_started_call_is_recorded_without_a_result(turn: TurnRecorder) -> None:
     await turn.add([said("look", "assistant")], STEP)
     await turn.begin_call(CALL, "the garden")
     assert await turn.started_calls() == [StartedCall("call_0", None)]
 
 
-async def test_a_call_that_ended_is_known_with_its_result(turn: TurnRecorder) -> None:
+async def test_ended_call_is_recorded_with_its_result(turn: TurnRecorder) -> None:
     await turn.add([said("look", "assistant")], STEP)
     await turn.begin_call(CALL, "the garden")
     await turn.end_call(CALL, ToolResult("call_0", "a heron"))
     assert await turn.started_calls() == [StartedCall("call_0", ToolResult("call_0", "a heron"))]
 
 
-async def test_calls_of_an_earlier_reply_do_not_answer_for_a_later_one_with_the_same_id(turn: TurnRecorder) -> None:
+async def test_call_id_of_an_earlier_reply_is_not_matched_to_a_later_reply(turn: TurnRecorder) -> None:
     await turn.add([said("look", "assistant")], STEP)
     await turn.begin_call(CALL, "the garden")
     await turn.end_call(CALL, ToolResult("call_0", "a heron"))
@@ -73,7 +73,7 @@ async def test_calls_of_an_earlier_reply_do_not_answer_for_a_later_one_with_the_
     assert await turn.started_calls() == []
 
 
-async def test_the_usage_of_each_step_is_added_to_the_conversation(store: Store, turn: TurnRecorder) -> None:
+async def test_usage_of_each_step_is_added_to_the_session(store: Store, turn: TurnRecorder) -> None:
     await turn.add([said("one", "assistant")], STEP)
     await turn.finish(TurnAnswered("two"), said("two", "assistant"), STEP)
     session = await store.read(lambda tx: tx.sessions.get(turn.session_id))
@@ -81,17 +81,17 @@ async def test_the_usage_of_each_step_is_added_to_the_conversation(store: Store,
     assert (session.usage.calls, session.usage.cost_microdollars) == (2, 14)
 
 
-async def test_a_second_end_changes_nothing(store: Store, turn: TurnRecorder, ends: Ends) -> None:
+async def test_a_second_end_changes_nothing(store: Store, turn: TurnRecorder, ends: EndCounter) -> None:
     first = TurnAnswered("done")
     assert await turn.finish(first, said("done", "assistant"), STEP) == first
     assert await turn.finish(TurnStopped(), said("done", "assistant"), STEP) == first
     assert ends.count == 1
     assert [one.message.text for one in await turn.transcript()] == ["done"]
-    [kept] = await store.read(lambda tx: tx.turns.find(turn.session_id))
-    assert kept.state == "answered"
+    [stored] = await store.read(lambda tx: tx.turns.find(turn.session_id))
+    assert stored.state == "answered"
 
 
-async def test_nothing_is_written_without_the_lease(store: Store, turn: TurnRecorder, ends: Ends) -> None:
+async def test_nothing_is_written_without_the_lease(store: Store, turn: TurnRecorder, ends: EndCounter) -> None:
     name = f"session:{turn.session_id}"
     lease = await store.read(lambda tx: tx.leases.get(name))
     assert lease is not None
@@ -107,18 +107,18 @@ async def test_nothing_is_written_without_the_lease(store: Store, turn: TurnReco
     assert ends.count == 0
 
 
-async def test_messages_are_found_under_the_conversation(store: Store, turn: TurnRecorder) -> None:
+async def test_messages_are_stored_in_the_transcript_of_the_session(store: Store, turn: TurnRecorder) -> None:
     await turn.add([said("one"), said("two", "assistant")])
     assert [(one.seq, one.message.text) for one in await turn.transcript()] == [(1, "one"), (2, "two")]
     assert turn.session_id == SessionId((await turn.transcript())[0].session_id)
 
 
-async def test_what_was_being_written_when_it_was_cancelled_stands_before_what_follows(turn: TurnRecorder) -> None:
+async def test_message_of_a_cancelled_write_precedes_the_next_message(turn: TurnRecorder) -> None:
     for number in range(20):
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(turn.add([said(f"{number} first " + "x" * 100_000)]))
             await asyncio.sleep(0)
             writing.cancel()
         await turn.add([said(f"{number} second")])
-    told = [one.message.text.partition(" x")[0] for one in await turn.transcript()]
-    assert told == [f"{number} {which}" for number in range(20) for which in ("first", "second")]
+    texts = [one.message.text.partition(" x")[0] for one in await turn.transcript()]
+    assert texts == [f"{number} {which}" for number in range(20) for which in ("first", "second")]

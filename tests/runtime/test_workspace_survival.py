@@ -1,4 +1,4 @@
-"""State that survives eviction: folder, variables and processes; and what a close ends."""
+"""Workspace state that survives eviction (folder, variables, processes) and ends when the session is closed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,8 +20,8 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
 
 
-class OpenSeat:
-    """Implements `CachedAgent` for a conversation as the gateway keeps it: a seat at which it is open."""
+class OpenAgent:
+    """Implements `CachedAgent` for an active session, as the gateway caches it."""
 
     def __init__(self, active_session: ActiveSession) -> None:
         self.active_session = active_session
@@ -42,15 +42,15 @@ class OpenSeat:
 
 @asynccontextmanager
 async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[Desk, ModelServer, BackgroundProcess]]:
-    """Open a chat that works in a folder of its own, with a variable and a process in the background."""
+    """Open a chat with its own folder, a variable and a background process."""
     async with (
         ModelServer() as server,
         open_desk(home, server, chat=Address("telegram", "7"), key="k:7") as desk,
         AsyncExitStack() as stack,
     ):
-        desk.application.processes.attend(desk.active_session.jobs, stack)  # as a gateway does, whatever is open
-        moved = "mkdir sub && cd sub && export MY_TOKEN=hush"
-        server.script(Say(calls=[Ask("terminal", {"command": moved})]), Say("moved"))
+        desk.application.processes.attend(desk.active_session.jobs, stack)  # as a gateway does for all sessions
+        change_folder = "mkdir sub && cd sub && export MY_TOKEN=hush"
+        server.script(Say(calls=[Ask("terminal", {"command": change_folder})]), Say("moved"))
         await desk.say("go there")
         process = await sleeping(desk.application.processes, desk.active_session.session_id)
         yield desk, server, process
@@ -61,20 +61,20 @@ def is_alive(process: BackgroundProcess) -> bool:
     return is_running(process.pid)
 
 
-async def ended(process: BackgroundProcess) -> bool:
-    """Wait until the whole tree is gone; the system takes a moment to bury what was killed."""
+async def until_ended(process: BackgroundProcess) -> bool:
+    """Wait until the process tree is gone, which takes a moment after the kill."""
     await until(lambda: not is_alive(process))
     return True
 
 
-async def test_folder_variables_and_processes_survive_eviction_and_are_found_again(tmp_path: Path) -> None:
+async def test_folder_variables_and_processes_survive_eviction_of_the_agent(tmp_path: Path) -> None:
     async with chat_with_a_process(tmp_path) as (desk, server, process), asyncio.TaskGroup() as jobs:
-        cache: AgentCache[OpenSeat] = AgentCache(jobs)
+        cache: AgentCache[OpenAgent] = AgentCache(jobs)
 
-        async def build() -> OpenSeat:
+        async def build() -> OpenAgent:
             if not desk.active_session.is_open:
                 await desk.active_session.open()
-            return OpenSeat(desk.active_session)
+            return OpenAgent(desk.active_session)
 
         session_id = desk.active_session.session_id
         first = await cache.get("k:7", "same", build)
@@ -93,34 +93,34 @@ async def test_folder_variables_and_processes_survive_eviction_and_are_found_aga
         prompts = [request.json["messages"][0] for request in server.received]
         assert all(one == other for one, other in pairwise(prompts))
         cache.end("k:7")
-    assert await ended(process)
+    assert await until_ended(process)
 
 
-async def test_a_reset_ends_what_the_conversation_has_started(tmp_path: Path) -> None:
+async def test_reset_ends_the_processes_and_workspace_of_the_session(tmp_path: Path) -> None:
     async with chat_with_a_process(tmp_path) as (desk, _, process):
         session_id = desk.active_session.session_id
         await desk.active_session.reset_session()
-        assert await ended(process)
+        assert await until_ended(process)
         assert desk.application.workspaces.find(session_id) is None
 
 
-async def test_another_model_leaves_processes_alone(tmp_path: Path) -> None:
+async def test_renewed_agent_leaves_processes_running(tmp_path: Path) -> None:
     async with chat_with_a_process(tmp_path) as (desk, _, process):
         await desk.active_session.renew()
         assert is_alive(process)
 
 
-async def test_the_end_of_a_session_that_is_not_open_ends_its_processes_too(tmp_path: Path) -> None:
+async def test_ending_a_closed_session_ends_its_processes(tmp_path: Path) -> None:
     async with chat_with_a_process(tmp_path) as (desk, _, process):
         session_id = desk.active_session.session_id
         await desk.active_session.release()
         assert is_alive(process)
         assert desk.application.end_workspace(session_id)
         assert not desk.application.end_workspace(session_id)
-        assert await ended(process)
+        assert await until_ended(process)
 
 
-async def test_the_end_of_the_program_leaves_what_is_in_the_background(tmp_path: Path) -> None:
+async def test_program_end_leaves_background_processes_running(tmp_path: Path) -> None:
     async with chat_with_a_process(tmp_path) as (desk, _, process):
         await desk.active_session.close()
         await desk.application.store.close()

@@ -1,4 +1,4 @@
-"""Writes that wait for a store which refuses them."""
+"""Retries of writes that the store refuses."""
 
 import asyncio
 import threading
@@ -10,8 +10,8 @@ from talaria.core.aio import retry_write
 from talaria.core.errors import LeaseLost, StoreBusy, StoreError, StoreFull, StoreGone, StoreUnavailable
 
 
-class Refusing:
-    """A write that fails in these ways before it is done."""
+class FailingWrite:
+    """A write that raises these errors before it succeeds."""
 
     def __init__(self, *errors: StoreError) -> None:
         self._errors = list(errors)
@@ -25,21 +25,21 @@ class Refusing:
 
 
 @pytest.mark.parametrize("error", [StoreBusy("busy"), StoreFull("full"), StoreGone("gone")])
-async def test_a_refusal_is_waited_out(error: StoreError) -> None:
-    write = Refusing(error)
+async def test_refused_write_is_retried(error: StoreError) -> None:
+    write = FailingWrite(error)
     assert await retry_write(write) == "written"
     assert write.attempts == 2
 
 
 @pytest.mark.parametrize("error", [LeaseLost("lost"), StoreUnavailable("perhaps it was written")])
-async def test_what_waiting_does_not_repair_is_raised(error: StoreError) -> None:
-    write = Refusing(error)
+async def test_error_that_a_retry_cannot_fix_is_raised(error: StoreError) -> None:
+    write = FailingWrite(error)
     with pytest.raises(type(error)):
         await retry_write(write)
     assert write.attempts == 1
 
 
-async def test_result_that_arrived_while_the_loop_was_blocked_is_seen_before_the_notice() -> None:
+async def test_write_finished_while_the_loop_was_blocked_gives_no_notice() -> None:
     notices: list[str] = []
     loop = asyncio.get_running_loop()
 
@@ -57,7 +57,7 @@ async def test_result_that_arrived_while_the_loop_was_blocked_is_seen_before_the
     assert notices == []
 
 
-async def test_notice_comes_once_while_the_store_refuses() -> None:
+async def test_notice_is_shown_once_while_the_store_refuses_writes() -> None:
     notices: list[str] = []
 
     async def write() -> str:

@@ -1,4 +1,4 @@
-"""A model that hands tasks on and works on them, and what tests of that wait for."""
+"""A scripted model that delegates tasks and works on them, and conditions that tests of delegation wait for."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,16 +20,16 @@ Script = Mapping[str, Any]
 
 
 class Company:
-    """Answers each task by its words, one answer behind the other; tasks behind a gate wait until it is opened.
+    """Answer each task by its text, one scripted answer after the other; tasks with a gate wait until it is opened.
 
-    ``asked`` has the tasks in the order in which they came.
+    ``asked`` has the tasks in the order in which the model was called.
     """
 
     def __init__(self, server: ModelServer, script: Script, *, gates: tuple[str, ...] = ()) -> None:
         self._script: dict[str, list[Say]] = {
-            words: list(says) if isinstance(says, list) else [says] for words, says in script.items()
+            task_text: list(says) if isinstance(says, list) else [says] for task_text, says in script.items()
         }
-        self.gates = {words: asyncio.Event() for words in gates}
+        self.gates = {task_text: asyncio.Event() for task_text in gates}
         self.asked: list[str] = []
         self.at_work = self.most_at_work = 0
         server.answering(self._answer)
@@ -49,7 +49,7 @@ class Company:
 
 
 def hand_on(*goals: str | Mapping[str, Any], background: bool = False) -> Say:
-    """Return a reply that hands tasks on."""
+    """Return a reply that delegates tasks."""
     tasks = [{"goal": goal} if isinstance(goal, str) else goal for goal in goals]
     more: dict[str, object] = {"background": True} if background else {}
     return Say(calls=[Ask("delegate_task", {"tasks": tasks, **more})])
@@ -66,20 +66,20 @@ def asked_for(server: ModelServer, task: str) -> list[Received]:
 
 
 async def result(desk: Desk) -> str:
-    """Return what the last tool call of the conversation answered."""
+    """Return the result of the last tool call of the session."""
     return next(text for role, text in reversed(await desk.transcript()) if role == "tool")
 
 
 async def children(desk: Desk, parent: SessionId | None = None) -> list[SessionId]:
-    """Return the conversations in which tasks of this one are worked on, oldest first."""
+    """Return the child sessions in which tasks of this session run, oldest first."""
     here = parent or desk.active_session.session_id
 
-    def found(tx: Transaction) -> list[SessionId]:
+    def find(tx: Transaction) -> list[SessionId]:
         turns = dict.fromkeys(turn.session_id for turn in tx.turns.find())
         sessions = [session for one in turns if (session := tx.sessions.get(one)) is not None]
         return [session.id for session in sessions if (session.parent_id, session.source) == (here, SOURCE)]
 
-    return await desk.application.store.read(found)
+    return await desk.application.store.read(find)
 
 
 async def until_stored(desk: Desk, holds: Callable[[Transaction], bool]) -> None:
@@ -94,14 +94,14 @@ async def woken(desk: Desk) -> str:
     async def is_reported() -> bool:
         if await queue_pending_reports(desk.application.store, here):
             desk.active_session.chat.conversation.wake()
-        return bool(await _told(desk))
+        return bool(await _reports(desk))
 
     await until(is_reported)
     await desk.active_session.chat.conversation.settled()
-    return "\n".join(await _told(desk))
+    return "\n".join(await _reports(desk))
 
 
-async def _told(desk: Desk) -> list[str]:
+async def _reports(desk: Desk) -> list[str]:
     here = desk.active_session.session_id
     stored = await desk.application.store.read(lambda tx: tx.messages.load(here))
     return [one.message.text for one in stored if one.message.author == PROGRAM]

@@ -31,15 +31,15 @@ from talaria.testing.wait import LIMIT, until
 async def test_tasks_to_end_with_a_session_are_ended_by_the_next_process(tmp_path: Path) -> None:
     gone = dead_worker()
     async with ModelServer() as server:
-        async with open_desk(tmp_path, server, tools=()) as desk:  # where nobody watches processes
+        async with open_desk(tmp_path, server, tools=()) as desk:  # no task watches processes here
             await desk.say("hi")
             left, store = desk.active_session.session_id, desk.application.store
             process = await sleeping(desk.application.processes, left)
             await desk.use("/new")
             await store.write(lambda tx: change_process(tx, process, watcher=gone))
-            (kept,) = await store.read(list_processes)
-            assert kept.is_alive
-            assert kept.ended_by == "conversation"
+            (stored,) = await store.read(list_processes)
+            assert stored.is_alive
+            assert stored.ended_by == "conversation"
         assert is_running(process.pid)
         async with open_desk(tmp_path, server) as desk, AsyncExitStack() as stack, asyncio.timeout(LIMIT):
             desk.application.processes.attend(desk.active_session.jobs, stack)
@@ -51,28 +51,28 @@ async def session_id(store: Store) -> SessionId:
     return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
 
 
-def handed_on(session_id: SessionId, key: str, said: str = "") -> Delegation:
+def delegation(session_id: SessionId, key: str, said: str = "") -> Delegation:
     children = (ChildTask(DelegatedTask("one")),)
     return Delegation(
         key=key, session_id=session_id, children=children, surface="test", folder="/", began=NOON, said=said
     )
 
 
-async def test_what_the_agent_has_handed_on_is_to_stop_and_what_a_person_asked_for_is_not(
+async def test_session_end_stops_tasks_of_the_agent_but_not_tasks_of_a_person(
     store: Store, session_id: SessionId
 ) -> None:
-    await store.write(lambda tx: start_in_background(tx, handed_on(session_id, "call")))
-    await store.write(lambda tx: queue_in_background(tx, handed_on(session_id, "wish", said="please")))
+    await store.write(lambda tx: start_in_background(tx, delegation(session_id, "call")))
+    await store.write(lambda tx: queue_in_background(tx, delegation(session_id, "wish", said="please")))
     await store.write(lambda tx: end_background(tx, session_id))
     found = await store.read(lambda tx: list_background(tx, session_id))
     assert {one.said: one.stopped for one in found} == {"": True, "please": False}
 
 
-async def test_what_a_child_has_started_is_to_end_when_its_answer_is_kept(store: Store, session_id: SessionId) -> None:
-    await store.write(lambda tx: start_in_background(tx, handed_on(session_id, "call")))
+async def test_processes_of_a_child_session_end_when_its_answer_is_stored(store: Store, session_id: SessionId) -> None:
+    await store.write(lambda tx: start_in_background(tx, delegation(session_id, "call")))
     child = await store.write(lambda tx: begin_child(tx, "call", 0, "one"))
     assert child is not None
     await store.write(lambda tx: add_process(tx, elsewhere(child)))
     await store.write(lambda tx: settle_child(tx, "call", 0, "done", "its result will be posted"))
-    (kept,) = await store.read(list_processes)
-    assert kept.ended_by == "conversation"
+    (stored,) = await store.read(list_processes)
+    assert stored.ended_by == "conversation"

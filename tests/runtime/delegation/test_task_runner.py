@@ -1,4 +1,4 @@
-"""Tasks that a conversation hands on and waits for."""
+"""Delegated tasks that the parent turn waits for."""
 
 import asyncio
 import re
@@ -31,8 +31,8 @@ PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_li
 
 def is_over(tx: Transaction) -> bool:
     """Return whether no delegation is stored and nothing is running or pending."""
-    kept = list(tx.archive.rows("delegated_tasks"))
-    return not kept and not tx.turns.find(running=True) and not tx.inbox.unsettled()
+    stored = list(tx.archive.rows("delegated_tasks"))
+    return not stored and not tx.turns.find(running=True) and not tx.inbox.unsettled()
 
 
 def is_written(pid: Path) -> bool:
@@ -43,7 +43,7 @@ def is_gone(pid: Path) -> bool:
     return not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
-async def test_answers_come_in_order_whichever_is_there_first(tmp_path: Path) -> None:
+async def test_results_are_in_the_order_of_the_tasks_whichever_ends_first(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         script: Script = {"go": [hand_on("slow", "quick"), Say("both")], "slow": Say("tortoise"), "quick": Say("hare")}
         company = Company(server, script, gates=("slow",))
@@ -58,7 +58,7 @@ async def test_answers_come_in_order_whichever_is_there_first(tmp_path: Path) ->
         await until_stored(desk, is_over)
 
 
-async def test_a_child_knows_nothing_of_the_conversation_and_has_its_own(tmp_path: Path) -> None:
+async def test_child_has_its_own_archived_session_without_the_parents_messages(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         Company(server, {"My cat is Ada.": Say("Nice."), "go": [hand_on("name it"), Say("done")]})
         await desk.say("My cat is Ada.")
@@ -78,7 +78,7 @@ async def test_a_child_knows_nothing_of_the_conversation_and_has_its_own(tmp_pat
         assert child not in await desk.use("/sessions")
 
 
-async def test_a_child_has_no_more_tools_than_it_is_given(tmp_path: Path) -> None:
+async def test_child_has_only_the_tools_passed_on_to_it(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         some = {"goal": "some", "tools": ["read_file", "clarify"]}
         Company(server, {"go": [hand_on("usual", some), Say("done")]})
@@ -89,7 +89,7 @@ async def test_a_child_has_no_more_tools_than_it_is_given(tmp_path: Path) -> Non
         assert tools_of(asked_for(server, "some")[0]) == {"read_file"}
 
 
-async def test_tasks_are_handed_on_as_often_as_the_settings_allow(tmp_path: Path) -> None:
+async def test_child_can_delegate_up_to_the_configured_depth(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         script: Script = {
             "go": [hand_on("one"), Say("done")],
@@ -107,13 +107,13 @@ async def test_tasks_are_handed_on_as_often_as_the_settings_allow(tmp_path: Path
         await until_stored(desk, is_over)
 
 
-async def test_nothing_is_handed_on_where_that_is_off(tmp_path: Path) -> None:
+async def test_delegation_depth_zero_removes_the_tool(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, "[delegation]\ndepth = 0\n") as desk:
         await desk.say("hi")
         assert "delegate_task" not in tools_of(server.received[0])
 
 
-async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp_path: Path) -> None:
+async def test_answer_that_does_not_match_its_schema_is_requested_once_more(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         good, bad = {"goal": "good", "output_schema": NUMBER}, {"goal": "bad", "output_schema": NUMBER}
         fixed = 'Here:\n```json\n{"sum": 3}\n```'
@@ -144,7 +144,7 @@ async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp
         ({"goal": "x", "output_schema": {"type": "strange"}}, 'schema.type: "strange" is not valid'),
     ],
 )
-async def test_what_cannot_be_handed_on_is_said(tmp_path: Path, task: dict[str, object], complaint: str) -> None:
+async def test_invalid_task_is_refused_with_the_reason(tmp_path: Path, task: dict[str, object], complaint: str) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         Company(server, {"go": [hand_on(task), Say("done")]})
         await desk.say("go")
@@ -152,7 +152,7 @@ async def test_what_cannot_be_handed_on_is_said(tmp_path: Path, task: dict[str, 
         assert await children(desk) == []
 
 
-async def test_there_is_a_limit_to_the_tasks_of_a_call_and_to_those_at_work(tmp_path: Path) -> None:
+async def test_tasks_per_call_and_tasks_in_parallel_are_limited(tmp_path: Path) -> None:
     goals = [f"task {number}" for number in range(5)]
     settings = "[delegation]\ntasks = 5\nat_once = 2\n"
     async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
@@ -170,7 +170,7 @@ async def test_there_is_a_limit_to_the_tasks_of_a_call_and_to_those_at_work(tmp_
 
 
 @pytest.mark.slow
-async def test_a_stop_ends_the_children_and_what_they_have_started(tmp_path: Path) -> None:
+async def test_stopping_the_turn_ends_its_children_and_their_processes(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         sleeping = Say(calls=[Ask("terminal", {"command": "echo $$ > pid; exec sleep 600"})])
         Company(server, {"go": hand_on("think", "sleep"), "sleep": sleeping}, gates=("think",))
@@ -192,7 +192,7 @@ async def _last_turn(desk: Desk, session_id: SessionId) -> str:
     return await desk.application.store.read(lambda tx: tx.turns.find(session_id)[-1].state)
 
 
-async def test_a_turn_that_runs_out_of_time_leaves_nothing_at_work(tmp_path: Path) -> None:
+async def test_turn_out_of_time_ends_its_children(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 2\n") as desk:
         Company(server, {"go": hand_on("think")}, gates=("think",))
         end = await desk.say("go")
@@ -200,7 +200,7 @@ async def test_a_turn_that_runs_out_of_time_leaves_nothing_at_work(tmp_path: Pat
         await until_stored(desk, is_over)
 
 
-async def test_what_was_cut_off_continues_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+async def test_resumed_turn_continues_unfinished_tasks_and_repeats_no_finished_one(tmp_path: Path) -> None:
     async with ModelServer() as server:
         script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
         async with open_desk(tmp_path, server) as desk:
@@ -219,7 +219,7 @@ async def test_what_was_cut_off_continues_and_what_is_done_is_not_done_again(tmp
             await until_stored(desk, is_over)
 
 
-async def test_a_child_asks_the_person_of_the_one_that_handed_it_on(tmp_path: Path) -> None:
+async def test_child_asks_for_approval_in_the_chat_of_its_parent(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         dangerous = Say(calls=[Ask("terminal", {"command": "rm -rf /etc/nothing"})])
         Company(server, {"go": [hand_on("wait", "clean"), Say("done")], "clean": [dangerous, Say("I may not.")]})
@@ -234,7 +234,7 @@ async def test_a_child_asks_the_person_of_the_one_that_handed_it_on(tmp_path: Pa
         assert "the user refused: not today" in asked_for(server, "clean")[-1].body.decode()
 
 
-async def test_what_a_child_costs_counts_on_all_it_works_for(tmp_path: Path) -> None:
+async def test_cost_of_a_child_counts_against_all_its_parent_sessions(tmp_path: Path) -> None:
     async with ModelServer() as server:
         settings = f"{PRICED}[budget]\nsession = 100.0\n"
         async with open_desk(tmp_path, server, settings) as desk:
@@ -258,7 +258,7 @@ async def test_what_a_child_costs_counts_on_all_it_works_for(tmp_path: Path) -> 
             assert len(set(spent)) == 3
 
 
-async def test_a_child_that_may_cost_no_more_fails_alone(tmp_path: Path) -> None:
+async def test_child_over_its_cost_cap_fails_without_failing_others(tmp_path: Path) -> None:
     settings = f"{PRICED}[delegation]\nmax_dollars = 1.5\n"
     async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
         look = Say(calls=[Ask("list_files", {})], usage=Tokens(0, 900))

@@ -1,4 +1,4 @@
-"""A turn is seen from elsewhere while it runs, and heard from there; what nobody watches leaves no trace."""
+"""Live feed: another process watches and controls a running turn; without watchers no events are written."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -35,7 +35,7 @@ DANGEROUS = Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done
 
 
 class Viewer:
-    """Somebody who watches with a store of their own, as another process has it."""
+    """A watcher with its own store, as another process has it."""
 
     def __init__(self, store: Store, session_id: SessionId) -> None:
         self.store = store
@@ -81,8 +81,8 @@ def has_text(seen: list[FeedEvent]) -> bool:
     return any(isinstance(one, TextAdded) for one in seen)
 
 
-async def traces(desk: Desk) -> list[str]:
-    """Return what is left in the store of those who watched."""
+async def leftover_rows(desk: Desk) -> list[str]:
+    """Return the rows of watchers, control messages and events that are left in the store."""
     stream = live_stream(desk.active_session.session_id)
     return await desk.application.store.read(
         lambda tx: [
@@ -99,7 +99,7 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_a_turn_is_seen_from_its_beginning_to_its_end(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_watcher_gets_all_events_of_a_turn(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
     server.script(SLOW)
     async with viewed(tmp_path, desk.active_session.session_id) as viewer:
         await desk.say("Count.")
@@ -109,14 +109,14 @@ async def test_a_turn_is_seen_from_its_beginning_to_its_end(tmp_path: Path, serv
         assert first.text == "Count."
         assert viewer.text == SLOW.text
         assert viewer.seen[-1] == TurnAnswered(SLOW.text)
-    assert await traces(desk) == []
+    assert await leftover_rows(desk) == []
 
 
-async def test_who_comes_late_sees_all_of_it_once(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_late_watcher_gets_all_events_of_the_turn_once(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
     is_watched = asyncio.Event()
     server.script(Say(SLOW.text, hold=(4, is_watched)))
     await desk.active_session.put(Text("Count."))
-    await heard(desk, "three")
+    await until_text(desk, "three")
     async with viewed(tmp_path, desk.active_session.session_id) as early:
         await early.until(has_text)
         async with viewed(tmp_path, desk.active_session.session_id) as late:
@@ -128,13 +128,13 @@ async def test_who_comes_late_sees_all_of_it_once(tmp_path: Path, server: ModelS
                 assert len([one for one in viewer.seen if isinstance(one, TurnBegan)]) == 1
 
 
-async def test_who_comes_just_before_the_end_sees_all_of_it(server: ModelServer, desk: Desk) -> None:
+async def test_watcher_noticed_after_the_turn_ended_gets_all_its_events(server: ModelServer, desk: Desk) -> None:
     """The notification of the new watcher is late, so the process learns of it after the turn has ended."""
     is_watched = asyncio.Event()
     session_id, store = desk.active_session.session_id, desk.application.store
     server.script(Say(SLOW.text, hold=(4, is_watched)))
     await desk.active_session.put(Text("Count."))
-    await heard(desk, "three")
+    await until_text(desk, "three")
     await store.write(lambda tx: renew_watch(tx, session_id, "late"))
     is_watched.set()
     await desk.active_session.chat.conversation.settled()
@@ -145,17 +145,17 @@ async def test_who_comes_just_before_the_end_sees_all_of_it(server: ModelServer,
     assert chunk.events[-1] == TurnAnswered(SLOW.text)
 
 
-async def heard(desk: Desk, word: str) -> None:
+async def until_text(desk: Desk, word: str) -> None:
     await until(lambda: word in "".join(one.text for one in desk.events if isinstance(one, TextAdded)))
 
 
-async def test_nobody_watches_and_nothing_is_written(server: ModelServer, desk: Desk) -> None:
+async def test_turn_without_watchers_writes_no_events(server: ModelServer, desk: Desk) -> None:
     server.script(SLOW)
     await desk.say("Count.")
-    assert await traces(desk) == []
+    assert await leftover_rows(desk) == []
 
 
-async def test_a_watcher_stops_the_turn(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_watcher_can_stop_the_turn(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
     server.script(Say("word " * 400, pause=0.05))
     await desk.active_session.put(Text("Go on for ever."))
     async with viewed(tmp_path, desk.active_session.session_id) as viewer:
@@ -167,7 +167,7 @@ async def test_a_watcher_stops_the_turn(tmp_path: Path, server: ModelServer, des
         assert not await send_control_message(viewer.store, viewer.session_id, StopTurn())
 
 
-async def test_a_watcher_answers_what_the_turn_asks(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_watcher_can_answer_an_approval_question(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
     server.script(DANGEROUS, Say("Done."))
     await desk.active_session.put(Text("Do it."))
     async with viewed(tmp_path, desk.active_session.session_id) as viewer:
@@ -180,19 +180,19 @@ async def test_a_watcher_answers_what_the_turn_asks(tmp_path: Path, server: Mode
     assert "the user refused" in str(await desk.transcript())
 
 
-async def test_a_word_for_a_turn_that_is_over_does_not_reach_the_next_one(server: ModelServer, desk: Desk) -> None:
+async def test_control_message_for_an_ended_turn_does_not_affect_the_next(server: ModelServer, desk: Desk) -> None:
     server.script(SLOW, SLOW)
     await desk.active_session.put(Text("Count."))
-    await heard(desk, "one")
+    await until_text(desk, "one")
     (turn,) = await desk.application.store.read(lambda tx: tx.turns.find(desk.active_session.session_id, running=True))
     await desk.active_session.chat.conversation.settled()
-    word, session_id = ControlMessage(turn.id, StopTurn()), desk.active_session.session_id
-    await desk.application.store.write(lambda tx: CONTROL_MESSAGE.write(tx, session_id, word, "1"))
+    message, session_id = ControlMessage(turn.id, StopTurn()), desk.active_session.session_id
+    await desk.application.store.write(lambda tx: CONTROL_MESSAGE.write(tx, session_id, message, "1"))
     assert await desk.say("Again.") == TurnAnswered(SLOW.text)
-    assert await traces(desk) == []
+    assert await leftover_rows(desk) == []
 
 
-async def test_several_turns_in_a_row_are_seen_and_old_ones_forgotten(
+async def test_watcher_sees_consecutive_turns_and_old_events_are_deleted(
     tmp_path: Path, server: ModelServer, desk: Desk
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
@@ -200,14 +200,14 @@ async def test_several_turns_in_a_row_are_seen_and_old_ones_forgotten(
         for number in range(4):
             await desk.say(f"number {number}")
             await viewer.until(lambda seen: TurnAnswered(f"re: number {number}") in seen)  # noqa: B023
-        kept = await desk.application.store.read(
+        stored = await desk.application.store.read(
             lambda tx: tx.events.after(live_stream(desk.active_session.session_id), 0)
         )
-        assert "number 0" not in "".join(event.payload for event in kept)
-        assert "number 3" in "".join(event.payload for event in kept)
+        assert "number 0" not in "".join(event.payload for event in stored)
+        assert "number 3" in "".join(event.payload for event in stored)
 
 
-async def test_who_died_while_watching_is_forgotten(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_expired_watcher_and_its_events_are_removed(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
     server.script(SLOW, SLOW)
     session_id = desk.active_session.session_id
     lapsed = datetime(2020, 1, 1, tzinfo=UTC)
@@ -218,4 +218,4 @@ async def test_who_died_while_watching_is_forgotten(tmp_path: Path, server: Mode
         await desk.say("Again.")
         await viewer.until(ended)
         assert viewer.text == SLOW.text
-    assert await traces(desk) == []
+    assert await leftover_rows(desk) == []
