@@ -1,4 +1,4 @@
-"""The part of Ollama's own API that tells about models, on a free port of loopback."""
+"""The part of Ollama's API that describes models, on a free port of loopback."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Conversations as they happen: random ones, grown step by step, whole and broken."""
+"""Random message histories for property tests, some of them broken."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,10 +12,10 @@ from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, T
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
-words = st.text(max_size=20)
+texts = st.text(max_size=20)
 thoughts = st.builds(
     Reasoning,
-    words,
+    texts,
     st.sampled_from(
         ["", "chat@test:", "chat@test:call:{}", "anthropic@test:c2ln", "responses@test:rs_1:sealed", "other"]
     ),
@@ -42,8 +42,8 @@ TOOL = ToolSpec("read_file", "Read a file.", Raw(b'{"type":"object","properties"
 
 @st.composite
 def spoken(draw: st.DrawFn) -> list[Message]:
-    """What a person writes, perhaps in several messages, perhaps nothing but blanks."""
-    parts = st.lists(st.one_of(words.map(Text), pictures, files), max_size=3)
+    """Messages of a person, perhaps several, perhaps blank."""
+    parts = st.lists(st.one_of(texts.map(Text), pictures, files), max_size=3)
     return [
         said(draw(st.sampled_from(["user", "user", "system"])), *draw(parts)) for _ in range(draw(st.integers(1, 2)))
     ]
@@ -51,16 +51,16 @@ def spoken(draw: st.DrawFn) -> list[Message]:
 
 @st.composite
 def answered(draw: st.DrawFn) -> list[Message]:
-    """A reply with calls and their results: out of order, some missing, some nobody asked for."""
+    """A reply with calls and their results: out of order, some missing, some without a call."""
     ids = [f"call {number}" for number in range(draw(st.integers(0, 3)))]
     calls = [ToolCall(call_id, "read_file", draw(arguments)) for call_id in ids]
-    reply = said("assistant", *draw(st.lists(thoughts, max_size=1)), Text(draw(words)), *calls)
+    reply = said("assistant", *draw(st.lists(thoughts, max_size=1)), Text(draw(texts)), *calls)
     results = [
-        ToolResult(call_id, draw(words), draw(st.booleans())) for call_id in draw(st.permutations([*ids, "stray"]))
+        ToolResult(call_id, draw(texts), draw(st.booleans())) for call_id in draw(st.permutations([*ids, "stray"]))
     ]
-    kept = draw(st.lists(st.sampled_from(results), unique=True)) if results else []
+    chosen = draw(st.lists(st.sampled_from(results), unique=True)) if results else []
     between = draw(st.sampled_from([[], [asked(Text("wait"))]]))
-    return [reply, *between, *(said("tool", result, *draw(st.lists(pictures, max_size=1))) for result in kept)]
+    return [reply, *between, *(said("tool", result, *draw(st.lists(pictures, max_size=1))) for result in chosen)]
 
 
 histories = st.lists(st.one_of(spoken(), answered()), min_size=1, max_size=6)

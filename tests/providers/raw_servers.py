@@ -1,4 +1,4 @@
-"""Servers that say byte for byte what a test wants, proxies, and certificates of our own."""
+"""Servers that send exact bytes, proxies, and self-signed certificates."""
 
 import asyncio
 import ssl
@@ -16,7 +16,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nh
 
 @asynccontextmanager
 async def serving(talk: Talk, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[int]:
-    """Give the port of a server that treats each connection so, and closes it afterwards."""
+    """Yield the port of a server that calls ``talk`` for each connection and closes it afterwards."""
     talks: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,7 +45,7 @@ async def read_request(reader: asyncio.StreamReader) -> str:
 
 
 def answering(*answers: bytes, heard: list[str] | None = None, pieces: Sequence[int] = ()) -> Talk:
-    """Give these answers to the requests of a connection, then close it; ``pieces`` are places to cut at."""
+    """Send these answers to the requests of a connection, then close it; ``pieces`` are offsets to split at."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:
@@ -61,7 +61,7 @@ def answering(*answers: bytes, heard: list[str] | None = None, pieces: Sequence[
 
 
 class Counted:
-    """Treats each connection as told, in their order; the last way serves for all others."""
+    """Answer each connection with its own list, in order; the last list is used for all later ones."""
 
     def __init__(self, *connections: list[bytes]) -> None:
         self.count = 0
@@ -81,19 +81,19 @@ async def fetch(http: HttpPool, url: str, timeouts: Timeouts | None = None) -> t
 
 
 def certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """Return what a server named ``model.test``, also at 127.0.0.1, shows, and the file that vouches for it."""
+    """Return the TLS context of a server named ``model.test`` (and 127.0.0.1), and its certificate file."""
     key, cert = folder / "key.pem", folder / "cert.pem"
     names = "subjectAltName=DNS:model.test,IP:127.0.0.1"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=model.test"
     files = ["-addext", names, "-keyout", str(key), "-out", str(cert)]
     subprocess.run([*command.split(), *files], check=True, capture_output=True)
-    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    shown.load_cert_chain(cert, key)
-    return shown, cert
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return context, cert
 
 
 def proxy(target: int, asked: list[str]) -> Talk:
-    """Return a proxy that leads everything to a port of this machine, and notes the first head of each connection."""
+    """Return a proxy that forwards to a local port and records the first head of each connection."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -103,13 +103,13 @@ def proxy(target: int, asked: list[str]) -> Talk:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
             there_writer.write(head)
-        await asyncio.gather(_hand_on(reader, there_writer), _hand_on(there_reader, writer))
+        await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
         await there_writer.wait_closed()
 
     return talk
 
 
-async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(ConnectionError):
         while data := await reader.read(65536):
             writer.write(data)

@@ -19,7 +19,7 @@ from talaria.providers.settings import (
 )
 
 Connect = Callable[[str, HttpPool, Timeouts], Provider]
-BRIEF = Timeouts(  # for an answer that never comes
+BRIEF = Timeouts(  # for a response that never arrives
     connect=timedelta(seconds=1), first_byte=timedelta(milliseconds=200), silence=timedelta(milliseconds=100)
 )
 PATIENT = Timeouts()
@@ -57,7 +57,7 @@ async def pool() -> AsyncIterator[HttpPool]:
 
 
 async def heard(provider: Provider, request: ModelRequest) -> tuple[list[ModelEvent], ModelReply]:
-    """Return all that a provider yields, and its last event apart."""
+    """Return the events of a provider and, separately, the reply that ends them."""
     events = [event async for event in provider.reply(request)]
     reply = events.pop()
     assert isinstance(reply, ModelReply)
@@ -66,16 +66,16 @@ async def heard(provider: Provider, request: ModelRequest) -> tuple[list[ModelEv
 
 @asynccontextmanager
 async def listening(url: str = "") -> AsyncIterator[tuple[int, list[str]]]:
-    """Give a port that hands everything on to ``url`` or, without one, says nothing; and a list of who came."""
-    came: list[str] = []
+    """Yield a port that forwards to ``url`` or, without one, sends nothing; and the list of its clients."""
+    clients: list[str] = []
     target = url.rpartition(":")[2]
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.append(str(writer.get_extra_info("peername")))
+        clients.append(str(writer.get_extra_info("peername")))
         try:
             if target:
                 there_reader, there_writer = await asyncio.open_connection("127.0.0.1", int(target))
-                await asyncio.gather(_hand_on(reader, there_writer), _hand_on(there_reader, writer))
+                await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
             else:
                 await reader.read()
         finally:
@@ -83,10 +83,10 @@ async def listening(url: str = "") -> AsyncIterator[tuple[int, list[str]]]:
 
     server = await asyncio.start_server(serve, "127.0.0.1")
     async with server:
-        yield server.sockets[0].getsockname()[1], came
+        yield server.sockets[0].getsockname()[1], clients
 
 
-async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(65536):
         writer.write(data)
     writer.close()

@@ -105,7 +105,7 @@ async def test_an_entra_token_is_requested_once_and_renewed_before_it_expires() 
     }
 
 
-async def test_a_refused_sign_in_says_why() -> None:
+async def test_refused_sign_in_error_has_the_reason() -> None:
     refusal = {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."}
     async with authority(lambda _: (401, refusal)) as (url, _), pool() as http:
         token = BearerToken(EntraTokenRequest("tenant", "client", "wrong", url), http)
@@ -136,7 +136,7 @@ async def test_a_service_account_signs_a_claim_that_google_can_verify(tmp_path: 
     assert (claim["iss"], claim["scope"]) == ("agent@project.example", GOOGLE_CLOUD_SCOPE)
 
 
-async def test_credentials_of_a_person_are_refreshed(tmp_path: Path) -> None:
+async def test_google_user_credentials_are_refreshed(tmp_path: Path) -> None:
     file = tmp_path / "person.json"
     async with authority(lambda _: (200, {"access_token": "t", "expires_in": 10})) as (url, received), pool() as http:
         person = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
@@ -146,7 +146,7 @@ async def test_credentials_of_a_person_are_refreshed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"type": "service_account", "private_key": "no key"}'])
-async def test_a_broken_credentials_file_is_a_clear_error(tmp_path: Path, text: str) -> None:
+async def test_broken_credentials_file_raises_bad_key(tmp_path: Path, text: str) -> None:
     file = tmp_path / "broken.json"
     file.write_text(text)
     async with pool() as http:
@@ -154,7 +154,7 @@ async def test_a_broken_credentials_file_is_a_clear_error(tmp_path: Path, text: 
             await BearerToken(GoogleTokenRequest(file), http).headers("GET", "https://x", b"")
 
 
-async def test_a_model_of_bedrock_is_asked_with_a_signature_or_a_key() -> None:
+async def test_bedrock_model_is_called_with_a_signature_or_a_key() -> None:
     async with ModelServer() as server, pool() as http:
         settings = Settings(providers={"bedrock": ProviderAccount(base_url=f"{server.url}/v1")})
         for variables, start in (
@@ -183,7 +183,9 @@ CLOUDS = [
 
 
 @pytest.mark.parametrize(("name", "variables", "url"), CLOUDS)
-def test_usual_variables_make_the_address(name: str, variables: dict[str, str], url: str, tmp_path: Path) -> None:
+def test_cloud_address_is_built_from_the_usual_variables(
+    name: str, variables: dict[str, str], url: str, tmp_path: Path
+) -> None:
     file = tmp_path / "account.json"
     file.write_text("{}")
     access = {

@@ -1,4 +1,4 @@
-"""Images over OpenAI's routes, and what goes wrong with them."""
+"""Image generation over OpenAI's routes, and its errors."""
 
 from collections.abc import AsyncIterator
 
@@ -24,7 +24,7 @@ async def http() -> AsyncIterator[HttpPool]:
 
 
 @pytest.mark.parametrize("as_url", [False, True])
-async def test_a_description_becomes_an_image(server: ModelServer, http: HttpPool, as_url: bool) -> None:
+async def test_image_is_generated_from_a_prompt(server: ModelServer, http: HttpPool, as_url: bool) -> None:
     server.images.as_url = as_url
     made = await OpenAIImages(at(server), http, "draws").make("a häuschen", size="1024x1024")
     assert (made.content, made.media_type) == (PNG, "image/png")
@@ -39,7 +39,7 @@ async def test_images_are_edited_and_combined(server: ModelServer, http: HttpPoo
     assert [request.sources for request in server.images.requests] == [(("image", *one),), (("image[]", *one),) * 2]
 
 
-async def test_the_vendors_library_finds_the_same_image_routes(server: ModelServer) -> None:
+async def test_openai_sdk_uses_the_same_image_routes(server: ModelServer) -> None:
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0) as client:
         made = await client.images.generate(model="m", prompt="x", n=1, size="1024x1024")
         await client.images.edit(model="m", prompt="y", image=("a.png", PNG, "image/png"))
@@ -53,7 +53,7 @@ async def test_the_vendors_library_finds_the_same_image_routes(server: ModelServ
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, BadKey), (503, ProviderOverloaded), (400, ProviderError)])
-async def test_refused_images_are_errors_of_ours(
+async def test_refused_image_request_raises_the_matching_provider_error(
     server: ModelServer, http: HttpPool, status: int, kind: type[ProviderError]
 ) -> None:
     server.images.faults.append(Fail(status))
@@ -61,7 +61,7 @@ async def test_refused_images_are_errors_of_ours(
         await OpenAIImages(at(server), http, "m").make("x")
 
 
-async def test_what_is_no_image_is_not_taken_for_one(server: ModelServer, http: HttpPool) -> None:
+async def test_response_that_is_not_an_image_is_malformed(server: ModelServer, http: HttpPool) -> None:
     server.images.image = b"<html>"
     for server.images.as_url in (False, True):
         with pytest.raises(MalformedReply, match="didn't return an image"):

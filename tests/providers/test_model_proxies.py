@@ -39,40 +39,40 @@ async def ask(home: Path, url: str, **environment: str) -> Outcome:
     return Outcome(*await asyncio.to_thread(warm_program.run, ("Hello there",), env=env, cwd=home))
 
 
-async def test_a_secure_model_call_goes_through_the_tunnel_of_the_proxy(tmp_path: Path, server: ModelServer) -> None:
-    shown, cert = certificate(tmp_path)
+async def test_https_model_call_uses_a_tunnel_through_the_proxy(tmp_path: Path, server: ModelServer) -> None:
+    context, cert = certificate(tmp_path)
     asked: list[str] = []
     port = int(server.url.rpartition(":")[2])
-    async with serving(forward(port), shown) as secure, serving(proxy(secure, asked)) as way:
+    async with serving(forward(port), context) as secure, serving(proxy(secure, asked)) as proxy_port:
         done = await ask(
-            tmp_path, "https://model.test/v1", HTTPS_PROXY=f"http://127.0.0.1:{way}", SSL_CERT_FILE=str(cert)
+            tmp_path, "https://model.test/v1", HTTPS_PROXY=f"http://127.0.0.1:{proxy_port}", SSL_CERT_FILE=str(cert)
         )
     assert (done.code, done.out.strip()) == (0, "ok"), done.err
     assert asked[0].splitlines()[0] == "CONNECT model.test:443 HTTP/1.1"
     assert "Authorization" not in asked[0]
 
 
-async def test_a_host_in_no_proxy_is_asked_directly(tmp_path: Path) -> None:
+async def test_host_in_no_proxy_is_called_directly(tmp_path: Path) -> None:
     asked: list[str] = []
-    async with serving(proxy(9, asked)) as way:
-        variables = {"HTTPS_PROXY": f"http://127.0.0.1:{way}", "NO_PROXY": "model.invalid"}
+    async with serving(proxy(9, asked)) as proxy_port:
+        variables = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy_port}", "NO_PROXY": "model.invalid"}
         done = await ask(tmp_path, "https://model.invalid/v1", **variables)
     assert (done.code, asked) == (1, [])
     assert "its host name can't be resolved" in done.err
 
 
-async def test_this_machine_is_asked_without_the_proxy(tmp_path: Path, server: ModelServer) -> None:
+async def test_local_model_is_called_without_the_proxy(tmp_path: Path, server: ModelServer) -> None:
     done = await ask(tmp_path, f"{server.url}/v1", HTTP_PROXY="http://127.0.0.1:9", HTTPS_PROXY="http://127.0.0.1:9")
     assert (done.code, done.out.strip()) == (0, "ok")
 
 
-async def test_a_proxy_of_another_kind_is_named_to_the_owner(tmp_path: Path) -> None:
+async def test_unsupported_proxy_kind_is_reported_to_the_owner(tmp_path: Path) -> None:
     done = await ask(tmp_path, "https://model.test/v1", HTTPS_PROXY="socks5://127.0.0.1:9")
     assert done.code == 1
     assert "the environment names a socks5:// proxy, and only HTTP proxies work. Check HTTPS_PROXY" in done.err
 
 
-async def test_a_dead_proxy_is_named_to_the_owner(tmp_path: Path) -> None:
+async def test_unreachable_proxy_is_reported_to_the_owner(tmp_path: Path) -> None:
     done = await ask(tmp_path, "https://model.test/v1", HTTPS_PROXY="http://127.0.0.1:9")
     assert done.code == 1
     assert "through the proxy 127.0.0.1:9, the connection was refused. Check HTTPS_PROXY" in " ".join(done.err.split())

@@ -1,4 +1,4 @@
-"""OAuth for sign-ins where a real authorization server shows nothing: OpenAI's codes, odd answers, taken ports."""
+"""OAuth cases that a real authorization server does not produce: OpenAI's codes, odd responses, ports in use."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -49,7 +49,7 @@ def client_at(url: str, name: str = "openai") -> OAuthClient:
     )
 
 
-async def test_code_of_openai_is_polled_until_it_is_entered_and_redeemed_with_its_verifier() -> None:
+async def test_openai_device_code_is_polled_and_redeemed_with_the_servers_verifier() -> None:
     polls = iter([403, 404, 200])
     redeemed: list[str] = []
 
@@ -84,7 +84,7 @@ async def test_code_of_openai_is_polled_until_it_is_entered_and_redeemed_with_it
     ],
     ids=["revoked", "reused", "failing", "empty", "odd"],
 )
-async def test_refused_refresh_asks_for_a_sign_in_and_a_failing_server_does_not(
+async def test_refused_refresh_requires_a_sign_in_but_a_failing_server_does_not(
     status: int, body: object, error: type[Exception]
 ) -> None:
     async with authority(token=lambda _: web.json_response(body, status=status)) as url, pool() as http:
@@ -126,7 +126,7 @@ async def test_loopback_server_ignores_other_paths_and_states() -> None:
     assert found["code"] == "b"
 
 
-async def test_taken_ports_are_named() -> None:
+async def test_redirect_ports_in_use_are_named_in_the_error() -> None:
     async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -139,7 +139,7 @@ async def test_taken_ports_are_named() -> None:
 
 
 @pytest.mark.parametrize("client", LOGIN_CLIENTS, ids=lambda client: client.name)
-def test_every_client_is_complete(client: OAuthClient) -> None:
+def test_every_login_client_has_valid_urls_and_a_flow(client: OAuthClient) -> None:
     urls = [client.authorize_url, client.token_url, client.device_url, client.revoke_url, client.exchange_url]
     assert all(url.startswith("https://") for url in urls if url)
     assert client.has_browser_flow or client.device_flow
@@ -156,5 +156,5 @@ def test_authorize_url_has_a_challenge_and_no_verifier() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "opaque", "a.b.c", "e30.W10.x", "é.é.é"])
-def test_claims_of_anything_else_than_a_token_are_empty(token: str) -> None:
+def test_claims_of_an_invalid_token_are_empty(token: str) -> None:
     assert read_claims(token) == {}

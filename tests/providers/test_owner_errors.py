@@ -103,7 +103,7 @@ async def failure_of(preset: Preset, http: HttpPool, key: str = "", secret: str 
     ],
     ids=["key", "access", "credit", "model", "overloaded", "busy"],
 )
-async def test_owner_reads_provider_secret_and_status(
+async def test_error_for_the_owner_names_provider_secret_and_status(
     server: ModelServer, http: HttpPool, answer: Answer, expected: str
 ) -> None:
     server.script(answer)
@@ -112,7 +112,7 @@ async def test_owner_reads_provider_secret_and_status(
     assert "OpenAI" not in error.public
 
 
-async def test_missing_key_of_own_provider_says_how_to_name_one(server: ModelServer, http: HttpPool) -> None:
+async def test_missing_key_of_a_custom_provider_shows_how_to_set_one(server: ModelServer, http: HttpPool) -> None:
     server.script(bad_key())
     error = await failure_of(own_at(f"{server.url}/v1"), http)
     assert error.for_owner.startswith(f"mine at {server.url}/v1 requires an API key (HTTP 401). ")
@@ -178,20 +178,20 @@ async def test_every_preset_names_provider_address_secret_status_and_command(
         key = preset.key_name or "ANY_KEY"
         error = await failure_of(here, http, "secret value", key)
         assert type(error) is STATUSES[status], preset.name
-        told = error.for_owner
-        assert f"{preset.title} at {server.url}/v1" in told
-        assert f"(HTTP {status})" in told
-        assert any(command in told for command in COMMANDS), told
-        assert key in told or status not in {401, 403, 429}
+        message = error.for_owner
+        assert f"{preset.title} at {server.url}/v1" in message
+        assert f"(HTTP {status})" in message
+        assert any(command in message for command in COMMANDS), message
+        assert key in message or status not in {401, 403, 429}
         short = error.public
         assert not any(
             part in short for part in (preset.title, server.url, key, str(status), "talaria", "secret value")
         )
-        assert "secret value" not in told
+        assert "secret value" not in message
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
-def test_every_preset_says_what_is_missing(preset: Preset) -> None:
+def test_every_preset_names_its_missing_key(preset: Preset) -> None:
     variables = {name.split("|")[0]: "eu" for name in re.findall(r"{([A-Z_|]+)}", preset.base_url)}
     configured = ConfiguredProviders(Settings(), Secrets({}, variables, []))
     if preset.port is not None:
@@ -199,10 +199,10 @@ def test_every_preset_says_what_is_missing(preset: Preset) -> None:
         return
     with pytest.raises(Refused) as missing:
         configured.get(preset.name)
-    told = str(missing.value)
-    assert preset.title in told
-    assert (preset.key_name or preset.login or "GOOGLE_APPLICATION_CREDENTIALS") in told
-    assert preset.access not in {"key", "login"} or any(command in told for command in COMMANDS)
+    message = str(missing.value)
+    assert preset.title in message
+    assert (preset.key_name or preset.login or "GOOGLE_APPLICATION_CREDENTIALS") in message
+    assert preset.access not in {"key", "login"} or any(command in message for command in COMMANDS)
 
 
 @pytest.fixture
@@ -228,8 +228,8 @@ async def test_a_dead_or_refusing_proxy_is_named_with_the_variable(proxied: pyte
 
 
 async def test_an_untrusted_certificate_is_explained(tmp_path: Path, http: HttpPool) -> None:
-    shown, _ = certificate(tmp_path)
-    async with serving(answering(OK), shown) as port:
+    context, _ = certificate(tmp_path)
+    async with serving(answering(OK), context) as port:
         error = await failure_of(own_at(f"https://127.0.0.1:{port}/v1"), http)
     assert "its TLS certificate isn't trusted. If your network replaces certificates, set SSL_CERT_FILE" in (
         error.for_owner

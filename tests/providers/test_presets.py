@@ -1,4 +1,4 @@
-"""The usual providers are known by name, and servers on this machine are found by themselves."""
+"""Presets of known providers, and detection of local model servers."""
 
 import subprocess
 import sys
@@ -24,13 +24,13 @@ def local(name: str, port: int | str) -> Preset:
     return Preset(name=name, title=name, base_url=f"http://127.0.0.1:{port}/v1", port=int(port))
 
 
-def test_names_and_ports_are_unique() -> None:
+def test_preset_names_and_ports_are_unique() -> None:
     assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 33
     ports = sorted(preset.port for preset in PRESETS if preset.port is not None)
     assert all(one != other for one, other in pairwise(ports))
 
 
-def test_every_preset_has_a_key_that_settings_know_or_a_port() -> None:
+def test_every_preset_has_a_known_secret_or_a_local_port() -> None:
     known = {secret.name for secret in KNOWN_SECRETS}
     for preset in PRESETS:
         assert (preset.key_name in known or preset.access in {"google", "login"}) != (preset.port is not None)
@@ -38,19 +38,19 @@ def test_every_preset_has_a_key_that_settings_know_or_a_port() -> None:
         assert preset.base_url.startswith("http://127.0.0.1:" if preset.port else ("https://", "{AZURE"))
 
 
-def test_a_name_nobody_has_is_reported_with_those_there_are() -> None:
+def test_unknown_preset_error_lists_the_known_ones() -> None:
     assert find_preset("groq").title == "Groq"
     with pytest.raises(NotFound, match="ollama"):
         find_preset("grok")
 
 
-def test_presets_cost_no_http_library() -> None:
+def test_importing_presets_does_not_import_the_http_library() -> None:
     code = "import sys, talaria.providers.presets; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
-async def test_each_preset_speaks_its_protocol(preset: Preset) -> None:
+async def test_each_preset_calls_its_protocol(preset: Preset) -> None:
     async with ModelServer() as server, pool() as http:
         here = Preset(
             name=preset.name,
@@ -73,14 +73,14 @@ async def test_every_protocol_has_an_adapter(protocol: ProtocolName) -> None:
     assert type(provider).__module__ == f"talaria.providers.{protocol}.adapter"
 
 
-async def test_any_other_server_is_reached_by_its_address() -> None:
+async def test_custom_server_is_reached_by_its_url() -> None:
     async with ModelServer() as server, pool() as http:
         for protocol in ("openai_chat", "openai_responses", "anthropic"):
             provider = open_provider(preset_for_url(f"{server.url}/v1/", protocol), http, "k")
             assert await provider.models() == [ListedModel("test-model")]
 
 
-async def test_local_servers_are_found_among_the_dead_and_the_silent() -> None:
+async def test_local_servers_are_found_despite_closed_and_silent_ports() -> None:
     async with ModelServer(models=["small", "large"]) as server, listening() as (silent, _), pool() as http:
         alive = local("alive", server.url.rpartition(":")[2])
         presets = (local("dead", 9), local("silent", silent), alive, find_preset("openai"))
@@ -88,13 +88,13 @@ async def test_local_servers_are_found_among_the_dead_and_the_silent() -> None:
     assert found == [LocalServer(alive, ["small", "large"])]
 
 
-async def test_what_is_no_model_server_is_not_found() -> None:
+async def test_server_without_a_model_list_is_not_detected() -> None:
     async with ModelServer(models=[]) as empty, pool() as http:
         empty.otherwise(WrongType())
         assert await probe_local(http, (local("empty", empty.url.rpartition(":")[2]),)) == []
 
 
-def test_lists_of_chatgpt_and_copilot_leave_out_what_they_hide() -> None:
+def test_hidden_models_of_chatgpt_and_copilot_are_omitted() -> None:
     theirs = {"models": [{"slug": "gpt-6"}, {"slug": "internal", "visibility": "hide"}]}
     copilot = {"data": [{"id": "gpt-6", "model_picker_enabled": True}, {"id": "old", "model_picker_enabled": False}]}
     for listed in (theirs, copilot):
@@ -103,7 +103,7 @@ def test_lists_of_chatgpt_and_copilot_leave_out_what_they_hide() -> None:
         read_models(b'{"object": "list"}')
 
 
-def test_prices_and_sizes_are_read_from_lists_that_have_them() -> None:
+def test_prices_and_context_limits_are_read_from_model_lists() -> None:
     openrouter = {
         "id": "maker/new",
         "context_length": 131_072,

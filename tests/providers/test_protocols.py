@@ -1,4 +1,4 @@
-"""What is particular to one protocol, or to one server that speaks it differently."""
+"""Particularities of single protocols and of servers that deviate from them."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def chat(quirks: ChatQuirks | None = None) -> OpenAIChatSettings:
     return OpenAIChatSettings(name="test", base_url="https://model.test", quirks=quirks or ChatQuirks())
 
 
-def hear(underway: Underway, *chunks: str) -> tuple[list[ModelEvent], ModelReply]:
+def collect(underway: Underway, *chunks: str) -> tuple[list[ModelEvent], ModelReply]:
     events = [event for chunk in chunks for event in underway.take(chunk.encode())]
     return events, underway.reply(AT)
 
@@ -35,7 +35,7 @@ def decoded(body: bytes) -> Any:
     return msgspec.json.decode(body)
 
 
-def called(*messages: Message) -> list[Message]:
+def history_with_call(*messages: Message) -> list[Message]:
     return [asked(), said("assistant", ToolCall("a", "read_file", "{}")), *messages]
 
 
@@ -46,58 +46,60 @@ class TestChat:
     def test_parallel_calls_that_are_all_numbered_0_are_distinguished_by_id(self) -> None:
         first = '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}}]}'
         second = first.replace('"a"', '"b"')
-        _, reply = hear(self.underway(), first, second, '{"choices":[{"finish_reason":"stop"}]}')
+        _, reply = collect(self.underway(), first, second, '{"choices":[{"finish_reason":"stop"}]}')
         assert reply.message.parts == (ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}"))
         assert reply.stop == "tool_calls"
 
-    def test_calls_without_a_number_or_an_id_are_kept(self) -> None:
+    def test_calls_without_a_number_or_an_id_are_accepted(self) -> None:
         call = '{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}]}'
-        _, reply = hear(self.underway(), call, "[DONE]")
+        _, reply = collect(self.underway(), call, "[DONE]")
         (part,) = reply.message.parts
         assert isinstance(part, ToolCall)
         assert part.id
         assert part.name == "f"
 
-    def test_what_google_hangs_on_a_call_goes_back_with_it(self) -> None:
+    def test_extra_content_of_a_google_call_is_sent_back_with_it(self) -> None:
         extra = '{"google":{"thought_signature":"c2ln"}}'
         call = f'{{"index":0,"id":"a","function":{{"name":"f","arguments":"{{}}"}},"extra_content":{extra}}}'
-        _, reply = hear(self.underway(), f'{{"choices":[{{"delta":{{"tool_calls":[{call}]}}}}]}}', "[DONE]")
+        _, reply = collect(self.underway(), f'{{"choices":[{{"delta":{{"tool_calls":[{call}]}}}}]}}', "[DONE]")
         again = request([asked(), reply.message, said("tool", ToolResult("a", "1"))])
         sent = decoded(to_chat.encode(again, chat()))
         assert sent["messages"][1]["tool_calls"][0]["extra_content"] == decoded(extra.encode())
         other = OpenAIChatSettings(name="other", base_url="https://other.test")
         assert b"thought_signature" not in to_chat.encode(again, other)
 
-    def test_mistral_thinks_in_pieces_of_content(self) -> None:
+    def test_mistral_thinking_content_becomes_reasoning(self) -> None:
         pieces = '[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]},{"type":"text","text":"Yes."}]'
-        events, _ = hear(self.underway(), f'{{"choices":[{{"delta":{{"content":{pieces}}}}}]}}', "[DONE]")
+        events, _ = collect(self.underway(), f'{{"choices":[{{"delta":{{"content":{pieces}}}}}]}}', "[DONE]")
         assert events == [ModelReasoning("Hm."), ModelText("Yes.")]
 
-    def test_deepseek_has_a_name_of_its_own_for_what_was_cached(self) -> None:
+    def test_cached_tokens_of_deepseek_are_counted(self) -> None:
         usage = '{"choices":[],"usage":{"prompt_tokens":10,"prompt_cache_hit_tokens":8,"completion_tokens":1}}'
-        _, reply = hear(self.underway(), usage, "[DONE]")
+        _, reply = collect(self.underway(), usage, "[DONE]")
         assert (reply.usage.input_tokens, reply.usage.cache_read_tokens) == (10, 8)
 
-    def test_a_refusal_is_words_and_a_reason_to_stop(self) -> None:
+    def test_refusal_becomes_text_with_the_stop_reason_refused(self) -> None:
         refusal = '{"choices":[{"delta":{"refusal":"I will not."},"finish_reason":"stop"}]}'
-        events, reply = hear(self.underway(), refusal)
+        events, reply = collect(self.underway(), refusal)
         assert (events, reply.stop) == ([ModelText("I will not.")], "refused")
 
-    def test_an_error_among_the_chunks_is_raised(self) -> None:
+    def test_error_chunk_in_a_stream_is_raised(self) -> None:
         with pytest.raises(ProviderOverloaded):
-            hear(self.underway(), '{"error":{"code":502,"message":"Upstream"},"choices":[{"finish_reason":"error"}]}')
+            collect(
+                self.underway(), '{"error":{"code":502,"message":"Upstream"},"choices":[{"finish_reason":"error"}]}'
+            )
 
-    def test_a_stream_that_only_ends_was_cut_off(self) -> None:
+    def test_stream_without_a_finish_reason_is_malformed(self) -> None:
         with pytest.raises(MalformedReply):
-            hear(self.underway(), '{"choices":[{"delta":{"content":"Half"}}]}')
+            collect(self.underway(), '{"choices":[{"delta":{"content":"Half"}}]}')
 
     def test_short_ids_are_the_same_for_call_and_result(self) -> None:
-        history = called(said("tool", ToolResult("a", "1")))
+        history = history_with_call(said("tool", ToolResult("a", "1")))
         sent = decoded(to_chat.encode(request(history), chat(ChatQuirks(short_call_ids=True))))["messages"]
         assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]
         assert len(sent[2]["tool_call_id"]) == 9
 
-    def test_effort_and_limits_go_where_the_server_looks_for_them(self) -> None:
+    def test_effort_and_limits_use_the_fields_of_the_server(self) -> None:
         hard = request(effort="high", max_output_tokens=9)
         openai = decoded(to_chat.encode(hard, chat(ChatQuirks(max_tokens_field="max_completion_tokens"))))
         assert (openai["reasoning_effort"], openai["max_completion_tokens"]) == ("high", 9)
@@ -110,13 +112,13 @@ class TestChat:
         mute = to_chat.encode(hard, chat(ChatQuirks(effort="unsupported")))
         assert b"effort" not in mute
 
-    def test_roles_take_turns_where_a_template_wants_that(self) -> None:
+    def test_consecutive_user_messages_are_merged_for_alternating_roles(self) -> None:
         history = [asked(Text("one")), asked(Text("two")), asked(Image(PIXEL))]
         sent = decoded(to_chat.encode(request(history), chat(ChatQuirks(alternating_roles=True))))["messages"]
         assert len(sent) == 1
         assert [part["type"] for part in sent[0]["content"]] == ["text", "image_url"]
 
-    def test_two_messages_of_the_user_get_an_answer_in_between(self) -> None:
+    def test_filler_reply_is_inserted_between_two_user_messages(self) -> None:
         history = [asked(Text("one")), asked(Text("two"))]
         earlier, later = (to_chat.encode(request(history[:count]), chat()) for count in (1, 2))
         sent = decoded(later)["messages"]
@@ -124,20 +126,24 @@ class TestChat:
         assert [message["content"] for message in sent[::2]] == ["one", "two"]
         assert later.startswith(earlier.removesuffix(b"]}") + b",")
 
-    def test_what_was_sent_from_elsewhere_is_joined_to_the_reply_before_it(self) -> None:
+    def test_cross_post_is_merged_into_the_reply_before_it(self) -> None:
         history = [said("assistant", Text("one")), said("assistant", Text("two")), asked(Text("three"))]
         alternating = chat(ChatQuirks(alternating_roles=True))
         sent = decoded(to_chat.encode(request(history, system="Be kind."), alternating))["messages"]
         assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
         assert sent[2]["content"] == "one\n\ntwo"
-        calling = [*history, *called(said("tool", ToolResult("a", "yes"))), said("assistant", Text("so it is"))]
+        calling = [
+            *history,
+            *history_with_call(said("tool", ToolResult("a", "yes"))),
+            said("assistant", Text("so it is")),
+        ]
         sent = decoded(to_chat.encode(request([*calling, said("assistant", Text("by the way"))]), alternating))
         roles = [message["role"] for message in sent["messages"]]
         assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant"]
         assert sent["messages"][-1]["content"] == "so it is\n\nby the way"
 
-    def test_pictures_of_tools_follow_their_results(self) -> None:
-        history = called(said("tool", ToolResult("a", "see"), Image(PIXEL)))
+    def test_pictures_of_tools_are_sent_after_their_results(self) -> None:
+        history = history_with_call(said("tool", ToolResult("a", "see"), Image(PIXEL)))
         sent = decoded(to_chat.encode(request(history), chat()))["messages"]
         assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
         blind = to_chat.encode(request(history), chat(ChatQuirks(images=False)))
@@ -148,12 +154,12 @@ class TestResponses:
     def underway(self) -> from_responses.ReplyUnderway:
         return from_responses.ReplyUnderway("test", "m")
 
-    def test_sealed_thinking_goes_back_with_its_id(self) -> None:
+    def test_encrypted_reasoning_is_sent_back_with_its_id(self) -> None:
         item = '{"type":"reasoning","id":"rs_1","summary":[{"text":"A"},{"text":"B"}],"encrypted_content":"sealed:x"}'
         done = '{"type":"response.completed","response":{}}'
         call = '{"type":"function_call","call_id":"a","name":"read_file","arguments":"{}"}'
         events = [f'{{"type":"response.output_item.done","item":{one}}}' for one in (item, call)]
-        _, reply = hear(self.underway(), *events, done)
+        _, reply = collect(self.underway(), *events, done)
         assert reply.message.parts[0] == Reasoning("A\n\nB", "responses@test:rs_1:sealed:x")
         sent = decoded(to_responses.encode(request([asked(), reply.message]), RESPONSES))
         assert sent["input"][1] == {
@@ -163,26 +169,26 @@ class TestResponses:
             "encrypted_content": "sealed:x",
         }
 
-    def test_parts_of_a_summary_are_set_apart(self) -> None:
+    def test_parts_of_a_reasoning_summary_are_separated(self) -> None:
         added = '{"type":"response.reasoning_summary_part.added","summary_index":1}'
         done = '{"type":"response.completed","response":{}}'
-        assert hear(self.underway(), added, done)[0] == [ModelReasoning("\n\n")]
+        assert collect(self.underway(), added, done)[0] == [ModelReasoning("\n\n")]
 
-    def test_events_nobody_has_heard_of_are_passed_over(self) -> None:
+    def test_unknown_events_are_ignored(self) -> None:
         done = '{"type":"response.completed","response":{}}'
-        assert hear(self.underway(), '{"type":"response.new","delta":{"a":1},"item":7}', done)[0] == []
+        assert collect(self.underway(), '{"type":"response.new","delta":{"a":1},"item":7}', done)[0] == []
 
     def test_an_error_event_is_raised(self) -> None:
         with pytest.raises(ProviderOverloaded):
-            hear(self.underway(), '{"type":"error","code":"server_error","message":"Sorry"}')
+            collect(self.underway(), '{"type":"error","code":"server_error","message":"Sorry"}')
 
-    def test_nothing_is_kept_on_the_server(self) -> None:
+    def test_responses_are_not_stored_on_the_server(self) -> None:
         sent = decoded(to_responses.encode(request(effort="low"), RESPONSES))
         assert sent["store"] is False
         assert sent["include"] == ["reasoning.encrypted_content"]
         assert sent["reasoning"] == {"effort": "low", "summary": "auto"}
 
-    def test_documents_may_be_addresses(self) -> None:
+    def test_document_with_a_url_is_sent_as_its_url(self) -> None:
         paper = File("https://model.test/a.pdf", "a.pdf", "application/pdf")
         sent = decoded(to_responses.encode(request([asked(Text("Read:"), paper)]), RESPONSES))
         assert sent["input"][0]["content"][1] == {"type": "input_file", "file_url": "https://model.test/a.pdf"}
@@ -192,33 +198,33 @@ class TestAnthropic:
     def underway(self) -> from_anthropic.ReplyUnderway:
         return from_anthropic.ReplyUnderway("test", "m")
 
-    def test_hidden_thinking_goes_back_untouched(self) -> None:
+    def test_redacted_thinking_is_sent_back_unchanged(self) -> None:
         block = '{"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"x=="}}'
         text = '{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"Hi"}}'
-        _, reply = hear(self.underway(), block, text, '{"type":"message_stop"}')
+        _, reply = collect(self.underway(), block, text, '{"type":"message_stop"}')
         assert reply.message.parts == (Reasoning("", "anthropic@test:redacted:x=="), Text("Hi"))
         sent = decoded(to_anthropic.encode(request([asked(), reply.message, asked()]), ANTHROPIC))
         assert sent["messages"][1]["content"][0] == {"type": "redacted_thinking", "data": "x=="}
 
-    def test_a_piece_of_a_block_that_never_began_is_malformed(self) -> None:
+    def test_delta_of_an_unstarted_block_is_malformed(self) -> None:
         delta = '{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"?"}}'
         with pytest.raises(MalformedReply):
-            hear(self.underway(), delta)
+            collect(self.underway(), delta)
 
-    def test_roles_take_turns_and_a_user_begins(self) -> None:
+    def test_anthropic_messages_alternate_and_start_with_the_user(self) -> None:
         history = [said("assistant", Text("Hello.")), asked(Text("one")), said("system", Text("two"))]
         sent = decoded(to_anthropic.encode(request(history), ANTHROPIC))["messages"]
         assert [message["role"] for message in sent] == ["user", "assistant", "user"]
         assert [block["text"] for block in sent[2]["content"]] == ["one", "two"]
 
-    def test_results_come_first_in_their_message(self) -> None:
-        history = called(asked(Text("hurry")), said("tool", ToolResult("a", "", failed=True), Image(PIXEL)))
+    def test_tool_results_come_first_in_their_message(self) -> None:
+        history = history_with_call(asked(Text("hurry")), said("tool", ToolResult("a", "", failed=True), Image(PIXEL)))
         sent = decoded(to_anthropic.encode(request(history), ANTHROPIC))["messages"]
         assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "image", "text"]
         assert sent[2]["content"][0]["is_error"] is True
 
-    def test_marks_stand_after_the_prompt_and_at_both_ends(self) -> None:
-        history = called(said("tool", ToolResult("a", "1")))
+    def test_cache_marks_are_after_the_prompt_and_at_both_ends(self) -> None:
+        history = history_with_call(said("tool", ToolResult("a", "1")))
         sent = decoded(to_anthropic.encode(request(history, system="Be kind.", tools=(TOOL,)), ANTHROPIC))
         assert "cache_control" in sent["system"][-1]
         assert ["cache_control" in message["content"][-1] for message in sent["messages"]] == [True, False, True]
@@ -241,17 +247,17 @@ class TestAnthropic:
         assert "thinking" not in decoded(to_anthropic.encode(brief, ANTHROPIC))
 
     def test_no_thinking_budget_is_requested_after_calls_without_thinking(self) -> None:
-        history = called(said("tool", ToolResult("a", "1")))
+        history = history_with_call(said("tool", ToolResult("a", "1")))
         old = msgspec.structs.replace(request(history, effort="high"), model="claude-sonnet-4-5")
         assert "thinking" not in decoded(to_anthropic.encode(old, ANTHROPIC))
 
-    def test_arguments_are_an_object_whatever_the_model_wrote(self) -> None:
+    def test_invalid_arguments_are_wrapped_in_an_object(self) -> None:
         calls = [ToolCall(str(number), "f", text) for number, text in enumerate(['{"a": 1}', "", "{broken", "[1]"])]
         sent = decoded(to_anthropic.encode(request([asked(), said("assistant", *calls)]), ANTHROPIC))
         inputs = [block["input"] for block in sent["messages"][1]["content"]]
         assert inputs == [{"a": 1}, {}, {"unreadable": "{broken"}, {"unreadable": "[1]"}]
 
-    def test_documents_are_read_as_pages_or_as_text(self) -> None:
+    def test_pdf_is_sent_as_base64_and_text_document_as_text(self) -> None:
         paper = File("data:application/pdf;base64,cGFnZXM=", "a.pdf", "application/pdf")
         note = File("data:text/plain;base64,aGk=", "a.txt", "text/plain")
         sent = decoded(to_anthropic.encode(request([asked(paper, note)]), ANTHROPIC))["messages"][0]["content"]

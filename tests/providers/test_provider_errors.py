@@ -1,4 +1,4 @@
-"""What goes wrong with a provider becomes an error that says how to react, in every protocol."""
+"""Faults of a provider become typed errors, in every protocol."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -69,7 +69,7 @@ async def provider(connect: Connect, server: ModelServer) -> AsyncIterator[Provi
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-async def test_each_fault_has_its_error(
+async def test_each_fault_raises_its_error(
     connect: Connect, server: ModelServer, answer: Answer, expected: type[ProviderError], stream: bool
 ) -> None:
     server.script(answer)
@@ -80,7 +80,7 @@ async def test_each_fault_has_its_error(
     assert type(raised.value) is expected
 
 
-async def test_a_busy_provider_says_how_long_to_wait(provider: Provider, server: ModelServer) -> None:
+async def test_rate_limit_error_has_the_time_to_wait(provider: Provider, server: ModelServer) -> None:
     server.script(Fail(429, retry_after=7))
     with pytest.raises(ProviderBusy) as busy:
         await heard(provider, request())
@@ -90,7 +90,7 @@ async def test_a_busy_provider_says_how_long_to_wait(provider: Provider, server:
 @pytest.mark.parametrize(
     "fault", [CutOff(after=3), Garbage(after=3), Collapse(after=3)], ids=lambda fault: type(fault).__name__
 )
-async def test_what_came_before_a_fault_is_passed_on(provider: Provider, server: ModelServer, fault: Answer) -> None:
+async def test_events_before_a_fault_are_passed_on(provider: Provider, server: ModelServer, fault: Answer) -> None:
     server.script(fault)
     passed_on: list[ModelEvent] = []
     with pytest.raises((ProviderUnreachable, MalformedReply, ProviderOverloaded)):
@@ -98,20 +98,20 @@ async def test_what_came_before_a_fault_is_passed_on(provider: Provider, server:
     assert "".join(event.text for event in passed_on if event.text) == "These are some"  # type: ignore[union-attr]
 
 
-async def test_nobody_there_is_unreachable(connect: Connect) -> None:
+async def test_closed_port_is_unreachable(connect: Connect) -> None:
     async with pool() as http:
         with pytest.raises(ProviderUnreachable):
             await heard(connect("http://127.0.0.1:9", http, PATIENT), request())
 
 
-async def test_who_never_shakes_hands_is_unreachable(connect: Connect) -> None:
+async def test_server_without_a_tls_handshake_is_unreachable(connect: Connect) -> None:
     brief = Timeouts(connect=timedelta(milliseconds=30))
     async with listening() as (port, _), pool() as http:
         with pytest.raises(ProviderUnreachable):
             await heard(connect(f"https://127.0.0.1:{port}", http, brief), request())
 
 
-async def test_a_list_of_models_may_fail_too(connect: Connect) -> None:
+async def test_failed_model_list_raises_the_matching_error(connect: Connect) -> None:
     async with ModelServer(keys=["another"]) as server, pool() as http:
         with pytest.raises(BadKey):
             await connect(server.url, http, PATIENT).models()
@@ -119,4 +119,4 @@ async def test_a_list_of_models_may_fail_too(connect: Connect) -> None:
 
 async def _collect(provider: Provider, events: list[ModelEvent]) -> None:
     async for event in provider.reply(request()):
-        events.append(event)  # noqa: PERF401 - what came must be kept when the loop raises
+        events.append(event)  # noqa: PERF401 - events received before the loop raises must be collected

@@ -1,4 +1,4 @@
-"""What a model says arrives whole, in every protocol, streamed or in one piece."""
+"""Replies of models arrive completely, in every protocol, streamed or not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ def provider(connect: Connect, server: ModelServer, http: HttpPool) -> Provider:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_words_thoughts_calls_and_counts_arrive(provider: Provider, server: ModelServer, stream: bool) -> None:
+async def test_reply_has_text_reasoning_calls_and_usage(provider: Provider, server: ModelServer, stream: bool) -> None:
     calls = [Ask("read_file", {"path": "a"}, id="call_1"), Ask("read_file", {"path": "ü"}, id="call_2")]
     used = Tokens(input=10, output=7, cache_read=3, cache_write=2, reasoning=0)
     server.script(Say("Let me look.", reasoning="Two files, it seems.", calls=calls, usage=used))
@@ -56,7 +56,7 @@ async def test_words_thoughts_calls_and_counts_arrive(provider: Provider, server
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("stop", ["end", "length", "refused"])
-async def test_a_reply_says_why_it_stopped(
+async def test_reply_has_its_stop_reason(
     provider: Provider, server: ModelServer, stop: StopReason, stream: bool
 ) -> None:
     server.script(Say("Well", stop=stop))
@@ -64,7 +64,7 @@ async def test_a_reply_says_why_it_stopped(
     assert reply.stop == stop
 
 
-async def test_arguments_that_are_no_json_are_kept_as_they_came(provider: Provider, server: ModelServer) -> None:
+async def test_arguments_that_are_not_json_are_passed_on_unchanged(provider: Provider, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("read_file", '{"path": ')]))
     _, reply = await heard(provider, request(tools=(TOOL,)))
     (call,) = reply.message.parts
@@ -72,7 +72,7 @@ async def test_arguments_that_are_no_json_are_kept_as_they_came(provider: Provid
     assert call.arguments == '{"path": '
 
 
-async def test_a_conversation_with_tools_is_taken_back(provider: Provider, server: ModelServer) -> None:
+async def test_history_with_tool_calls_is_accepted_by_the_provider(provider: Provider, server: ModelServer) -> None:
     calls = [Ask("read_file", "", id="call 1"), Ask("read_file", {}, id="call_2")]
     server.script(Say(reasoning="Hm.", calls=calls), Say("Done."))
     first = request(tools=(TOOL,), effort="high")
@@ -83,7 +83,7 @@ async def test_a_conversation_with_tools_is_taken_back(provider: Provider, serve
     assert b"Hm." in server.received[-1].body
 
 
-async def test_thinking_goes_back_only_to_whom_it_came_from(connect: Connect, server: ModelServer) -> None:
+async def test_reasoning_is_sent_back_only_to_its_own_protocol(connect: Connect, server: ModelServer) -> None:
     server.otherwise(Say("Yes.", reasoning="Private."))
     async with pool() as http:
         _, reply = await heard(connect(server.url, http, PATIENT), request(effort="high"))
@@ -126,13 +126,13 @@ async def test_options_are_passed_on(provider: Provider, server: ModelServer) ->
         assert part in body
 
 
-async def test_connections_are_used_again(connect: Connect, server: ModelServer) -> None:
-    async with listening(server.url) as (port, came), pool() as http:
+async def test_connections_are_reused(connect: Connect, server: ModelServer) -> None:
+    async with listening(server.url) as (port, clients), pool() as http:
         provider = connect(f"http://127.0.0.1:{port}", http, PATIENT)
         for stream in (True, True, False):
             await heard(provider, request(stream=stream))
         assert await provider.models() == [ListedModel("test-model")]
-        assert len(came) == 1
+        assert len(clients) == 1
 
 
 async def test_closing_the_reply_closes_the_connection(provider: Provider, server: ModelServer) -> None:
@@ -146,14 +146,16 @@ async def test_closing_the_reply_closes_the_connection(provider: Provider, serve
 async def test_cancelling_closes_the_connection(provider: Provider, server: ModelServer) -> None:
     server.script(Silence(after=0))
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        listener = group.create_task(heard(provider, request()))
+        reading = group.create_task(heard(provider, request()))
         await server.arrived()
-        listener.cancel()
+        reading.cancel()
         await server.gone(1)
-    assert listener.cancelled()
+    assert reading.cancelled()
 
 
-async def test_words_that_come_together_are_one_event(connect: Connect, server: ModelServer, http: HttpPool) -> None:
+async def test_pieces_received_together_are_one_text_event(
+    connect: Connect, server: ModelServer, http: HttpPool
+) -> None:
     text = "word " * 50
     server.otherwise(Instant(text, chunks=50))
     events, reply = await heard(connect(server.url, http, PATIENT), request())
@@ -161,7 +163,7 @@ async def test_words_that_come_together_are_one_event(connect: Connect, server: 
     assert reply.message.text == text
 
 
-async def test_a_slow_listener_is_not_the_providers_silence(
+async def test_slow_consumer_does_not_count_as_silence_of_the_provider(
     connect: Connect, server: ModelServer, http: HttpPool
 ) -> None:
     tight = Timeouts(silence=timedelta(milliseconds=20))

@@ -1,4 +1,4 @@
-"""What providers answer instead of a reply, and what it means to us."""
+"""Error responses of providers and the exceptions they become."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -60,7 +60,7 @@ SOON = NOW + timedelta(seconds=30)
         (529, '{"type":"error","error":{"type":"overloaded_error"}}', ProviderOverloaded),
     ],
 )
-def test_a_refusal_says_how_to_react(status: int, body: str, expected: type[ProviderError]) -> None:
+def test_error_response_becomes_the_matching_exception(status: int, body: str, expected: type[ProviderError]) -> None:
     assert type(failure("test", status, body.encode(), {}, NOW)) is expected
 
 
@@ -89,11 +89,11 @@ def test_a_refusal_says_how_to_react(status: int, body: str, expected: type[Prov
         ({}, 0),
     ],
 )
-def test_headers_say_how_long_to_wait(headers: dict[str, str], seconds: float) -> None:
+def test_wait_is_read_from_the_rate_limit_headers(headers: dict[str, str], seconds: float) -> None:
     assert wait_of(headers, NOW) == timedelta(seconds=seconds)
 
 
-def test_google_says_in_the_body_how_long_to_wait() -> None:
+def test_wait_is_read_from_the_body_of_google_errors() -> None:
     body = (
         b'[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"RetryInfo","retryDelay":"36s"}]}}]'
     )
@@ -102,6 +102,6 @@ def test_google_says_in_the_body_how_long_to_wait() -> None:
     assert busy.retry_after == timedelta(seconds=36)
 
 
-def test_durations_are_read_as_vendors_write_them() -> None:
+def test_durations_in_vendor_notation_are_parsed() -> None:
     assert duration("1h2m3.5s") == timedelta(hours=1, minutes=2, seconds=3.5)
     assert duration("20ms") == timedelta(milliseconds=20)

@@ -1,4 +1,4 @@
-"""The same request gives the same bytes, and a grown conversation changes only their end."""
+"""Equal requests have equal bytes, and added messages change only their end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def alternating(asked: ModelRequest) -> bytes:
 
 
 def without_marks(body: bytes) -> bytes:
-    """Return what a cache of prompts compares: marks say where to cache, they are not cached."""
+    """Return the bytes that a prompt cache compares: cache marks are not part of them."""
     return body.replace(MARK, b"")
 
 
@@ -53,7 +53,7 @@ def flat(steps: list[list[Message]]) -> list[Message]:
 @pytest.mark.slow
 @every_protocol
 @given(histories, histories)
-def test_what_was_sent_before_is_sent_again_byte_for_byte(
+def test_later_request_starts_with_the_bytes_of_the_earlier_one(
     encode: Encode, tail: int, past: list[list[Message]], future: list[list[Message]]
 ) -> None:
     options = {"system": "Be kind.", "tools": (TOOL,)}
@@ -65,7 +65,7 @@ def test_what_was_sent_before_is_sent_again_byte_for_byte(
 @pytest.mark.slow
 @every_protocol
 @given(history=histories)
-def test_equal_requests_are_equal_bytes(encode: Encode, tail: int, history: list[list[Message]]) -> None:
+def test_equal_requests_have_equal_bytes(encode: Encode, tail: int, history: list[list[Message]]) -> None:
     again = msgspec.json.decode(msgspec.json.encode(flat(history)), type=list[Message])
     assert encode(request(flat(history), tools=(TOOL,))) == encode(request(again, tools=(TOOL,)))
 
@@ -73,7 +73,7 @@ def test_equal_requests_are_equal_bytes(encode: Encode, tail: int, history: list
 @pytest.mark.slow
 @every_protocol
 @given(history=histories)
-def test_a_body_is_json_that_ends_with_the_conversation(
+def test_request_body_is_json_that_ends_with_the_messages(
     encode: Encode, tail: int, history: list[list[Message]]
 ) -> None:
     body = msgspec.json.decode(encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,))))
@@ -101,7 +101,7 @@ def test_a_cross_post_after_a_reply_changes_only_the_end(encode: Encode, sent: l
 
 @pytest.mark.slow
 @given(st.lists(st.one_of(spoken(), answered()), min_size=1, max_size=4))
-def test_marks_never_pass_what_the_server_allows(history: list[list[Message]]) -> None:
+def test_cache_marks_stay_within_the_limit_of_the_server(history: list[list[Message]]) -> None:
     body = anthropic.encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,)), ANTHROPIC)
     assert 2 <= body.count(MARK) <= 3
 
@@ -118,17 +118,17 @@ ENCODERS: dict[str, tuple[Callable[[], ConversationEncoder[Any]], Encode]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "encode"), ENCODERS.values(), ids=ENCODERS)
 @given(st.lists(st.one_of(spoken(), answered()), max_size=8), st.lists(st.integers(0, 30), max_size=6))
-def test_encoding_in_steps_gives_the_bytes_of_encoding_at_once(
+def test_incremental_encoding_equals_encoding_at_once(
     make: Callable[[], ConversationEncoder[Any]], encode: Encode, history: list[list[Message]], cuts: list[int]
 ) -> None:
     messages, encoder = flat(history), make()
-    for cut in [*cuts, len(messages)]:  # a smaller cut than the one before is a conversation that was changed
+    for cut in [*cuts, len(messages)]:  # a smaller cut than the one before is a changed history
         step = request(messages[:cut], system="Be kind.", tools=(TOOL,))
         encoder.take(step.messages, encoder.fresh(step.messages))
         assert encoder.encode(step) == encode(step)
 
 
-def test_only_new_messages_are_taken_in() -> None:
+def test_incremental_encoder_encodes_only_new_messages() -> None:
     encoder = chat.ChatEncoder(CHAT)
     first, second = request([asked()]), request([asked(), said("assistant", Text("Hi.")), asked(Text("And?"))])
     encoder.take(first.messages, encoder.fresh(first.messages))

@@ -1,4 +1,4 @@
-"""What one call may bring is limited, and text that is no Unicode is replaced, in every protocol."""
+"""Limits on the reply of one call, and replacement of invalid Unicode, in every protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,14 +23,14 @@ PIECE = 50_000
 IMPATIENT = Timeouts(connect=timedelta(seconds=3), first_byte=timedelta(seconds=0.3), silence=timedelta(seconds=0.3))
 
 
-def said(text: str) -> dict[str, bytes]:
-    """Return an event that says this, in each protocol; ``text`` is JSON without its quotation marks."""
-    word = text.encode()
+def text_event(text: str) -> dict[str, bytes]:
+    """Return an event with this text, in each protocol; ``text`` is JSON without its quotation marks."""
+    encoded = text.encode()
     return {
-        "chat": b'{"choices": [{"delta": {"content": "%s"}}]}' % word,
-        "responses": b'{"type": "response.output_text.delta", "delta": "%s"}' % word,
+        "chat": b'{"choices": [{"delta": {"content": "%s"}}]}' % encoded,
+        "responses": b'{"type": "response.output_text.delta", "delta": "%s"}' % encoded,
         "anthropic": b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "%s"}}'
-        % word,
+        % encoded,
     }
 
 
@@ -42,7 +42,7 @@ BEGIN: dict[str, list[bytes]] = {
 
 
 def ending(text: bytes) -> dict[str, list[bytes]]:
-    """Return the events that end a reply; ``text`` is what the Responses protocol repeats there."""
+    """Return the events that end a reply; the Responses protocol repeats ``text`` there."""
     item = b'{"type": "message", "content": [{"type": "output_text", "text": "%s"}]}' % text
     return {
         "chat": [b'{"choices": [{"delta": {}, "finish_reason": "stop"}]}', b"[DONE]"],
@@ -59,16 +59,16 @@ def ending(text: bytes) -> dict[str, list[bytes]]:
 
 def call_event(arguments: str) -> dict[str, list[bytes]]:
     """Return the events of a tool call with a piece of arguments."""
-    words = msgspec.json.encode(arguments)
-    function = b'{"index": 0, "id": "c1", "function": {"name": "f", "arguments": %s}}' % words
-    item = b'{"type": "function_call", "call_id": "c1", "name": "f", "arguments": %s}' % words
+    encoded = msgspec.json.encode(arguments)
+    function = b'{"index": 0, "id": "c1", "function": {"name": "f", "arguments": %s}}' % encoded
+    item = b'{"type": "function_call", "call_id": "c1", "name": "f", "arguments": %s}' % encoded
     block = b'{"type": "tool_use", "id": "c1", "name": "f", "input": {}}'
     return {
         "chat": [b'{"choices": [{"delta": {"tool_calls": [%s]}}]}' % function],
         "responses": [b'{"type": "response.output_item.done", "item": %s}' % item],
         "anthropic": [
             b'{"type": "content_block_start", "index": 1, "content_block": %s}' % block,
-            b'{"type": "content_block_delta", "index": 1, "delta": {"partial_json": %s}}' % words,
+            b'{"type": "content_block_delta", "index": 1, "delta": {"partial_json": %s}}' % encoded,
         ],
     }
 
@@ -77,7 +77,7 @@ def call_event(arguments: str) -> dict[str, list[bytes]]:
 async def replying(
     connect: Connect, stream: Callable[[], AsyncIterator[bytes]], timeouts: Timeouts = PATIENT
 ) -> AsyncIterator[Provider]:
-    """Give a provider whose server streams these bytes."""
+    """Yield a provider whose server streams these bytes."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -98,11 +98,11 @@ protocols = pytest.mark.parametrize("protocol", SPEAKERS)
 
 
 @protocols
-async def test_endless_reply_is_ended_at_the_limit_with_a_notice(protocol: str) -> None:
+async def test_endless_reply_is_cut_at_the_limit_with_a_notice(protocol: str) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield as_events(BEGIN[protocol])
         while True:
-            yield as_events([said("x" * PIECE)[protocol]])
+            yield as_events([text_event("x" * PIECE)[protocol]])
 
     async with replying(SPEAKERS[protocol], endless) as provider:
         events, reply = await heard(provider, request())
@@ -139,7 +139,7 @@ async def test_arguments_that_are_too_long_are_refused(protocol: str) -> None:
 async def test_comments_without_events_count_as_silence(protocol: str, has_begun: bool) -> None:
     async def keep_alive() -> AsyncIterator[bytes]:
         if has_begun:
-            yield as_events([*BEGIN[protocol], said("Well")[protocol]])
+            yield as_events([*BEGIN[protocol], text_event("Well")[protocol]])
         while True:
             yield b": keep-alive\n\n"
             await asyncio.sleep(0.01)  # real time: a server that sends nothing but keep-alives
@@ -158,12 +158,12 @@ async def test_comments_without_events_count_as_silence(protocol: str, has_begun
         ("caf\udce9", "caf�"),
     ],
 )
-async def test_text_that_is_no_unicode_is_replaced(protocol: str, sent: str, expected: str) -> None:
-    word = sent.encode(errors="surrogateescape")
+async def test_invalid_unicode_in_a_reply_is_replaced(protocol: str, sent: str, expected: str) -> None:
+    encoded = sent.encode(errors="surrogateescape")
 
     async def stream() -> AsyncIterator[bytes]:
-        event = said("TEXT")[protocol].replace(b"TEXT", word)
-        yield as_events([*BEGIN[protocol], event, *ending(word)[protocol]])
+        event = text_event("TEXT")[protocol].replace(b"TEXT", encoded)
+        yield as_events([*BEGIN[protocol], event, *ending(encoded)[protocol]])
 
     async with replying(SPEAKERS[protocol], stream) as provider:
         events, reply = await heard(provider, request())
@@ -173,7 +173,7 @@ async def test_text_that_is_no_unicode_is_replaced(protocol: str, sent: str, exp
 
 
 @protocols
-async def test_calls_below_the_limit_are_taken(protocol: str) -> None:
+async def test_arguments_below_the_limit_are_accepted(protocol: str) -> None:
     arguments = '{"text": "' + "x" * 200_000 + '"}'
 
     async def stream() -> AsyncIterator[bytes]:
@@ -184,7 +184,7 @@ async def test_calls_below_the_limit_are_taken(protocol: str) -> None:
     assert [part.arguments for part in reply.message.parts if isinstance(part, ToolCall)] == [arguments]
 
 
-def test_many_comments_are_no_event() -> None:
+def test_comments_do_not_count_towards_the_event_size() -> None:
     parser = EventParser()
     for _ in range(2 * MAX_EVENT // 1000):
         assert parser.feed(b": " + b"x" * 1000 + b"\n\n") == []

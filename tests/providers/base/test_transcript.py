@@ -1,4 +1,4 @@
-"""Any transcript, however it was broken, reaches a provider in a form that it takes."""
+"""Repair of broken transcripts into a form that providers accept."""
 
 import pytest
 from hypothesis import given
@@ -18,24 +18,24 @@ def call(call_id: str) -> ToolCall:
 @given(histories)
 def test_every_call_is_followed_by_exactly_its_results(history: list[list[Message]]) -> None:
     repaired = repair([message for step in history for message in step], MINE)
-    for place, message in enumerate(repaired):
+    for index, message in enumerate(repaired):
         calls = [part.id for part in message.parts if isinstance(part, ToolCall)]
-        following = repaired[place + 1].parts if calls else ()
+        following = repaired[index + 1].parts if calls else ()
         assert [part.call_id for part in following if isinstance(part, ToolResult)] == calls
         if message.role == "tool":
-            assert any(isinstance(part, ToolCall) for part in repaired[place - 1].parts)
+            assert any(isinstance(part, ToolCall) for part in repaired[index - 1].parts)
 
 
 @pytest.mark.slow
 @given(histories)
-def test_nothing_empty_and_no_foreign_thinking_is_left(history: list[list[Message]]) -> None:
+def test_empty_parts_and_reasoning_of_other_providers_are_removed(history: list[list[Message]]) -> None:
     for message in repair([message for step in history for message in step], MINE):
         assert message.parts
         assert all(part.text.strip() for part in message.parts if isinstance(part, Text))
         assert all(part.signature.startswith(MINE) for part in message.parts if isinstance(part, Reasoning))
 
 
-def test_results_move_up_to_their_calls_in_the_order_of_the_calls() -> None:
+def test_late_results_are_moved_after_their_calls_in_call_order() -> None:
     late = [asked(Text("hurry")), said("tool", ToolResult("b", "2")), said("tool", ToolResult("a", "1"))]
     repaired = repair([asked(), said("assistant", call("a"), call("b")), *late], MINE)
     assert [message.role for message in repaired] == ["user", "assistant", "tool", "user"]
@@ -47,29 +47,29 @@ def test_an_unanswered_call_is_reported_as_interrupted() -> None:
     assert repaired[2].parts == (ToolResult("a", INTERRUPTED, failed=True),)
 
 
-def test_an_id_that_is_used_again_means_the_latest_call() -> None:
+def test_result_with_a_reused_id_belongs_to_the_latest_call() -> None:
     first = [said("assistant", call("0")), said("tool", ToolResult("0", "first"))]
     second = [said("assistant", call("0")), said("tool", ToolResult("0", "second"))]
     repaired = repair([*first, *second], MINE)
     assert [message.text for message in repaired if message.role == "tool"] == ["first", "second"]
 
 
-def test_a_second_result_and_a_result_without_a_call_are_left_out() -> None:
+def test_second_results_and_results_without_a_call_are_removed() -> None:
     strays = [said("tool", ToolResult("a", "again")), said("tool", ToolResult("z", "?"), Image(PIXEL))]
     repaired = repair([said("assistant", call("a")), said("tool", ToolResult("a", "1")), *strays], MINE)
     assert repaired[1:] == [said("tool", ToolResult("a", "1"))]
 
 
-def test_pictures_stay_with_the_result_they_came_with() -> None:
+def test_pictures_stay_with_their_tool_result() -> None:
     seen = said("tool", ToolResult("a", "see"), Image(PIXEL))
     assert repair([said("assistant", call("a")), seen], MINE)[1].parts == (ToolResult("a", "see"), Image(PIXEL))
 
 
-def test_a_note_names_the_file_but_does_not_carry_it() -> None:
+def test_note_names_a_file_without_its_content() -> None:
     assert note_on(File("/srv/a.zip", "a.zip", "application/zip")) == "[file a.zip (application/zip) /srv/a.zip]"
     assert note_on(Image(PIXEL)) == "[picture (image/png)]"
 
 
-def test_data_addresses_are_taken_apart() -> None:
+def test_data_uri_is_split_into_type_and_content() -> None:
     assert split_data_uri(PIXEL) == ("image/png", "iVBORw0KGgo=")
     assert split_data_uri("data:,hi") == ("text/plain", "aGk=")

@@ -35,7 +35,7 @@ def test_a_model_is_found_by_its_own_name(catalogue: Catalogue) -> None:
         ("GPT-4o-Mini-2024-07-18", "gpt-4o-mini"),
     ],
 )
-def test_prefixes_dates_and_sizes_do_not_make_another_model(catalogue: Catalogue, name: str, like: str) -> None:
+def test_prefixes_dates_and_sizes_are_ignored_in_model_names(catalogue: Catalogue, name: str, like: str) -> None:
     found, listed = catalogue.find(name), catalogue.find(like)
     assert (found.name, found.known) == (name, True)
     assert (found.context_limit, found.input_price) == (listed.context_limit, listed.input_price)
@@ -44,22 +44,24 @@ def test_prefixes_dates_and_sizes_do_not_make_another_model(catalogue: Catalogue
 @pytest.mark.parametrize(
     ("name", "context"), [("gpt-5-codex", 400_000), ("claude-opus-9", 200_000), ("gpt-6.7-ultra", 1_050_000)]
 )
-def test_a_new_member_of_a_family_is_taken_to_be_like_it(catalogue: Catalogue, name: str, context: int) -> None:
+def test_unlisted_model_of_a_family_gets_the_limits_of_the_family(
+    catalogue: Catalogue, name: str, context: int
+) -> None:
     found = catalogue.find(name)
     assert (found.known, found.context_limit) == (False, context)
 
 
-def test_a_higher_version_is_not_the_lower_one(catalogue: Catalogue) -> None:
+def test_higher_version_is_not_matched_to_a_lower_one(catalogue: Catalogue) -> None:
     assert catalogue.find("gpt-4.1").context_limit != catalogue.find("gpt-4").context_limit
     assert not catalogue.find("gpt-5.9").known
 
 
-def test_an_unknown_model_is_taken_to_be_small(catalogue: Catalogue) -> None:
+def test_unknown_model_gets_a_small_context_limit(catalogue: Catalogue) -> None:
     found = catalogue.find("somebodys/own-model")
     assert (found.name, found.known, found.context_limit) == ("somebodys/own-model", False, 32_768)
 
 
-def test_every_listed_model_makes_sense(catalogue: Catalogue) -> None:
+def test_listed_models_have_plausible_limits_and_prices(catalogue: Catalogue) -> None:
     listed = catalogue.all()
     assert len(listed) == len({info.name for info in listed}) > 60
     for info in listed:
@@ -68,7 +70,7 @@ def test_every_listed_model_makes_sense(catalogue: Catalogue) -> None:
         assert catalogue.find(info.name) == info
 
 
-def test_a_call_costs_what_its_tokens_cost_to_the_millionth_of_a_dollar(catalogue: Catalogue) -> None:
+def test_cost_of_a_call_is_exact_to_a_microdollar(catalogue: Catalogue) -> None:
     usage = Usage(input_tokens=1_000, cache_read_tokens=600, cache_write_tokens=300, output_tokens=7)
     spent = catalogue.find("claude-haiku-4-5").cost_of(usage)
     assert spent == 100 * 1 + 600 // 10 + 300 * 5 // 4 + 7 * 5

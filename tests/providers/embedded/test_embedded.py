@@ -57,11 +57,11 @@ def request(text: str, *, tokens: int = 12, schema: bytes = b"", stream: bool = 
 
 @pytest.mark.slow
 @needs_weights
-async def test_a_reply_grows_word_by_word_and_ends_as_a_whole(provider: EmbeddedProvider) -> None:
-    *words, reply = [event async for event in provider.reply(request("What is the capital of France?"))]
+async def test_streamed_pieces_add_up_to_the_final_reply(provider: EmbeddedProvider) -> None:
+    *pieces, reply = [event async for event in provider.reply(request("What is the capital of France?"))]
     assert isinstance(reply, ModelReply)
-    assert len(words) > 2
-    assert "".join(word.text for word in words if isinstance(word, ModelText)) == reply.message.text
+    assert len(pieces) > 2
+    assert "".join(piece.text for piece in pieces if isinstance(piece, ModelText)) == reply.message.text
     assert "Paris" in reply.message.text
     assert reply.message.model == MODEL
     assert 0 < reply.usage.output_tokens <= 12
@@ -70,7 +70,7 @@ async def test_a_reply_grows_word_by_word_and_ends_as_a_whole(provider: Embedded
 
 @pytest.mark.slow
 @needs_weights
-async def test_a_reply_that_is_cut_off_says_so(provider: EmbeddedProvider) -> None:
+async def test_reply_cut_at_the_token_limit_has_the_stop_reason_length(provider: EmbeddedProvider) -> None:
     *_, reply = [event async for event in provider.reply(request("Tell me a long story.", tokens=3))]
     assert isinstance(reply, ModelReply)
     assert (reply.stop, reply.usage.output_tokens) == ("length", 3)
@@ -86,7 +86,7 @@ async def test_structured_output_follows_its_schema(provider: EmbeddedProvider) 
 
 
 @needs_weights
-async def test_a_schema_that_is_none_is_refused(provider: EmbeddedProvider) -> None:
+async def test_invalid_output_schema_is_refused(provider: EmbeddedProvider) -> None:
     with pytest.raises(ModelRefused):
         _ = [event async for event in provider.reply(request("Hi", schema=b'{"type":"nonsense"}'))]
 
@@ -101,16 +101,16 @@ async def test_closing_a_reply_stops_the_model(provider: EmbeddedProvider) -> No
 
 @pytest.mark.slow
 @needs_weights
-async def test_cancelling_stops_the_model_while_it_still_reads(provider: EmbeddedProvider) -> None:
-    begun = asyncio.Event()
+async def test_cancelling_stops_the_model_while_it_reads_the_prompt(provider: EmbeddedProvider) -> None:
+    started = asyncio.Event()
 
     async def listen() -> None:
-        begun.set()
+        started.set()
         _ = [event async for event in provider.reply(request("a strange word " * 400, tokens=900))]
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(listen())
-        await begun.wait()
+        await started.wait()
         task.cancel()
     await answers_at_once(provider)
 
@@ -124,7 +124,7 @@ async def answers_at_once(provider: EmbeddedProvider) -> None:
 
 
 @needs_weights
-async def test_the_loop_stays_responsive_while_the_model_speaks(provider: EmbeddedProvider) -> None:
+async def test_event_loop_stays_responsive_while_the_model_generates(provider: EmbeddedProvider) -> None:
     loop = asyncio.get_running_loop()
     ticks = 0
     async with asyncio.TaskGroup() as group:
@@ -137,7 +137,7 @@ async def test_the_loop_stays_responsive_while_the_model_speaks(provider: Embedd
 
 
 @needs_weights
-def test_right_weights_are_checked_once(tmp_path: Path) -> None:
+def test_valid_weights_are_checked_once(tmp_path: Path) -> None:
     weights = find_weights()
     assert weights is not None
     check_weights(weights, tmp_path / "checked")
@@ -149,14 +149,14 @@ def test_right_weights_are_checked_once(tmp_path: Path) -> None:
     assert not (tmp_path / "untouched").exists()
 
 
-def test_damaged_weights_are_refused_with_what_helps(tmp_path: Path) -> None:
+def test_damaged_weights_are_refused_with_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF of another kind")
     with pytest.raises(ModelUnknown, match="install-embedded"):
         check_weights(tmp_path / "model.gguf", tmp_path / "checked")
     assert not (tmp_path / "checked").exists()
 
 
-def test_a_long_system_prompt_gives_way_to_a_short_one_of_its_own() -> None:
+def test_long_system_prompt_is_replaced_by_the_built_in_one() -> None:
     assert estimate(SYSTEM) <= SYSTEM_TOKENS
     long = msgspec.structs.replace(request("Hi"), system="Many rules. " * 200)
     short = msgspec.structs.replace(request("Hi"), system="Write a title.")
@@ -164,7 +164,7 @@ def test_a_long_system_prompt_gives_way_to_a_short_one_of_its_own() -> None:
     assert _system(short) == "Write a title."
 
 
-def test_of_a_conversation_with_tools_only_the_words_are_kept() -> None:
+def test_tool_calls_and_results_are_removed_from_the_history() -> None:
     call, result = ToolCall("1", "read_file", "{}"), ToolResult("1", "secret")
     history = (
         message("user", "Read it."),
@@ -177,17 +177,17 @@ def test_of_a_conversation_with_tools_only_the_words_are_kept() -> None:
 
 
 def test_a_long_history_is_cut_from_the_front_and_in_steps() -> None:
-    talk = [message("user" if turn % 2 else "assistant", f"{turn} " + "some words " * 20) for turn in range(200)]
-    starts = [cut_history(talk[:length])[0].content.split()[0] for length in range(1, 201)]
+    history = [message("user" if turn % 2 else "assistant", f"{turn} " + "some words " * 20) for turn in range(200)]
+    starts = [cut_history(history[:length])[0].content.split()[0] for length in range(1, 201)]
     assert starts[0] == "0"
     assert int(starts[-1]) > 150
     assert len(set(starts)) < 40
     for length in range(1, 201):
-        assert sum(estimate(one.content) for one in cut_history(talk[:length])) < CONTEXT_TOKENS - 900
+        assert sum(estimate(one.content) for one in cut_history(history[:length])) < CONTEXT_TOKENS - 900
 
 
 @pytest.mark.parametrize("text", ["word " * 9000, "语言" * 4000, "x" * 50_000, "🙂" * 3000])
-def test_a_message_that_is_too_long_loses_its_middle(text: str) -> None:
+def test_message_over_the_limit_is_shortened_in_the_middle(text: str) -> None:
     short = shorten(text, 1024)
     assert estimate(short) <= 1024
     assert short[:10] == text[:10]
