@@ -8,7 +8,7 @@ from talaria.settings.atomic_files import lock_folder, write_file
 from talaria.settings.errors import ProfileUnusable
 
 
-def test_a_file_is_for_its_owner_alone_and_leaves_nothing_alongside_it(tmp_path: Path) -> None:
+def test_written_file_is_private_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("old")
     file.chmod(0o644)
@@ -18,7 +18,7 @@ def test_a_file_is_for_its_owner_alone_and_leaves_nothing_alongside_it(tmp_path:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_writing_to_a_symlink_changes_its_target(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     real.write_text("old")
     link.symlink_to(real)
@@ -27,7 +27,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert real.read_text() == "new"
 
 
-def test_a_write_that_fails_says_why_and_keeps_the_old_file(tmp_path: Path) -> None:
+def test_failed_write_reports_the_reason_and_leaves_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "folder"
     file.mkdir()
     with pytest.raises(ProfileUnusable, match="folder can't be written: Is a directory"):
@@ -35,7 +35,7 @@ def test_a_write_that_fails_says_why_and_keeps_the_old_file(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_changes_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
+def test_folder_lock_serialises_changes(tmp_path: Path) -> None:
     file = tmp_path / "count"
     file.write_text("0")
 

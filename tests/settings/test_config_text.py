@@ -30,7 +30,7 @@ def write(profile: Profile, text: str = TEXT) -> None:
     profile.config_file.write_text(text)
 
 
-def test_secrets_are_masked_and_put_back(profile: Profile) -> None:
+def test_secrets_are_masked_for_the_editor_and_restored_on_save(profile: Profile) -> None:
     write(profile)
     shown = read_text(profile)
     assert "hunter22" not in shown.text
@@ -39,7 +39,7 @@ def test_secrets_are_masked_and_put_back(profile: Profile) -> None:
     assert profile.config_file.read_text() == TEXT.replace("# the store", "# our store")
 
 
-def test_a_mask_without_its_secret_is_a_fault(profile: Profile) -> None:
+def test_mask_in_a_changed_value_is_a_fault(profile: Profile) -> None:
     write(profile)
     shown = read_text(profile)
     text = shown.text.replace("@db/", "@other/")
@@ -50,7 +50,7 @@ def test_a_mask_without_its_secret_is_a_fault(profile: Profile) -> None:
     assert profile.config_file.read_text() == TEXT
 
 
-def test_a_comparison_shows_no_secrets(profile: Profile) -> None:
+def test_diff_shows_no_secrets(profile: Profile) -> None:
     write(profile)
     checked = check_text(profile, read_text(profile).text + '[log]\nlevel = "debug"\n')
     assert checked.faults == ()
@@ -58,7 +58,7 @@ def test_a_comparison_shows_no_secrets(profile: Profile) -> None:
     assert "hunter22" not in "\n".join(checked.diff)
 
 
-def test_a_file_that_has_changed_is_not_overwritten(profile: Profile) -> None:
+def test_file_changed_since_it_was_read_is_not_overwritten(profile: Profile) -> None:
     write(profile)
     version = read_text(profile).version
     write(profile, TEXT + "[log]\n")
@@ -68,7 +68,7 @@ def test_a_file_that_has_changed_is_not_overwritten(profile: Profile) -> None:
         edit_values(profile, {"log.level": "debug"}, version)
 
 
-def test_several_keys_are_changed_together_or_not_at_all(profile: Profile) -> None:
+def test_several_keys_are_changed_atomically(profile: Profile) -> None:
     write(profile)
     wrong = {"log.level": "loud", "log.format": "json", "gateway.open_sessions": "x"}
     with pytest.raises(SettingsInvalid) as refused:
@@ -83,7 +83,7 @@ def test_several_keys_are_changed_together_or_not_at_all(profile: Profile) -> No
     assert "level" not in profile.config_file.read_text()  # the default
 
 
-def test_every_setting_has_a_shape() -> None:
+def test_every_setting_has_an_input_shape() -> None:
     schema = SettingsSchema()
     kinds = {field.key: shape_of(field).kind for field in schema.fields()}
     assert kinds["access.slash_access"] == "table"

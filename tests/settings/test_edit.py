@@ -49,7 +49,7 @@ def write(profile: Profile, text: str) -> None:
     profile.config_file.write_text(text)
 
 
-def test_a_value_is_changed_and_every_comment_survives(profile: Profile) -> None:
+def test_changing_a_value_preserves_comments(profile: Profile) -> None:
     write(profile, COMMENTED)
     edit = set_value(profile, "store.readers", "4")
     assert profile.config_file.read_text() == COMMENTED.replace("readers = 2", "readers = 4")
@@ -57,7 +57,7 @@ def test_a_value_is_changed_and_every_comment_survives(profile: Profile) -> None
     assert set_value(profile, "cli.color", "never").live
 
 
-def test_a_key_is_added_where_it_belongs(profile: Profile) -> None:
+def test_new_key_is_added_to_its_section(profile: Profile) -> None:
     write(profile, COMMENTED)
     set_value(profile, "cli.time_zone", "Asia/Tokyo")
     set_value(profile, "log.level", "debug")
@@ -67,7 +67,7 @@ def test_a_key_is_added_where_it_belongs(profile: Profile) -> None:
     assert load_settings(profile, {}).log.level == "debug"
 
 
-def test_the_first_value_makes_folder_and_file(profile: Profile) -> None:
+def test_first_value_creates_folder_and_file(profile: Profile) -> None:
     set_value(profile, "store.busy_timeout_seconds", "2.5")
     assert load_settings(profile, {}).store.busy_timeout_seconds == 2.5
 
@@ -75,7 +75,7 @@ def test_the_first_value_makes_folder_and_file(profile: Profile) -> None:
 @pytest.mark.parametrize(
     "text", ["store = {readers = 2}", "store.readers = 2", "[store]\n'readers' = 2\n[cli]\n[store.x]\ny = 1"]
 )
-def test_other_ways_to_write_the_same_table_are_kept(profile: Profile, text: str) -> None:
+def test_notation_of_the_table_is_preserved(profile: Profile, text: str) -> None:
     write(profile, text)
     set_value(profile, "store.readers", "3")
     assert load(profile, {}).settings.store.readers == 3
@@ -94,7 +94,7 @@ def test_other_ways_to_write_the_same_table_are_kept(profile: Profile, text: str
         ("", "1", "`` is not a known key"),
     ],
 )
-def test_what_is_wrong_is_reported_and_not_written(profile: Profile, key: str, text: str, sentence: str) -> None:
+def test_invalid_value_is_reported_and_not_written(profile: Profile, key: str, text: str, sentence: str) -> None:
     write(profile, COMMENTED)
     with pytest.raises(TalariaError) as refused:
         set_value(profile, key, text)
@@ -102,19 +102,19 @@ def test_what_is_wrong_is_reported_and_not_written(profile: Profile, key: str, t
     assert profile.config_file.read_text() == COMMENTED
 
 
-def test_a_value_that_does_not_fit_its_neighbours_is_not_written(profile: Profile) -> None:
+def test_value_that_contradicts_another_is_not_written(profile: Profile) -> None:
     with pytest.raises(SettingsInvalid, match="low must not be above high"):
         set_value(profile, "window.low", "3", SECTIONS)
     assert not profile.config_file.exists()
 
 
-def test_faults_elsewhere_do_not_keep_one_from_repairing_the_first(profile: Profile) -> None:
+def test_one_fault_can_be_fixed_while_others_remain(profile: Profile) -> None:
     write(profile, "[store]\nreaders = 0\nconnections = 0\n")
     set_value(profile, "store.readers", "3")
     assert [fault.key for fault in load(profile, {}).faults] == ["store.connections"]
 
 
-def test_a_file_that_is_not_toml_is_left_alone(profile: Profile) -> None:
+def test_file_that_is_not_toml_is_not_changed(profile: Profile) -> None:
     write(profile, "[store\n")
     with pytest.raises(SettingsInvalid, match="isn't valid TOML"):
         set_value(profile, "store.readers", "3")
@@ -136,7 +136,7 @@ def test_a_key_of_a_named_table_can_be_set(profile: Profile) -> None:
     assert providers == {"my.local": Provider(url="http://here", models=["a", "b"])}
 
 
-def test_unsetting_brings_the_default_back_and_keeps_the_rest(profile: Profile) -> None:
+def test_unsetting_restores_the_default_and_preserves_the_rest(profile: Profile) -> None:
     write(profile, COMMENTED)
     edit = unset_value(profile, "store.readers")
     assert edit.key == "store.readers"
@@ -160,7 +160,7 @@ def test_unsetting_a_missing_key_is_reported(profile: Profile) -> None:
         unset_value(profile, "log.levl")
 
 
-def test_edits_at_the_same_time_lose_none(profile: Profile) -> None:
+def test_concurrent_edits_are_all_written(profile: Profile) -> None:
     edits = {"store.readers": "3", "store.connections": "5", "log.level": "debug", "cli.color": "never"}
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: set_value(profile, key, edits[key]), edits))

@@ -22,7 +22,7 @@ def trust(tmp_path: Path) -> FolderTrust:
     return FolderTrust(tmp_path / "profile")
 
 
-def test_a_folder_without_such_files_needs_no_trust(tmp_path: Path, trust: FolderTrust) -> None:
+def test_folder_without_commands_or_skills_needs_no_trust(tmp_path: Path, trust: FolderTrust) -> None:
     assert trust.is_trusted(tmp_path)
 
 
@@ -36,7 +36,7 @@ def test_a_folder_is_trusted_by_its_real_path(project: Path, trust: FolderTrust,
 
 
 @pytest.mark.parametrize("name", [".talaria/commands/sta.md", ".talaria/commands/new.md", ".talaria/skills/a/SKILL.md"])
-def test_any_change_has_to_be_trusted_again(project: Path, trust: FolderTrust, name: str) -> None:
+def test_changed_or_added_file_ends_the_trust(project: Path, trust: FolderTrust, name: str) -> None:
     trust.trust(project)
     (project / name).parent.mkdir(parents=True, exist_ok=True)
     (project / name).write_text("---\nrun: touch other\n---\n")
@@ -45,7 +45,7 @@ def test_any_change_has_to_be_trusted_again(project: Path, trust: FolderTrust, n
     assert trust.is_trusted(project)
 
 
-def test_linked_files_count(project: Path, trust: FolderTrust, tmp_path: Path) -> None:
+def test_changed_file_behind_a_symlink_ends_the_trust(project: Path, trust: FolderTrust, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "SKILL.md").write_text("one")
     (project / ".talaria" / "skills").mkdir()
@@ -62,7 +62,7 @@ def test_trust_can_be_revoked(project: Path, trust: FolderTrust) -> None:
     assert not trust.is_trusted(project)
 
 
-def test_a_list_that_cannot_be_read_trusts_nothing(project: Path, trust: FolderTrust, tmp_path: Path) -> None:
+def test_unreadable_trust_list_is_refused(project: Path, trust: FolderTrust, tmp_path: Path) -> None:
     (tmp_path / "profile" / "trusted-folders.json").write_text("{")
     with pytest.raises(Refused, match="Can't read"):
         trust.is_trusted(project)

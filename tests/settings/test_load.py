@@ -96,7 +96,7 @@ def test_all_faults_are_reported_at_once_with_line_expectation_and_nearest_key()
     ]
 
 
-def test_what_is_right_counts_although_something_else_is_wrong() -> None:
+def test_valid_settings_apply_despite_faults_in_others() -> None:
     loaded = read('[store]\nreaders = "many"\nconnections = 9\n')
     assert len(loaded.faults) == 1
     assert (loaded.settings.store.readers, loaded.settings.store.connections) == (2, 9)
@@ -137,11 +137,11 @@ def test_a_wrong_value_in_the_file_is_reported_even_if_the_environment_overrides
         ("a = " + "[" * 100_000, "This isn't valid TOML: "),
     ],
 )
-def test_a_fault_is_one_sentence_about_one_place(text: str, sentence: str) -> None:
-    told = faults(text)
-    assert len(told) == 1
-    assert told[0].startswith("config.toml")
-    assert sentence in told[0]
+def test_fault_is_one_sentence_with_its_line(text: str, sentence: str) -> None:
+    found = faults(text)
+    assert len(found) == 1
+    assert found[0].startswith("config.toml")
+    assert sentence in found[0]
 
 
 def test_a_file_that_is_not_utf8_is_a_fault_with_its_line(profile: Profile) -> None:
@@ -170,7 +170,7 @@ def test_invalid_settings_list_every_fault_on_a_line_of_its_own(profile: Profile
     assert len(str(invalid.value).splitlines()) == len(invalid.value.faults) == 2
 
 
-def test_a_section_of_another_part_is_read_and_checked_like_our_own() -> None:
+def test_section_of_a_plugin_is_read_and_checked() -> None:
     text = "[bridges.telegram]\nenabled = true\nchats = [1, 2]\n"
     loaded = read(text, SECTIONS)
     assert loaded.faults == ()
@@ -187,7 +187,7 @@ def test_a_section_of_another_part_is_read_and_checked_like_our_own() -> None:
     assert len(faults(text)) == 1
 
 
-def test_the_table_of_a_network_is_shared_by_what_all_have_and_what_is_its_own() -> None:
+def test_network_table_has_common_and_network_specific_keys() -> None:
     sections = {"platforms.telegram": Window}
     text = '[platforms.telegram]\nlow = 0\nallowed = ["1"]\n[platforms.matrix]\neveryone = true\n'
     loaded = read(text, sections, TALARIA__PLATFORMS__TELEGRAM__RESET="daily")
@@ -207,12 +207,12 @@ def test_the_table_of_a_network_is_shared_by_what_all_have_and_what_is_its_own()
     ]
 
 
-def test_a_section_nobody_wrote_has_its_defaults() -> None:
+def test_missing_section_has_its_defaults() -> None:
     assert read("", SECTIONS).section("bridges.telegram", Telegram) == Telegram()
     assert read("", SECTIONS).section("providers", dict[str, Provider]) == {}
 
 
-def test_a_section_in_another_section_belongs_to_its_own_part() -> None:
+def test_nested_section_is_read_with_its_own_type() -> None:
     sections = {"bridges": Window, "bridges.telegram": Telegram}
     loaded = read("[bridges]\nlow = 2\n[bridges.telegram]\nenabled = true\n", sections)
     assert loaded.faults == ()
@@ -220,20 +220,20 @@ def test_a_section_in_another_section_belongs_to_its_own_part() -> None:
     assert loaded.section("bridges.telegram", Telegram).enabled
 
 
-def test_the_type_of_a_section_is_looked_up_only_if_its_table_is_there() -> None:
-    asked: list[str] = []
+def test_type_of_a_section_is_loaded_only_if_its_table_exists() -> None:
+    requested: list[str] = []
 
     class Lazy(dict[str, Any]):
         def __getitem__(self, name: str) -> Any:
-            asked.append(name)
+            requested.append(name)
             return super().__getitem__(name)
 
     source = ConfigFile(Path("config.toml"), "[bridges.telegram]\nenabled = true\n[log]\nlevel = 'debug'\n")
     assert interpret(source, {}, Lazy(SECTIONS)).faults == ()
-    assert SECTIONS.keys() & asked == {"bridges.telegram"}
+    assert SECTIONS.keys() & requested == {"bridges.telegram"}
 
 
-def test_named_tables_are_checked_each_by_its_name() -> None:
+def test_fault_in_a_named_table_has_the_name_of_the_table() -> None:
     text = '[providers.local]\nurl = "http://here"\n[providers."gpt.4"]\ntimeout = 0\n'
     loaded = read(text, SECTIONS)
     assert [str(fault) for fault in loaded.faults] == [
@@ -242,7 +242,7 @@ def test_named_tables_are_checked_each_by_its_name() -> None:
     ]
 
 
-def test_named_tables_are_read_and_overridden_whatever_their_spelling() -> None:
+def test_variable_overrides_a_named_table_despite_different_spelling() -> None:
     text = '[providers.My-Local]\nurl = "http://here"\n'
     loaded = read(text, SECTIONS, TALARIA__PROVIDERS__MY_LOCAL__TIMEOUT="5", TALARIA__PROVIDERS__OTHER__URL="there")
     assert loaded.faults == ()
@@ -254,7 +254,7 @@ def test_named_tables_are_read_and_overridden_whatever_their_spelling() -> None:
     assert str(loaded.origin(("providers", "My-Local", "url"))) == "config.toml:2"
 
 
-def test_values_that_do_not_fit_together_are_a_fault_of_their_section() -> None:
+def test_contradicting_values_are_a_fault_of_their_section() -> None:
     assert faults("\n[window]\nlow = 3\n", SECTIONS) == ["config.toml, line 2: `window`: low must not be above high."]
 
 
@@ -270,7 +270,7 @@ def test_a_list_in_the_environment_is_written_with_commas_or_as_json(text: str, 
 @pytest.mark.parametrize(
     ("text", "enabled"), [("true", True), ("Yes", True), ("1", True), ("off", False), ("0", False)]
 )
-def test_a_truth_in_the_environment_has_many_spellings(text: str, *, enabled: bool) -> None:
+def test_boolean_in_the_environment_has_several_spellings(text: str, *, enabled: bool) -> None:
     loaded = read("", SECTIONS, TALARIA__BRIDGES__TELEGRAM__ENABLED=text)
     assert loaded.section("bridges.telegram", Telegram).enabled is enabled
 
@@ -283,19 +283,19 @@ def test_a_variable_that_overrides_nothing_is_a_fault(name: str) -> None:
     assert len(interpret(ConfigFile(Path("config.toml"), ""), {name: "x"}).faults) == 1
 
 
-def test_reading_settings_loads_nothing_that_only_other_work_needs() -> None:
+def test_loading_settings_does_not_import_unneeded_modules() -> None:
     script = "import sys, talaria.settings.load; print({'asyncio', 'tomlkit', 'zoneinfo', 'difflib'} & {*sys.modules})"
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "set()\n"
     )
 
 
-def test_other_variables_of_ours_are_left_alone() -> None:
+def test_talaria_variables_that_are_not_settings_are_ignored() -> None:
     assert faults("", TALARIA_HOME="/x", TALARIA_PROFILE="y", HOME="/z") == []
 
 
 @given(st.text(max_size=60), st.dictionaries(st.text(max_size=12), st.text(max_size=12), max_size=3))
-def test_nothing_a_person_writes_ends_in_a_traceback(text: str, environment: dict[str, str]) -> None:
+def test_arbitrary_text_and_variables_cause_faults_but_no_exception(text: str, environment: dict[str, str]) -> None:
     overrides = {f"TALARIA__{name}": value for name, value in environment.items()}
     loaded = interpret(ConfigFile(Path("config.toml"), text), overrides, SECTIONS)
     assert all(str(fault) for fault in loaded.faults)

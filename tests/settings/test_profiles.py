@@ -17,7 +17,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_home_is_where_the_environment_says_or_a_hidden_folder(tmp_path: Path) -> None:
+def test_home_is_talaria_home_or_a_hidden_folder(tmp_path: Path) -> None:
     assert find_home({"HOME": "/people/me"}) == Path("/people/me/.talaria")
     assert find_home({"HOME": "/people/me", "TALARIA_HOME": ""}) == Path("/people/me/.talaria")
     assert find_home({"HOME": "/people/me", "TALARIA_HOME": str(tmp_path)}) == tmp_path
@@ -26,7 +26,7 @@ def test_home_is_where_the_environment_says_or_a_hidden_folder(tmp_path: Path) -
     assert find_home({}).is_absolute()
 
 
-def test_an_empty_home_has_the_default_profile_and_stays_empty(profiles: Profiles) -> None:
+def test_missing_home_has_a_default_profile_and_is_not_created(profiles: Profiles) -> None:
     assert [profile.name for profile in profiles.list()] == ["default"]
     assert profiles.active() == profiles.get("default")
     assert not profiles.active().exists
@@ -42,12 +42,12 @@ def test_a_profile_has_its_own_files(profiles: Profiles) -> None:
     assert {work.backups_folder.parent, work.logs_folder.parent} == {work.folder}
 
 
-def test_folders_are_for_their_owner_alone(profiles: Profiles) -> None:
+def test_profile_folders_are_private(profiles: Profiles) -> None:
     work = profiles.create("work")
     assert [mode(path) for path in (profiles.home, profiles.home / "profiles", work.folder)] == [0o700] * 3
 
 
-def test_the_profile_in_use_is_remembered(profiles: Profiles) -> None:
+def test_active_profile_is_stored(profiles: Profiles) -> None:
     profiles.create("work")
     profiles.use("work")
     assert Profiles(profiles.home).active().name == "work"
@@ -56,20 +56,20 @@ def test_the_profile_in_use_is_remembered(profiles: Profiles) -> None:
     assert [profile.name for profile in profiles.list()] == ["default", "work"]
 
 
-def test_a_profile_is_created_once(profiles: Profiles) -> None:
+def test_creating_an_existing_profile_is_refused(profiles: Profiles) -> None:
     profiles.create("work")
     with pytest.raises(Refused, match="already exists"):
         profiles.create("work")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "A", "a b", "ä", "a" * 33, "a\n"])
-def test_a_name_that_is_no_good_is_refused_with_a_sentence(profiles: Profiles, name: str) -> None:
+def test_invalid_profile_name_is_refused(profiles: Profiles, name: str) -> None:
     for attempt in (profiles.create, profiles.get, profiles.use, profiles.delete):
         with pytest.raises(Refused, match="isn't a valid profile name"):
             attempt(name)
 
 
-def test_an_unknown_profile_brings_up_the_nearest_one(profiles: Profiles) -> None:
+def test_unknown_profile_error_names_the_nearest_one(profiles: Profiles) -> None:
     profiles.create("work")
     with pytest.raises(NotFound, match="`wrok` is not a known profile; the nearest is `work`"):
         profiles.use("wrok")
@@ -77,9 +77,7 @@ def test_an_unknown_profile_brings_up_the_nearest_one(profiles: Profiles) -> Non
         profiles.delete("wrok")
 
 
-def test_deleting_takes_everything_in_the_folder_and_nothing_a_link_points_to(
-    profiles: Profiles, tmp_path: Path
-) -> None:
+def test_deleting_a_profile_does_not_follow_symlinks(profiles: Profiles, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("x")
@@ -93,7 +91,7 @@ def test_deleting_takes_everything_in_the_folder_and_nothing_a_link_points_to(
     assert (outside / "kept").exists()
 
 
-def test_the_profile_in_use_is_not_deleted(profiles: Profiles) -> None:
+def test_active_profile_is_not_deleted(profiles: Profiles) -> None:
     profiles.create("work")
     profiles.use("work")
     with pytest.raises(Refused, match="`work` is the active profile"):
@@ -112,7 +110,7 @@ def test_a_missing_active_profile_is_reported_and_can_be_replaced(profiles: Prof
     assert profiles.use("default").name == "default"
 
 
-def test_nonsense_in_the_file_that_names_the_profile_in_use_is_reported(profiles: Profiles) -> None:
+def test_invalid_name_of_the_active_profile_is_reported(profiles: Profiles) -> None:
     profiles.home.mkdir()
     (profiles.home / "active").write_bytes(b"../\xff")
     with pytest.raises(Refused, match="doesn't name a profile"):
@@ -120,7 +118,7 @@ def test_nonsense_in_the_file_that_names_the_profile_in_use_is_reported(profiles
     assert profiles.use("default").name == "default"
 
 
-def test_a_home_that_cannot_be_made_is_reported_by_its_name(tmp_path: Path) -> None:
+def test_home_that_cannot_be_created_is_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ProfileUnusable, match="file can't be created: File exists"):
         Profiles(tmp_path / "file" / "home").create("work")

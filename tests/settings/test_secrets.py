@@ -54,7 +54,7 @@ def test_a_profile_without_a_file_has_no_secrets_and_no_faults(profile: Profile)
     assert (secrets.names(), secrets.faults, secrets.get("X"), secrets.place("X")) == ((), (), None, None)
 
 
-def test_each_line_that_makes_no_sense_is_a_fault_that_does_not_repeat_it(profile: Profile) -> None:
+def test_invalid_line_is_a_fault_that_does_not_show_its_content(profile: Profile) -> None:
     write(profile, "sk-secret\nA='open\nB=1\nB=2\nTALARIA__LOG__LEVEL=debug\n1X=3\n")
     secrets = read_secrets(profile, {})
     assert [str(fault).removeprefix(f"{profile.secrets_file}, ") for fault in secrets.faults] == [
@@ -68,7 +68,7 @@ def test_each_line_that_makes_no_sense_is_a_fault_that_does_not_repeat_it(profil
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
-def test_a_file_that_others_can_open_is_a_fault_but_is_read(profile: Profile, mode: int) -> None:
+def test_secrets_file_open_to_others_is_a_fault_but_is_read(profile: Profile, mode: int) -> None:
     write(profile, "A=1\n")
     profile.secrets_file.chmod(mode)
     secrets = read_secrets(profile, {})
@@ -77,7 +77,7 @@ def test_a_file_that_others_can_open_is_a_fault_but_is_read(profile: Profile, mo
     assert secrets.get("A") == "1"
 
 
-def test_a_file_that_is_not_text_is_a_fault(profile: Profile) -> None:
+def test_secrets_file_that_is_not_utf8_is_a_fault(profile: Profile) -> None:
     profile.secrets_file.write_bytes(b"A=1\nB=\xff\n")
     profile.secrets_file.chmod(0o600)
     assert [fault.line for fault in read_secrets(profile, {}).faults] == [2]
@@ -85,19 +85,19 @@ def test_a_file_that_is_not_text_is_a_fault(profile: Profile) -> None:
         store_secret(profile, "A", "2")
 
 
-def test_storing_keeps_comments_order_and_other_lines(profile: Profile) -> None:
+def test_storing_a_secret_preserves_comments_order_and_other_lines(profile: Profile) -> None:
     write(profile, "# mine\nA=1\nexport B=2 # old\nnonsense\nB=3")
     store_secret(profile, "B", "new value")
     store_secret(profile, "C", "3")
     assert profile.secrets_file.read_text() == "# mine\nA=1\nB='new value'\nnonsense\nC=3\n"
 
 
-def test_a_stored_file_is_for_its_owner_alone(profile: Profile) -> None:
+def test_stored_secrets_file_is_private(profile: Profile) -> None:
     store_secret(profile, "A", "1")
     assert stat.S_IMODE(profile.secrets_file.stat().st_mode) == 0o600
 
 
-def test_storing_makes_the_folder_of_the_profile(tmp_path: Path) -> None:
+def test_storing_a_secret_creates_the_profile_folder(tmp_path: Path) -> None:
     profile = Profile("default", tmp_path / "home" / "profiles" / "default")
     store_secret(profile, "A", "1")
     assert read_secrets(profile, {}).get("A") == "1"
@@ -105,7 +105,7 @@ def test_storing_makes_the_folder_of_the_profile(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @given(value=st.text(st.characters(codec="utf-8"), min_size=1))
-def test_whatever_is_stored_is_read_back(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
+def test_any_stored_value_is_read_back(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
     profile = Profile("default", tmp_path_factory.mktemp("profile"))
     store_secret(profile, "A", value)
     store_secret(profile, "B", "2")
@@ -114,7 +114,7 @@ def test_whatever_is_stored_is_read_back(tmp_path_factory: pytest.TempPathFactor
     assert (secrets.get("A"), secrets.get("B")) == (value, "2")
 
 
-def test_a_secret_is_removed_without_its_neighbours(profile: Profile) -> None:
+def test_removing_a_secret_leaves_the_others(profile: Profile) -> None:
     write(profile, "# mine\nA=1\nB=2\n")
     remove_secret(profile, "A")
     assert profile.secrets_file.read_text() == "# mine\nB=2\n"
@@ -123,18 +123,18 @@ def test_a_secret_is_removed_without_its_neighbours(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("a b", "1"), ("", "1"), ("A", ""), ("A\nB", "1")])
-def test_a_bad_name_and_an_empty_value_are_refused(profile: Profile, name: str, value: str) -> None:
+def test_invalid_name_or_empty_value_of_a_secret_is_refused(profile: Profile, name: str, value: str) -> None:
     with pytest.raises(Refused):
         store_secret(profile, name, value)
     assert not profile.secrets_file.exists()
 
 
-def test_a_mask_shows_the_tail_of_long_values_only() -> None:
+def test_mask_shows_the_end_of_long_values_only() -> None:
     assert mask("short") == "****"
     assert mask("sk-1234567890abcdefgh") == "****efgh"
 
 
-def test_known_secrets_say_what_they_are_for_without_links() -> None:
+def test_known_secrets_have_a_purpose_and_a_hint_without_links() -> None:
     assert len({secret.name for secret in KNOWN_SECRETS}) == len(KNOWN_SECRETS)
     for secret in KNOWN_SECRETS:
         assert secret.name.isupper()

@@ -47,7 +47,7 @@ def every_path(value: Any, path: KeyPath = ()) -> set[KeyPath]:
     return paths
 
 
-def test_every_key_has_the_line_on_which_it_first_stands() -> None:
+def test_every_key_has_the_line_of_its_first_occurrence() -> None:
     lines = key_lines(DOCUMENT)
     assert set(lines) == every_path(tomllib.loads(DOCUMENT))
     assert lines[("title",)] == 2
@@ -64,7 +64,7 @@ def test_every_key_has_the_line_on_which_it_first_stands() -> None:
     assert lines[("many", 1, "more", 0, "last")] == 27
 
 
-def test_windows_line_ends_count_as_one() -> None:
+def test_windows_line_end_counts_as_one_line() -> None:
     assert key_lines("a = 1\r\n\r\n[t]\r\nb = 2\r\n") == {("a",): 1, ("t",): 3, ("t", "b"): 4}
 
 
@@ -90,7 +90,7 @@ nested = st.recursive(
 
 @pytest.mark.slow
 @given(st.dictionaries(any_keys, nested, max_size=5))
-def test_the_keys_are_those_of_tomllib_in_whatever_tomlkit_writes(data: dict[str, Any]) -> None:
+def test_keys_equal_those_of_tomllib_for_any_tomlkit_output(data: dict[str, Any]) -> None:
     text = tomlkit.dumps(data)
     try:
         table = tomllib.loads(text)

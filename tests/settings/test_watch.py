@@ -70,7 +70,7 @@ def test_a_removed_file_brings_the_defaults_back(profile: Profile) -> None:
     assert poll(watch).settings.log.level == "info"
 
 
-def test_the_environment_continues_overriding(profile: Profile) -> None:
+def test_environment_still_overrides_a_changed_file(profile: Profile) -> None:
     watch = SettingsWatch(profile, {"TALARIA__LOG__LEVEL": "error"})
     write_file(profile.config_file, '[log]\nlevel = "debug"\n')
     assert watch.poll() is None
@@ -92,7 +92,7 @@ def test_secrets_are_reported_by_name_only(profile: Profile) -> None:
     assert poll(watch).restart == ()
 
 
-def test_secrets_with_new_faults_are_not_taken_over(profile: Profile) -> None:
+def test_secrets_with_new_faults_are_not_applied(profile: Profile) -> None:
     store_secret(profile, "OPENAI_API_KEY", "old")
     watch = SettingsWatch(profile, {})
     write_file(profile.secrets_file, "OPENAI_API_KEY='new\n")
@@ -107,7 +107,7 @@ def test_a_watch_does_not_start_on_settings_with_faults(profile: Profile) -> Non
         SettingsWatch(profile, {})
 
 
-def test_a_profile_that_is_out_of_reach_changes_nothing(tmp_path: Path) -> None:
+def test_missing_profile_folder_changes_no_settings(tmp_path: Path) -> None:
     profile = Profile("default", tmp_path / "profile")
     profile.folder.mkdir()
     write_file(profile.config_file, "[access]\neveryone = true\n")

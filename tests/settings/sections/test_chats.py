@@ -28,7 +28,7 @@ def test_people_and_chats_are_named_by_network_and_id_or_by_name() -> None:
     )
 
 
-def test_by_default_strangers_are_refused_but_may_ask() -> None:
+def test_strangers_have_no_access_but_may_pair_by_default() -> None:
     access = read("").settings.access
     assert (access.everyone, access.pairing, access.owners, access.allowed, access.chats) == (False, True, (), (), ())
 
@@ -49,5 +49,5 @@ def test_by_default_strangers_are_refused_but_may_ask() -> None:
         "[platforms.telegram]\nreset_idle_minutes = 0",
     ],
 )
-def test_what_names_nobody_is_refused(text: str) -> None:
+def test_invalid_person_chat_or_reset_setting_is_a_fault(text: str) -> None:
     assert len(read(text).faults) == 1

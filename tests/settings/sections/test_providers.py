@@ -11,13 +11,13 @@ def read(text: str, **environment: str) -> LoadedSettings:
     return interpret(ConfigFile(Path("config.toml"), text), environment)
 
 
-def test_nothing_said_means_that_talaria_chooses() -> None:
+def test_empty_settings_leave_the_model_unset() -> None:
     settings = read("").settings
     assert (settings.model, settings.providers, settings.models) == (ModelSettings(), {}, {})
     assert settings.embedded == EmbeddedSettings(enabled=True)
 
 
-def test_a_provider_of_ones_own_and_facts_about_its_models() -> None:
+def test_custom_provider_and_model_facts_are_read() -> None:
     loaded = read(
         '[model]\nprovider = "mine"\nname = "big.one"\nfallbacks = ["openai:gpt-5"]\n\n'
         '[providers.mine]\nbase_url = "http://10.0.0.7:9000/v1"\nkeys = ["MINE_1", "MINE_2"]\n\n'
@@ -46,12 +46,12 @@ def test_a_provider_of_ones_own_and_facts_about_its_models() -> None:
         ("[models.big]\ninput_price = -1", "a number of at least 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_would(text: str, expected: str) -> None:
+def test_invalid_model_setting_is_refused_with_the_expected_format(text: str, expected: str) -> None:
     (fault,) = read(text).faults
     assert fault.expected == expected
 
 
-def test_the_values_of_headers_are_never_shown() -> None:
+def test_header_values_are_masked() -> None:
     loaded = read('[providers.mine]\nheaders = { "X-Key" = "hidden", "X-Team" = "a" }\n')
     shown = {field.key: field.shown(value) for field, value in loaded.values()}
     assert shown["providers.mine.headers"] == "X-Key=****, X-Team=****"
