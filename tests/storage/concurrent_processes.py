@@ -1,4 +1,4 @@
-"""Several processes that start on the same word."""
+"""Several processes that start at the same signal."""
 
 import json
 import os
@@ -20,42 +20,43 @@ MODULE = "tests.storage.store_process"
 class Worker:
     """A process of `tests.storage.store_process`, ready to start."""
 
-    def __init__(self, pid: int, given: IO[str], out: IO[str]) -> None:
+    def __init__(self, pid: int, sent: IO[str], out: IO[str]) -> None:
         self._pid = pid
-        self._input = given
+        self._input = sent
         self._output = out
         assert self.hear() == "ready"
 
     def start(self) -> None:
-        """Say the word."""
+        """Let the process start its task."""
         self._input.write("\n")
         self._input.flush()
 
     def hear(self) -> Any:
-        """Return the next answer, or ``None`` when it has ended."""
+        """Return the next answer, or ``None`` when the process has ended."""
         line = self._output.readline()
         return json.loads(line) if line.endswith("\n") else None
 
     def kill(self) -> None:
-        """End it without any warning."""
+        """Kill the process without warning."""
         os.kill(self._pid, signal.SIGKILL)
 
 
 @contextmanager
-def crowd(size: int, task: str, place: Place, *words: str, within: Sequence[str] = ()) -> Iterator[list[Worker]]:
-    """Run so many processes on a task, ``within`` another program if need be, and yield them when all are ready."""
-    words = (task, *place.words, *words)
+def crowd(size: int, task: str, place: Place, *arguments: str, within: Sequence[str] = ()) -> Iterator[list[Worker]]:
+    """Run ``size`` processes on a task, ``within`` another program if given, and yield them when all are ready."""
+    arguments = (task, *place.words, *arguments)
     with ExitStack() as stack:
         dialogues = [
-            _start_within(within, *words) if within else warm_program.dialogue(MODULE, *words) for _ in range(size)
+            _start_within(within, *arguments) if within else warm_program.dialogue(MODULE, *arguments)
+            for _ in range(size)
         ]
         started = [stack.enter_context(one) for one in dialogues]
         yield [Worker(*one) for one in started]
 
 
 @contextmanager
-def _start_within(within: Sequence[str], *words: str) -> Iterator[tuple[int, IO[str], IO[str]]]:
-    command = [*within, sys.executable, "-m", MODULE, *words]
+def _start_within(within: Sequence[str], *arguments: str) -> Iterator[tuple[int, IO[str], IO[str]]]:
+    command = [*within, sys.executable, "-m", MODULE, *arguments]
     with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -66,7 +67,7 @@ def _start_within(within: Sequence[str], *words: str) -> Iterator[tuple[int, IO[
 
 
 def answers(workers: list[Worker]) -> list[Any]:
-    """Start everybody at once and return the first answer of each."""
+    """Start all workers at once and return the first answer of each."""
     for worker in workers:
         worker.start()
     return [worker.hear() for worker in workers]

@@ -1,4 +1,4 @@
-"""The engines that every contract is tried on, and how a test opens one of them."""
+"""The engines that every contract is tested on, and how a test opens them."""
 
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from talaria.storage.sqlite.store import open_sqlite_store
 
 
 class Place(Struct, frozen=True):
-    """A store that a test can open as often as it likes: a file, or a schema of a server."""
+    """Address of a store that a test can open any number of times: a file, or a schema of a server."""
 
     engine: str
     address: str
@@ -26,11 +26,11 @@ class Place(Struct, frozen=True):
 
     @property
     def words(self) -> list[str]:
-        """The place as words of a command line; `place_of` reads them."""
+        """The store as arguments of a command line; `place_of` reads them."""
         return [self.engine, self.address, self.schema]
 
     def open(self, clock: Clock, worker: str = "worker-1", *, patience: float = 5) -> Database:
-        """Return the store for code that waits; for others it waits ``patience`` seconds at most."""
+        """Return the blocking store, which waits at most ``patience`` seconds for others."""
         if self.engine == "sqlite":
             return open_sqlite(Path(self.address), SqliteOptions(patience, clock=clock, worker=WorkerId(worker)))
         options = PostgresOptions(self.schema, patience, clock=clock, worker=WorkerId(worker))
@@ -46,7 +46,7 @@ class Place(Struct, frozen=True):
         return open_postgres_store(self.address, options)
 
     def drop(self) -> None:
-        """Remove what no temporary folder takes with it."""
+        """Drop the schema, if the store is not a file in a temporary folder."""
         if self.engine == "postgres":
             with psycopg.connect(self.address, autocommit=True) as raw:
                 raw.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE".encode())
@@ -54,7 +54,7 @@ class Place(Struct, frozen=True):
 
 @cache
 def empty_sqlite_file() -> bytes:
-    """Return a store without rows: to copy one takes a fifth of the time of creating its tables."""
+    """Return the bytes of a store without rows: copying takes a fifth of the time of creating its tables."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "talaria.db"
         open_sqlite(file).close()
@@ -69,13 +69,13 @@ def create_empty_store(file: Path) -> None:
 
 
 def place_of(words: list[str]) -> Place:
-    """Return the place that `Place.words` describes."""
+    """Return the store that `Place.words` describes."""
     engine, address, schema = words
     return Place(engine, address, schema)
 
 
 def one_by_one(database: Database) -> Transaction:
-    """Return everything that a transaction has, each call of it a transaction of its own."""
+    """Return an object like a transaction in which each call runs in its own transaction."""
     return cast("Transaction", _Subjects(database))
 
 

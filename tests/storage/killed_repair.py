@@ -22,7 +22,7 @@ _FILES = {module.__file__ for module in (recovery, rebuild, salvage)} | {shutil.
 
 
 def main(store: Path, points: int) -> None:
-    """Count the calls of a whole repair, then kill it at so many of them, and at all of its last 40."""
+    """Count the calls of a complete repair, then kill it at this many of them, and at all of its last 40."""
     total = repaired_in_fork(copied(store), kill_at=0)
     step = max(1, total // points)
     for point in sorted({*range(1, total + 1, step), *range(max(1, total - 40), total + 1)}):
@@ -42,7 +42,7 @@ def copied(store: Path) -> Path:
 
 
 def repaired_in_fork(store: Path, kill_at: int) -> int:
-    """Repair a store in a process of its own; return how many calls it made, 0 where it was killed."""
+    """Repair a store in a child process; return how many calls it made, or 0 if it was killed."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -74,7 +74,7 @@ class Calls:
 
 
 def after(store: Path) -> dict[str, object]:
-    """Return what the next start finds, and what is left next to the store."""
+    """Return the messages that the next start finds, and the files left next to the store."""
     is_there = store.stat().st_size > 0
     try:
         open_sqlite(store).close()

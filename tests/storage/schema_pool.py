@@ -1,7 +1,7 @@
 """Schemas of a PostgreSQL server for tests that need an empty store, but not a new one.
 
-To create all tables takes the server 65 ms, to empty them a few. A schema is used again only if a test left it with
-exactly the usual tables and nobody is at work in it.
+Creating all tables takes the server 65 ms, emptying them a few. A schema is reused only if a test left it with
+exactly the usual tables and no process uses it.
 """
 
 import psycopg

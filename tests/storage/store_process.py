@@ -1,6 +1,6 @@
-"""A process of its own that works on a store: ``python -m tests.storage.store_process TASK ENGINE ADDRESS SCHEMA …``.
+"""A process that works on a store: ``python -m tests.storage.store_process TASK ENGINE ADDRESS SCHEMA …``.
 
-It says ``ready``, waits for a line, does its task and answers with lines of JSON.
+It prints ``ready``, waits for a line, runs its task and answers with lines of JSON.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from talaria.core.ids import SessionId, new_turn_id, new_worker_id
 MINUTE = timedelta(minutes=1)
 
 
-def main(words: list[str]) -> None:
-    """Do the task that is named."""
-    task, place, more = words[0], place_of(words[1:4]), words[4:]
+def main(arguments: list[str]) -> None:
+    """Run the named task."""
+    task, place, more = arguments[0], place_of(arguments[1:4]), arguments[4:]
     tasks: dict[str, Callable[..., None]] = {
         "claim": claim,
         "open": open_first,
@@ -45,7 +45,7 @@ def main(words: list[str]) -> None:
 
 
 def answer(value: object) -> None:
-    """Tell the parent at once."""
+    """Write an answer to the parent and flush it."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
@@ -56,19 +56,19 @@ def wait_for_start() -> None:
 
 
 def claim(place: Place) -> None:
-    """Take whatever can be had of everything that only one may have."""
+    """Claim as much as possible of everything that only one process may claim."""
     database = place.open(SystemClock(), new_worker_id())
     wait_for_start()
     answer(
         {
             "handoffs": claimed_handoffs(database),
             "leases": acquired_leases(database),
-            "inbox": list(until_nothing(database, taken_from_inbox)),
-            "outbox": list(until_nothing(database, taken_from_outbox)),
-            "runs": begun_runs(database),
+            "inbox": list(until_nothing(database, claimed_from_inbox)),
+            "outbox": list(until_nothing(database, claimed_from_outbox)),
+            "runs": started_runs(database),
         }
     )
-    sys.stdin.readline()  # what a worker has claimed is free for others once its process has ended
+    sys.stdin.readline()  # claims of a worker are free for others once its process has ended
     database.close()
 
 
@@ -88,21 +88,21 @@ def acquired_leases(database: Database) -> list[str]:
     return [name for name in map(str, range(10)) if acquires(name)]
 
 
-def taken_from_inbox(tx: Transaction) -> list[str]:
+def claimed_from_inbox(tx: Transaction) -> list[str]:
     claim = lane(tx, MINUTE)
     return [item.payload for item in tx.inbox.take(claim, new_turn_id(), count=99)] if claim else []
 
 
-def taken_from_outbox(tx: Transaction) -> list[str]:
+def claimed_from_outbox(tx: Transaction) -> list[str]:
     return [item.payload for item in tx.outbox.claim("telegram", MINUTE, count=2)]
 
 
 def until_nothing(database: Database, work: Callable[[Transaction], list[str]]) -> Iterator[str]:
-    while taken := database.write(work):
-        yield from taken
+    while claimed := database.write(work):
+        yield from claimed
 
 
-def begun_runs(database: Database) -> list[str]:
+def started_runs(database: Database) -> list[str]:
     def begins(job: Job) -> bool:
         return database.write(lambda tx: tx.jobs.begin_run(job, next_at=None)) is not None
 
@@ -110,7 +110,7 @@ def begun_runs(database: Database) -> list[str]:
 
 
 def open_first(place: Place, *places: str) -> None:
-    """Open stores that may not be there yet, and tell how many have written to each before."""
+    """Open stores that may not exist yet, and report how many processes have written to each before."""
     wait_for_start()
     answer([_opened(Place(place.engine, *where.split("\n"))) for where in places])
 
@@ -126,7 +126,7 @@ def _opened(place: Place) -> int | str:
 
 
 def endure(place: Place, seconds: str) -> None:
-    """Write from several tasks for so long; tell what was acknowledged and what was refused as busy."""
+    """Write from several tasks for some seconds; report acknowledged writes and those refused as busy."""
     wait_for_start()
     answer(asyncio.run(_endure(place, float(seconds))))
 
@@ -138,7 +138,7 @@ async def _endure(place: Place, seconds: float) -> dict[str, object]:
     acknowledged: list[int] = []
     busy: list[str] = []
 
-    async def speak() -> None:
+    async def write_messages() -> None:
         while time.monotonic() < deadline:
             try:
                 acknowledged.append(await store.write(lambda tx: tx.messages.append(session, [said("word " * 50)])))
@@ -147,13 +147,13 @@ async def _endure(place: Place, seconds: float) -> dict[str, object]:
 
     async with asyncio.TaskGroup() as group:
         for _ in range(4):
-            group.create_task(speak())
+            group.create_task(write_messages())
     await store.close()
     return {"session": session, "acknowledged": sorted(acknowledged), "busy": busy}
 
 
 def write_on(place: Place, session: str) -> None:
-    """Write steps that span several subjects until killed; tell the number of each that is durable."""
+    """Write steps that span several tables until killed; report the number of each durable step."""
     wait_for_start()
     asyncio.run(_write_on(place, SessionId(session)))
 
@@ -167,17 +167,17 @@ async def _write_on(place: Place, session: SessionId) -> None:
         tx.named_values.put("test", "last", str(last))
         return last
 
-    async def speak() -> None:
+    async def write_messages() -> None:
         while True:
             answer(await store.write(step))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
-            group.create_task(speak())
+            group.create_task(write_messages())
 
 
 def fill(place: Place, how: str) -> None:
-    """Write until there is no more space, then make some, and tell how that went."""
+    """Write until there is no more space, then free some, and report the result."""
     wait_for_start()
     answer(asyncio.run(_fill(place, how)))
 
@@ -205,7 +205,7 @@ async def _fill(place: Place, how: str) -> dict[str, object]:
 
 @contextmanager
 def scarcity(how: str, place: Place) -> Iterator[None]:
-    """Leave little space: on the disk, or to each file of this process."""
+    """Limit the space on the disk, or of each file of this process."""
     if how == "disk":
         ballast = Path(place.address).with_name("ballast")
         ballast.write_bytes(bytes(2_000_000))
@@ -219,7 +219,7 @@ def scarcity(how: str, place: Place) -> Iterator[None]:
 
 
 def intrude(place: Place) -> None:
-    """Try to open a store as somebody who may not write there."""
+    """Try to open a store as a user who may not write there."""
     wait_for_start()
     if os.geteuid() == 0:
         os.seteuid(pwd.getpwnam("nobody").pw_uid)

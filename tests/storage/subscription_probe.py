@@ -1,4 +1,4 @@
-"""Wait until a store hears the notifications of other processes."""
+"""Wait until a store receives the notifications of other processes."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def wait_until_connected(store: Store, other: Store) -> None:
 
 
 async def clear(*subscriptions: Subscription) -> None:
-    """Let the next `wait` of each of them wait."""
+    """Consume pending notifications, so that the next `wait` of each subscription blocks."""
     for subscription in subscriptions:
         if subscription.is_pending:
             await subscription.wait()
@@ -37,6 +37,6 @@ async def notified(subscription: Subscription) -> None:
 
 
 async def woken(subscription: Subscription) -> None:
-    """Wait until the subscription wakes for whatever reason."""
+    """Wait until the subscription wakes for any reason."""
     async with asyncio.timeout(LIMIT):
         await subscription.wait()

@@ -1,4 +1,4 @@
-"""All rows of a store go out and come in again, on the same engine or on the other."""
+"""All rows of a store are exported and loaded again, on the same engine or on the other."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ Rows = dict[str, tuple[list[str], list[tuple[Cell, ...]]]]
 NOT_ARCHIVED = {"notifications", "arrivals", "holds", "leases", "indexed", "schema_version"}
 
 
-def test_rows_come_back_as_they_went_out(
+def test_loaded_rows_equal_the_exported_rows(
     place: Place, database: Database, clock: SettableClock, tmp_path: Path
 ) -> None:
     session = _fill(one_by_one(database))
@@ -35,18 +35,18 @@ def test_rows_come_back_as_they_went_out(
     fresh.close()
 
 
-def test_loading_replaces_what_was_there(database: Database, mine: Transaction) -> None:
-    kept = _fill(mine)
+def test_loading_replaces_existing_rows(database: Database, mine: Transaction) -> None:
+    exported = _fill(mine)
     rows = database.read(_dump)
     gone = mine.sessions.create(NewSession(source="cli"))
     mine.messages.append(gone.id, [said("forget this")])
     database.write(lambda tx: _load(tx, rows))
     assert mine.sessions.get(gone.id) is None
-    assert mine.sessions.get(kept) is not None
+    assert mine.sessions.get(exported) is not None
     assert mine.search.find(SearchQuery(text="forget")) == []
 
 
-def test_new_rows_follow_loaded_ones(database: Database, mine: Transaction) -> None:
+def test_rows_can_be_added_after_loading(database: Database, mine: Transaction) -> None:
     session = _fill(mine)
     rows = database.read(_dump)
     database.write(lambda tx: _load(tx, rows))
@@ -56,7 +56,7 @@ def test_new_rows_follow_loaded_ones(database: Database, mine: Transaction) -> N
     assert lane(mine, timedelta(seconds=5)) is not None
 
 
-def test_a_load_that_fails_changes_nothing(database: Database, mine: Transaction) -> None:
+def test_failed_load_changes_nothing(database: Database, mine: Transaction) -> None:
     _fill(mine)
     before = database.read(_dump)
 
@@ -69,7 +69,7 @@ def test_a_load_that_fails_changes_nothing(database: Database, mine: Transaction
     assert database.read(_dump) == before
 
 
-def test_every_table_that_holds_data_is_archived(place: Place, database: Database) -> None:
+def test_every_table_with_data_is_archived(place: Place, database: Database) -> None:
     del database
     assert _tables(place) - NOT_ARCHIVED == set(TABLE_KEYS)
 

@@ -1,4 +1,4 @@
-"""Answers to requests that may come again: kept for their time, and no longer."""
+"""Stored answers to repeated requests are deleted after their lifetime."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -13,8 +13,8 @@ from talaria.testing.clock import SettableClock
 DAY = timedelta(days=1)
 
 
-def _kept(place: Place) -> int:
-    """Return how many there are, asking past the store."""
+def _count_requests(place: Place) -> int:
+    """Return the number of stored requests, read directly from the database."""
     if place.engine == "sqlite":
         with closing(apsw.Connection(place.address)) as raw:
             return int(raw.execute("SELECT count(*) FROM requests").get)
@@ -24,12 +24,14 @@ def _kept(place: Place) -> int:
         return int(found[0])
 
 
-def test_what_is_over_goes_with_the_requests_that_come(place: Place, mine: Transaction, clock: SettableClock) -> None:
+def test_expired_requests_are_deleted_when_new_ones_arrive(
+    place: Place, mine: Transaction, clock: SettableClock
+) -> None:
     for number in range(40):
         mine.responses.reserve_request(f"old {number}", "post", DAY)
         mine.responses.store_answer(f"old {number}", "post", "answer", DAY)
-    assert _kept(place) == 40
+    assert _count_requests(place) == 40
     clock.advance(DAY)
     for number in range(3):
         mine.responses.reserve_request(f"new {number}", "post", DAY)
-    assert _kept(place) == 3
+    assert _count_requests(place) == 3

@@ -1,4 +1,4 @@
-"""Several real processes on one store: each thing is given out once, and nothing acknowledged is lost."""
+"""Several processes on one store: each item is claimed once, and no acknowledged write is lost."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ def place(new_place: Place) -> Place:
 
 
 def prepare(tx: Transaction) -> None:
-    """Leave ten of everything that can be had only once."""
+    """Add ten items of every kind that can be claimed only once."""
     for number in map(str, range(COUNT)):
         session = tx.sessions.create(NewSession(source="handoff", title=number)).id
         tx.handoffs.request_handoff(session, "telegram")
@@ -41,20 +41,18 @@ def prepare(tx: Transaction) -> None:
         tx.jobs.put(Job(id=JobId(number), name=number, schedule="", payload="", next_at=due))
 
 
-def test_eight_processes_get_each_thing_exactly_once(place: Place) -> None:
+def test_eight_processes_claim_each_item_exactly_once(place: Place) -> None:
     database = place.open(SystemClock())
     database.write(prepare)
     with crowd(8, "claim", place) as workers:
         claims: list[dict[str, list[str]]] = answers(workers)
     database.close()
     everything = [str(number) for number in range(COUNT)]
-    given = {kind: sorted(chain.from_iterable(one[kind] for one in claims)) for kind in claims[0]}
-    assert given == dict.fromkeys(["handoffs", "leases", "inbox", "outbox", "runs"], everything)
+    claimed = {kind: sorted(chain.from_iterable(one[kind] for one in claims)) for kind in claims[0]}
+    assert claimed == dict.fromkeys(["handoffs", "leases", "inbox", "outbox", "runs"], everything)
 
 
-def test_processes_that_write_all_the_time_are_never_refused_and_lose_nothing(
-    place: Place, request: pytest.FixtureRequest
-) -> None:
+def test_parallel_writers_are_never_refused_and_lose_no_write(place: Place, request: pytest.FixtureRequest) -> None:
     seconds = 10 if request.config.getoption("--long") else 2
     with crowd(4, "endure", place, str(seconds)) as workers:
         reports: list[dict[str, Any]] = answers(workers)
@@ -64,11 +62,11 @@ def test_processes_that_write_all_the_time_are_never_refused_and_lose_nothing(
     database.close()
     assert [report["busy"] for report in reports] == [[]] * 4
     assert {report["session"]: report["acknowledged"] for report in reports} == stored
-    assert all(len(places) > 10 for places in stored.values())
+    assert all(len(numbers) > 10 for numbers in stored.values())
     assert damages(place) == []
 
 
-def test_a_process_killed_in_the_middle_of_writing_loses_nothing_that_was_acknowledged(place: Place) -> None:
+def test_killed_writer_loses_no_acknowledged_write(place: Place) -> None:
     chance = random.Random(7)
     database = place.open(SystemClock())
     session = database.write(lambda tx: tx.sessions.create(NewSession(source="cli"))).id
@@ -89,14 +87,14 @@ def test_a_process_killed_in_the_middle_of_writing_loses_nothing_that_was_acknow
 
 
 def write_until_killed(place: Place, session: SessionId, answers: int) -> int:
-    """Return the last place that a process reported before it was killed, some answers after its start."""
+    """Return the last message number that a process reported before it was killed after some answers."""
     with crowd(1, "write", place, session) as [worker]:
         worker.start()
-        heard: list[int] = [worker.hear() for _ in range(answers)]
+        reported: list[int] = [worker.hear() for _ in range(answers)]
         worker.kill()
         while (more := worker.hear()) is not None:
-            heard.append(more)
-    return max(heard)
+            reported.append(more)
+    return max(reported)
 
 
 def load(database: Database, session: SessionId) -> list[StoredMessage]:
@@ -104,7 +102,7 @@ def load(database: Database, session: SessionId) -> list[StoredMessage]:
 
 
 def damages(place: Place) -> list[str]:
-    """Return what SQLite's own check finds wrong with the file."""
+    """Return the problems that SQLite's integrity check finds in the file."""
     if place.engine != "sqlite":
         return []
     raw = apsw.Connection(place.address)

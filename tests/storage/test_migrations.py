@@ -40,26 +40,26 @@ def place(new_place: Place) -> Place:
 
 
 @pytest.mark.parametrize("engine", FOLDERS)
-def test_steps_are_numbered_without_gaps_up_to_the_latest(engine: str) -> None:
+def test_migrations_are_numbered_without_gaps(engine: str) -> None:
     assert [step.number for step in list_migrations(FOLDERS[engine])] == list(range(1, LATEST_SCHEMA + 1))
 
 
-def test_both_engines_take_the_same_steps() -> None:
+def test_both_engines_have_the_same_migrations() -> None:
     sqlite, postgres = ([step.name for step in list_migrations(folder)] for folder in FOLDERS.values())
     assert sqlite == postgres
 
 
-def test_a_step_never_changes_once_it_is_there() -> None:
+def test_published_migrations_are_unchanged() -> None:
     recorded = [tuple(line.split()) for line in DIGESTS.read_text().splitlines()]
     actual = {
         (hashlib.sha256(file.read_bytes()).hexdigest(), f"{engine}/{file.name}")
         for engine, folder in FOLDERS.items()
         for file in folder.glob("*.sql")
     }
-    assert set(recorded) == actual, "add a new step and its digest; what is published stays as it is"
+    assert set(recorded) == actual, "add a new migration and its digest; published ones must not change"
 
 
-def test_the_steps_lead_from_nothing_to_the_schema_of_a_new_store(place: Place, tmp_path: Path) -> None:
+def test_migrating_step_by_step_gives_the_schema_of_a_new_store(place: Place, tmp_path: Path) -> None:
     if place.engine == "sqlite":
         step_by_step = tmp_path / "steps.db"
         for number in range(1, LATEST_SCHEMA + 1):
@@ -160,7 +160,7 @@ def test_daily_usage_is_filled_from_the_turns_of_an_older_store(place: Place) ->
     assert {row.member for row in owners} == {"ana"}
 
 
-def test_handoffs_of_an_older_store_are_taken_over(place: Place) -> None:
+def test_handoffs_of_an_older_store_are_migrated(place: Place) -> None:
     run = older_store(place, 7)
     now = int(datetime.now(UTC).timestamp() * 1_000_000)
     run("INSERT INTO sessions (id, source, title, created_at, updated_at, handoff_state, handoff_platform,"
@@ -191,27 +191,27 @@ def test_handoffs_of_an_older_store_are_taken_over(place: Place) -> None:
     database.close()
 
 
-def test_a_newer_file_is_refused_and_left_untouched(new_sqlite_place: Place) -> None:
+def test_newer_file_is_refused_and_not_changed(new_sqlite_place: Place) -> None:
     new_sqlite_place.open(SystemClock()).close()
     with closing(apsw.Connection(new_sqlite_place.address)) as raw:
         raw.pragma("user_version", LATEST_SCHEMA + 1)
-    refused_untouched(
+    check_refused_and_unchanged(
         new_sqlite_place, StoreTooNew, f"newer Talaria (schema {LATEST_SCHEMA + 1}; this one knows {LATEST_SCHEMA})"
     )
 
 
-def test_a_database_of_another_program_is_refused_and_left_untouched(new_sqlite_place: Place) -> None:
+def test_database_of_another_program_is_refused_and_not_changed(new_sqlite_place: Place) -> None:
     with closing(apsw.Connection(new_sqlite_place.address)) as raw:
         raw.execute("CREATE TABLE notes (text); PRAGMA user_version = 1")
-    refused_untouched(new_sqlite_place, StoreUnavailable, "belongs to another program")
+    check_refused_and_unchanged(new_sqlite_place, StoreUnavailable, "belongs to another program")
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_untouched(new_sqlite_place: Place) -> None:
+def test_file_that_is_not_a_database_is_refused_and_not_changed(new_sqlite_place: Place) -> None:
     Path(new_sqlite_place.address).write_text("Dear diary, " * 1000)
-    refused_untouched(new_sqlite_place, StoreCorrupt, "talaria doctor --fix")
+    check_refused_and_unchanged(new_sqlite_place, StoreCorrupt, "talaria doctor --fix")
 
 
-def test_a_newer_schema_is_refused_and_left_untouched(postgres_place: Place) -> None:
+def test_newer_schema_is_refused_and_not_changed(postgres_place: Place) -> None:
     postgres_place.open(SystemClock()).close()
     postgres_rows(postgres_place, f"UPDATE schema_version SET version = {LATEST_SCHEMA + 1} RETURNING version")
     before = postgres_schema(postgres_place)
@@ -221,7 +221,7 @@ def test_a_newer_schema_is_refused_and_left_untouched(postgres_place: Place) -> 
     assert postgres_schema(postgres_place) == before
 
 
-def test_a_new_file_says_whose_it_is_and_only_its_owner_can_read_it(new_sqlite_place: Place) -> None:
+def test_new_file_has_the_application_id_and_is_private(new_sqlite_place: Place) -> None:
     new_sqlite_place.open(SystemClock()).close()
     assert Path(new_sqlite_place.address).stat().st_mode & 0o777 == 0o600
     with closing(apsw.Connection(new_sqlite_place.address)) as raw:
@@ -245,7 +245,7 @@ def handoff_state(session_id: SessionId, tx: Transaction) -> HandoffState | None
 
 
 def older_store(place: Place, version: int) -> Callable[[str], None]:
-    """Make a store as it was at a version and return how to run statements in it."""
+    """Create a store with the schema of a version and return a function that runs statements in it."""
     if place.engine == "sqlite":
         with closing(apsw.Connection(place.address)) as raw:
             migrate(raw, upto=version)
@@ -264,7 +264,7 @@ def run_in_postgres(place: Place, statement: str) -> None:
         raw.execute(statement.encode())
 
 
-def refused_untouched(place: Place, error: type[Exception], sentence: str) -> None:
+def check_refused_and_unchanged(place: Place, error: type[Exception], sentence: str) -> None:
     """Check that a file can't be opened, is not changed by the attempt, and that the reason is reported."""
     file = Path(place.address)
     before = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Notifications between processes on each engine, and what happens when the connection is lost."""
+"""Notifications between processes on each engine, also after a lost connection."""
 
 import asyncio
 import queue
@@ -49,7 +49,7 @@ def connected(url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 async def listeners(place: Place, count: int) -> list[int]:
-    """Return the server's processes that listen for notifications of a store, once there are so many."""
+    """Return the server's processes that listen for notifications of a store, once there are ``count``."""
     return await asyncio.to_thread(_listeners, place, count)
 
 
@@ -63,7 +63,7 @@ def _listeners(place: Place, count: int) -> list[int]:
             time.sleep(0.01)
 
 
-def test_a_look_at_a_file_sees_each_commit_once(sqlite_place: Place) -> None:
+def test_file_changes_reports_each_commit_once(sqlite_place: Place) -> None:
     database = sqlite_place.open(SystemClock())
     with closing(FileChanges(Path(sqlite_place.address))) as changes:
         assert changes.look()
@@ -75,7 +75,7 @@ def test_a_look_at_a_file_sees_each_commit_once(sqlite_place: Place) -> None:
     database.close()
 
 
-def test_work_that_writes_nothing_is_no_reason_to_look_again(sqlite_place: Place) -> None:
+def test_transaction_without_writes_is_not_reported_as_a_change(sqlite_place: Place) -> None:
     database = sqlite_place.open(SystemClock())
     with closing(FileChanges(Path(sqlite_place.address))) as changes:
         changes.look()
@@ -98,7 +98,7 @@ def notify_all(tx: Transaction, topics: Iterable[str]) -> None:
         tx.notify(topic)
 
 
-def test_each_topic_that_a_file_was_notified_of_is_read_once(sqlite_place: Place) -> None:
+def test_each_notified_topic_is_read_once(sqlite_place: Place) -> None:
     database = sqlite_place.open(SystemClock())
     notify(database, "before")
     with closing(FileChanges(Path(sqlite_place.address))) as changes:
@@ -130,78 +130,78 @@ def test_old_notifications_are_removed_and_a_reader_that_missed_some_wakes_every
     database.close()
 
 
-def test_a_bell_rings_when_the_log_is_written_to_and_for_nothing_else(sqlite_place: Place) -> None:
+def test_inotify_watch_wakes_only_for_writes_to_the_log(sqlite_place: Place) -> None:
     database = open_sqlite(Path(sqlite_place.address))
     put(database, "")
-    with closing(InotifyWatch(Path(f"{sqlite_place.address}-wal"))) as bell:
+    with closing(InotifyWatch(Path(f"{sqlite_place.address}-wal"))) as watch:
         database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
         database.read(lambda tx: tx.named_values.get("test", "key"))
-        assert not bell.has_changed()
+        assert not watch.has_changed()
         put(database, "one")
-        assert bell.wait(20)
-        assert not bell.has_changed()
-        bell.silence()
-        assert not bell.wait(NEVER)
+        assert watch.wait(20)
+        assert not watch.has_changed()
+        watch.silence()
+        assert not watch.wait(NEVER)
     database.close()
 
 
-def test_there_is_no_bell_for_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_inotify_watch_of_a_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         InotifyWatch(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("log", ["talaria.db-wal", "deaf", "missing"])
 def test_commits_are_noticed_with_and_without_file_notifications(tmp_path: Path, log: str) -> None:
-    path, heard = tmp_path / "talaria.db", queue.SimpleQueue[Mapping[str, int] | None]()
+    path, received = tmp_path / "talaria.db", queue.SimpleQueue[Mapping[str, int] | None]()
     (tmp_path / "deaf").touch()
     database = open_sqlite(path)
     listener = CommitListener(path, watch_after=0, log=tmp_path / log)
-    listener.listen(heard.put)
-    assert heard.get(timeout=20) is None
+    listener.listen(received.put)
+    assert received.get(timeout=20) is None
     for number in range(8):
         put(database, str(number))
         notify(database, "inbox")
-        assert heard.get(timeout=20) == {"inbox": number + 1}
+        assert received.get(timeout=20) == {"inbox": number + 1}
     listener.stop_listening()
-    listener.listen(heard.put)
-    assert heard.get(timeout=20) is None
+    listener.listen(received.put)
+    assert received.get(timeout=20) is None
     listener.close()
     database.close()
 
 
 def test_after_a_notification_the_store_is_polled_until_shortly_after_the_commit() -> None:
-    vigil, now, looks = PollSchedule(0.04, 0.0), 10.0, 1
-    assert vigil.is_asleep(now)
-    vigil.looked(now, wakeup=True, found=False)
+    schedule, now, looks = PollSchedule(0.04, 0.0), 10.0, 1
+    assert schedule.is_asleep(now)
+    schedule.looked(now, wakeup=True, found=False)
     while now < 10.03:
-        assert not vigil.is_asleep(now)
-        now, looks = now + vigil.pause, looks + 1
-        vigil.looked(now, wakeup=False, found=False)
+        assert not schedule.is_asleep(now)
+        now, looks = now + schedule.pause, looks + 1
+        schedule.looked(now, wakeup=False, found=False)
     assert looks < 10
-    assert not vigil.is_asleep(now)
-    vigil.looked(now, wakeup=True, found=True)
-    assert vigil.pause == 0.04
-    assert not vigil.is_asleep(now + 0.09)
-    assert vigil.is_asleep(now + 0.2)
+    assert not schedule.is_asleep(now)
+    schedule.looked(now, wakeup=True, found=True)
+    assert schedule.pause == 0.04
+    assert not schedule.is_asleep(now + 0.09)
+    assert schedule.is_asleep(now + 0.2)
 
 
 def test_a_notification_of_a_rolled_back_write_stops_the_polling() -> None:
-    vigil = PollSchedule(0.04, 0.0)
-    assert vigil.is_asleep(10.0)
-    vigil.looked(10.0, wakeup=True, found=False)
-    assert not vigil.is_asleep(14.9)
-    assert vigil.is_asleep(15.1)
+    schedule = PollSchedule(0.04, 0.0)
+    assert schedule.is_asleep(10.0)
+    schedule.looked(10.0, wakeup=True, found=False)
+    assert not schedule.is_asleep(14.9)
+    assert schedule.is_asleep(15.1)
 
 
-def test_a_bell_that_has_missed_several_commits_is_not_trusted_any_more() -> None:
-    vigil = PollSchedule(0.04, 0.0)
+def test_watch_that_missed_several_commits_is_no_longer_trusted() -> None:
+    schedule = PollSchedule(0.04, 0.0)
     for number, wakeup in enumerate((False, False, True, False, False, False)):
-        assert vigil.trusts_watch
-        assert vigil.is_asleep(10.0 + number)
-        vigil.looked(10.0 + number, wakeup=wakeup, found=True)
-        assert not vigil.is_asleep(10.05 + number)
-        vigil.looked(10.05 + number, wakeup=False, found=True)
-    assert not vigil.trusts_watch
+        assert schedule.trusts_watch
+        assert schedule.is_asleep(10.0 + number)
+        schedule.looked(10.0 + number, wakeup=wakeup, found=True)
+        assert not schedule.is_asleep(10.05 + number)
+        schedule.looked(10.05 + number, wakeup=False, found=True)
+    assert not schedule.trusts_watch
 
 
 async def test_all_subscriptions_of_a_process_wake_together_periodically(place: Place) -> None:
@@ -217,7 +217,7 @@ async def test_all_subscriptions_of_a_process_wake_together_periodically(place: 
             await clear(second)
 
 
-def test_upkeep_is_needed_where_something_was_written(sqlite_place: Place) -> None:
+def test_maintenance_is_due_after_a_write(sqlite_place: Place) -> None:
     database = open_sqlite(Path(sqlite_place.address))
     assert not database.is_maintained
     assert not database.run_maintenance()
@@ -229,7 +229,7 @@ def test_upkeep_is_needed_where_something_was_written(sqlite_place: Place) -> No
     database.close()
 
 
-async def test_a_vanished_file_does_not_disturb_subscribers(tmp_path: Path) -> None:
+async def test_subscriptions_still_wake_after_the_file_was_deleted(tmp_path: Path) -> None:
     place = Place("sqlite", str(tmp_path / "profile" / "talaria.db"))
     async with opened(place, poll_seconds=0.01) as store:
         async with store.subscribe("inbox") as subscription:
@@ -251,12 +251,12 @@ async def test_a_commit_notifies_each_topic_once(postgres_place: Place) -> None:
         async with opened(postgres_place) as store:
             await store.write(lambda tx: notify_all(tx, (f"topic {number % 2}" for number in range(100))))
         raw.execute("SELECT pg_notify(%s, 'end')", (channel,))
-        heard = []
+        received = []
         for notice in raw.notifies(timeout=20):
             if notice.payload == "end":
                 break
-            heard.append(notice.payload.partition(":")[2])
-    assert sorted(heard) == ["topic 0", "topic 1"]
+            received.append(notice.payload.partition(":")[2])
+    assert sorted(received) == ["topic 0", "topic 1"]
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ async def test_a_store_without_subscriptions_does_not_listen(postgres_place: Pla
 
 
 @pytest.mark.skipif(find_postgres() is None, reason=MISSING)
-async def test_a_server_that_went_away_and_came_back_is_listened_to_again() -> None:
+async def test_listener_reconnects_after_a_server_restart() -> None:
     with PostgresServer() as server:
         place = Place("postgres", server.url, f"test_{new_id()}")
         async with (

@@ -1,4 +1,4 @@
-"""PostgreSQL databases with the rules of a language for order and letters: the store behaves as on any other."""
+"""The store behaves the same in PostgreSQL databases with other locale providers."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ RULES = {
 
 @pytest.fixture(params=RULES)
 def calls(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Transaction]:
-    """A store in a database of its own."""
+    """A store in its own database."""
     name = f"test_{new_id()}"
     with psycopg.connect(postgres_url, autocommit=True) as raw:
         try:
@@ -35,7 +35,7 @@ def calls(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Transac
         raw.execute(f"DROP DATABASE {name}".encode())
 
 
-def test_keys_are_sorted_by_their_characters(calls: Transaction) -> None:
+def test_keys_are_sorted_by_code_point(calls: Transaction) -> None:
     for key in ("goal:b", "goal:B", "goal:ä", "goal:a", "goal-c"):
         calls.named_values.put("test", key, "")
     assert [key for key, _ in calls.named_values.find("test", "goal")] == [
@@ -51,9 +51,9 @@ def test_words_of_every_script_are_found(calls: Transaction) -> None:
     session = calls.sessions.create(NewSession(source="cli")).id
     for text, _ in SCRIPTS.values():
         calls.messages.append(session, [said(text)])
-    wanted = {word: number for number, (_, words) in enumerate(SCRIPTS.values(), 1) for word in words}
-    found = {word: [hit.seq for hit in calls.search.find(SearchQuery(text=word))] for word in wanted}
-    assert {word: number for word, number in wanted.items() if number not in found[word]} == {}
+    expected = {word: number for number, (_, words) in enumerate(SCRIPTS.values(), 1) for word in words}
+    found = {word: [hit.seq for hit in calls.search.find(SearchQuery(text=word))] for word in expected}
+    assert {word: number for word, number in expected.items() if number not in found[word]} == {}
 
 
 def test_database_in_another_encoding_is_refused(postgres_url: str) -> None:

@@ -1,4 +1,4 @@
-"""The PostgreSQL server that tests and benchmarks start by themselves."""
+"""The PostgreSQL server that tests and benchmarks start."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ with PostgresServer() as server:
 
 @pytest.mark.skipif(find_postgres() is None, reason=MISSING)
 @pytest.mark.parametrize("violent", [False, True], ids=["ended", "killed"])
-def test_the_server_goes_with_the_process_that_started_it(violent: bool) -> None:
+def test_server_ends_with_the_process_that_started_it(violent: bool) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as owner:

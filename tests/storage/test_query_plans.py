@@ -1,4 +1,4 @@
-"""What a gateway asks of SQLite every second is answered from an index, however many conversations there are."""
+"""Queries that a gateway runs every second use an index in SQLite."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -20,7 +20,7 @@ from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 
 class Planner:
-    """Implements `Sql`: nothing is done, but how it would be done is kept in ``plans``."""
+    """Implements `Sql`: runs no statement, but records its query plan in ``plans``."""
 
     now = 0
     worker = WorkerId("worker-1")
@@ -54,12 +54,12 @@ class Planner:
 
 
 @pytest.mark.parametrize("call", ["list_pending_handoffs", "list_lapsed_handoffs", "claim_handoff"])
-def test_looking_for_handoffs_reads_no_conversation_that_stays(tmp_path: Path, call: str) -> None:
+def test_handoff_queries_do_not_scan_the_sessions(tmp_path: Path, call: str) -> None:
     open_sqlite(tmp_path / "talaria.db").close()
     planner = Planner(tmp_path / "talaria.db")
     table = HandoffsTable(planner)
-    words = [SessionId("s")] if call == "claim_handoff" else []
-    getattr(table, call)(*words)
+    arguments = [SessionId("s")] if call == "claim_handoff" else []
+    getattr(table, call)(*arguments)
     planner.close()
     assert planner.plans
     assert [plan for plan in planner.plans if plan in ("SCAN sessions", "SCAN handoffs")] == []
@@ -93,7 +93,7 @@ def test_values_and_background_work_are_found_by_an_index(tmp_path: Path) -> Non
                      "SCAN delegated_tasks USING INDEX delegated_tasks_in_background"]  # fmt: skip
 
 
-def test_charts_of_usage_read_only_the_daily_roll_up(tmp_path: Path) -> None:
+def test_usage_charts_read_only_the_daily_roll_up(tmp_path: Path) -> None:
     open_sqlite(tmp_path / "talaria.db").close()
     planner = Planner(tmp_path / "talaria.db")
     for group in get_args(UsageGroup):

@@ -1,4 +1,4 @@
-"""A damaged file is detected and kept; readable data moves to a new one."""
+"""Damage of a store file is detected; readable rows are recovered into a new file, and the old one is preserved."""
 
 import random
 from collections.abc import Callable
@@ -24,23 +24,23 @@ Damage = Callable[[BinaryIO, int], object]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A store with conversations that were held at the same time, so that their pages are mixed."""
+    """A store with interleaved sessions, so that their pages are mixed."""
     path = tmp_path / "talaria.db"
     database = open_sqlite(path)
 
-    def talk(tx: Transaction) -> None:
+    def add_messages(tx: Transaction) -> None:
         ids = [tx.sessions.create(NewSession(source="cli", title=f"Talk {n}")).id for n in range(SESSIONS)]
         for number in range(MESSAGES):
             for session in ids:
                 text = f"message {number} about heron and lighthouse {'words ' * 30}"
                 tx.messages.append(session, [said(text)])
 
-    database.write(talk)
+    database.write(add_messages)
     database.close()
     return path
 
 
-def test_a_sound_file_has_no_damage(file: Path) -> None:
+def test_intact_file_has_no_damage(file: Path) -> None:
     assert find_damage(file) == []
 
 
@@ -55,7 +55,7 @@ def test_a_sound_file_has_no_damage(file: Path) -> None:
     ],
     ids=["a page in the middle", "many pages", "the first page", "the header", "the end cut off"],
 )
-def test_damage_is_found_and_every_message_on_a_sound_page_is_recovered(file: Path, damage: Damage) -> None:
+def test_every_message_on_an_intact_page_is_recovered(file: Path, damage: Damage) -> None:
     sound, pages = file.read_bytes(), _messages_by_page(file)
     with file.open("r+b") as stream:
         damage(stream, len(sound))
@@ -77,13 +77,13 @@ def test_damage_is_found_and_every_message_on_a_sound_page_is_recovered(file: Pa
 
 
 @pytest.mark.parametrize("table", ["messages", "sessions"])
-def test_rows_are_found_without_the_tree_that_leads_to_them(file: Path, table: str) -> None:
+def test_rows_are_recovered_without_the_root_page_of_their_table(file: Path, table: str) -> None:
     with file.open("r+b") as stream:
         _overwrite(stream, (_root_page(file, table) - 1) * PAGE, bytes(PAGE))
     assert recover(file).messages == SESSIONS * MESSAGES
 
 
-def test_messages_whose_session_is_lost_come_back_under_a_new_one(file: Path) -> None:
+def test_messages_of_lost_sessions_are_recovered_in_new_sessions(file: Path) -> None:
     _lose_sessions(file)
     recovery = recover(file)
     database = open_sqlite(file)
@@ -95,7 +95,7 @@ def test_messages_whose_session_is_lost_come_back_under_a_new_one(file: Path) ->
     database.close()
 
 
-def test_what_was_deleted_does_not_come_back(file: Path) -> None:
+def test_deleted_messages_are_not_recovered(file: Path) -> None:
     database = open_sqlite(file)
     gone = database.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))[0]
     database.write(lambda tx: tx.sessions.delete(gone.id))
@@ -106,7 +106,7 @@ def test_what_was_deleted_does_not_come_back(file: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [["arrivals"], ["arrivals", "messages"]], ids=["arrivals", "arrivals and messages"])
-def test_messages_are_found_without_the_list_of_their_arrivals(file: Path, lost: list[str]) -> None:
+def test_messages_are_recovered_without_the_arrivals_table(file: Path, lost: list[str]) -> None:
     database = open_sqlite(file)
     gone = database.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))[0]
     database.write(lambda tx: tx.sessions.delete(gone.id))
@@ -118,7 +118,7 @@ def test_messages_are_found_without_the_list_of_their_arrivals(file: Path, lost:
     assert recover(file).messages == (SESSIONS - 1) * MESSAGES
 
 
-def test_what_stands_only_in_the_log_is_recovered_too(file: Path) -> None:
+def test_messages_only_in_the_write_ahead_log_are_recovered(file: Path) -> None:
     writer = open_sqlite(file)
     session = writer.write(lambda tx: tx.sessions.create(NewSession(source="cli", title="Late")))
     writer.write(lambda tx: tx.messages.append(session.id, [said("the last word")]))
@@ -132,7 +132,7 @@ def test_what_stands_only_in_the_log_is_recovered_too(file: Path) -> None:
     database.close()
 
 
-def test_opening_a_damaged_file_says_what_to_do(file: Path) -> None:
+def test_opening_a_damaged_file_names_the_repair_command(file: Path) -> None:
     with file.open("r+b") as stream:
         _overwrite(stream, 0, bytes(PAGE))
     with pytest.raises(StoreCorrupt, match="talaria doctor --fix"):
@@ -147,11 +147,11 @@ def test_a_file_in_use_is_not_replaced(file: Path) -> None:
     assert recover(file).messages == SESSIONS * MESSAGES
 
 
-def test_nobody_opens_a_file_that_is_being_replaced(file: Path) -> None:
-    presence = StoreLock(file, alone=True)
+def test_file_under_repair_cannot_be_opened(file: Path) -> None:
+    lock = StoreLock(file, alone=True)
     with pytest.raises(StoreUnavailable, match="being repaired"):
         open_sqlite(file)
-    presence.end()
+    lock.end()
     open_sqlite(file).close()
 
 

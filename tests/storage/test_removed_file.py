@@ -1,4 +1,4 @@
-"""A file that is taken away from under a store: nothing is written where nobody would find it again."""
+"""A store whose file is moved or deleted while open: writes are refused, and no data is lost."""
 
 import logging
 import shutil
@@ -13,7 +13,7 @@ from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.store import open_sqlite_store
 
 
-def begin(tx: Transaction) -> str:
+def create_session(tx: Transaction) -> str:
     return tx.sessions.create(NewSession(source="test")).id
 
 
@@ -25,51 +25,51 @@ def rescued(folder: Path) -> list[Path]:
     return list(folder.glob("talaria.db.rescued-*"))
 
 
-async def test_a_file_that_is_moved_away_and_back_is_resumed(tmp_path: Path) -> None:
+async def test_store_works_again_when_its_file_is_moved_back(tmp_path: Path) -> None:
     path, away = tmp_path / "talaria.db", tmp_path / "away.db"
     store = open_sqlite_store(path)
-    await store.write(begin)
+    await store.write(create_session)
     path.rename(away)
     with pytest.raises(StoreGone, match="moved away"):
-        await store.write(begin)
+        await store.write(create_session)
     assert not path.exists()
     away.rename(path)
-    await store.write(begin)
+    await store.write(create_session)
     await store.close()
     database = open_sqlite(path)
     assert database.read(count) == 2
     database.close()
 
 
-async def test_a_folder_that_is_moved_away_and_back_is_resumed(tmp_path: Path) -> None:
+async def test_store_works_again_when_its_folder_is_moved_back(tmp_path: Path) -> None:
     folder = tmp_path / "profile"
     store = open_sqlite_store(folder / "talaria.db")
-    await store.write(begin)
+    await store.write(create_session)
     folder.rename(tmp_path / "away")
     with pytest.raises(StoreGone, match="moved away"):
-        await store.write(begin)
+        await store.write(create_session)
     assert not folder.exists()
     (tmp_path / "away").rename(folder)
-    await store.write(begin)
+    await store.write(create_session)
     assert await store.read(count) == 2
     await store.close()
 
 
-async def test_a_file_that_is_deleted_is_rescued_and_not_written_to(
+async def test_deleted_file_is_rescued_as_a_copy_and_writes_are_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "talaria.db"
     store = open_sqlite_store(path)
-    await store.write(begin)
+    await store.write(create_session)
     path.unlink()
     for _ in range(2):
         with pytest.raises(StoreGone, match="deleted"):
-            await store.write(begin)
-    with pytest.raises(StoreGone) as told:
-        await store.write(begin)
+            await store.write(create_session)
+    with pytest.raises(StoreGone) as refused:
+        await store.write(create_session)
     await store.close()
     (copy,) = rescued(tmp_path)
-    assert str(copy) in str(told.value)
+    assert str(copy) in str(refused.value)
     assert [str(copy) in record.message for record in caplog.records if record.levelno == logging.CRITICAL] == [True]
     assert copy.stat().st_mode & 0o077 == 0
     with pytest.raises(StoreMissing, match="Rename the copy"):
@@ -81,21 +81,21 @@ async def test_a_file_that_is_deleted_is_rescued_and_not_written_to(
     database.close()
 
 
-async def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
+async def test_replacement_of_the_file_is_not_written_to(tmp_path: Path) -> None:
     path, away = tmp_path / "talaria.db", tmp_path / "away.db"
     store = open_sqlite_store(path)
-    await store.write(begin)
+    await store.write(create_session)
     await store.close()
     store = open_sqlite_store(path)
     path.rename(away)
     shutil.copy(away, path)
     before = path.read_bytes()
     with pytest.raises(StoreGone, match="another file"):
-        await store.write(begin)
+        await store.write(create_session)
     assert path.read_bytes() == before
     await store.close()
     database = open_sqlite(path)
-    database.write(begin)
+    database.write(create_session)
     assert database.read(count) == 2
     database.close()
 
@@ -103,7 +103,7 @@ async def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
 async def test_no_new_file_is_created_while_the_removed_one_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "talaria.db"
     store = open_sqlite_store(path)
-    await store.write(begin)
+    await store.write(create_session)
     path.rename(tmp_path / "away.db")
     with pytest.raises(StoreGone, match="still uses it"):
         open_sqlite(path)

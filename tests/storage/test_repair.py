@@ -32,27 +32,27 @@ FEW_MESSAGES, KILLS = 30, 30
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A store with a few conversations."""
+    """A store with a few sessions."""
     return create_store(tmp_path / "talaria.db", MESSAGES)
 
 
 def create_store(path: Path, messages: int) -> Path:
-    """Create a store with so many messages in each conversation."""
+    """Create a store with this many messages in each session."""
     database = open_sqlite(path)
 
-    def talk(tx: Transaction) -> None:
+    def add_messages(tx: Transaction) -> None:
         ids = [tx.sessions.create(NewSession(source="cli", title=f"Talk {n}")).id for n in range(SESSIONS)]
         for number in range(messages):
             for session in ids:
                 tx.messages.append(session, [said(f"message {number} {'of words ' * 20}")])
 
-    database.write(talk)
+    database.write(add_messages)
     database.close()
     return path
 
 
 def damage(file: Path, seed: int, places: int) -> bytes:
-    """Overwrite 64 bytes at random places of a file and return what it holds then."""
+    """Overwrite 64 bytes at random offsets of a file and return the resulting bytes."""
     chance = random.Random(seed)
     content = bytearray(file.read_bytes())
     for _ in range(places):
@@ -104,7 +104,7 @@ def test_text_that_is_not_utf_8_is_damage_and_reported_by_reading(file: Path) ->
 
 
 @pytest.mark.parametrize("change", ["body = '{\"parts\": 7}'", "body = 'no json'", "at = 9223372036854775807"])
-def test_value_that_makes_no_sense_is_damage(file: Path, change: str) -> None:
+def test_invalid_value_in_a_message_is_damage(file: Path, change: str) -> None:
     raw = apsw.Connection(str(file))
     raw.execute(f"UPDATE messages SET {change} WHERE id IN (SELECT id FROM messages LIMIT 3)")
     raw.close()
@@ -134,12 +134,12 @@ def test_damaged_rows_of_other_tables_are_counted(file: Path) -> None:
         (Recovery(Path("x"), 2, 9, 1, 1), "At least 1 message and 1 other record couldn't be read."),
     ],
 )
-def test_report_says_what_was_recovered_and_what_was_not(recovery: Recovery, sentence: str) -> None:
+def test_recovery_report_counts_recovered_and_lost_rows(recovery: Recovery, sentence: str) -> None:
     assert sentence in str(recovery)
 
 
 @pytest.mark.parametrize(("offset", "content"), [(60, b"\xff" * 12), (68, b"\0\0\0\1"), (44, b"\xff" * 4)])
-def test_damaged_header_is_neither_a_newer_store_nor_another_program(file: Path, offset: int, content: bytes) -> None:
+def test_damaged_header_is_reported_as_corrupt(file: Path, offset: int, content: bytes) -> None:
     with file.open("r+b") as stream:
         stream.seek(offset)
         stream.write(content)
@@ -149,7 +149,7 @@ def test_damaged_header_is_neither_a_newer_store_nor_another_program(file: Path,
 
 
 @pytest.mark.timeout(300)
-def test_repair_that_is_killed_anywhere_is_repeated_or_finished(tmp_path: Path) -> None:
+def test_repair_killed_at_any_point_is_repeated_or_finished(tmp_path: Path) -> None:
     file = create_store(tmp_path / "talaria.db", FEW_MESSAGES)
     damage(file, seed=3, places=20)
     copy = file.with_name("whole.db")
@@ -172,7 +172,7 @@ def test_repair_that_is_killed_anywhere_is_repeated_or_finished(tmp_path: Path) 
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond a size."""
+    """Limit the size of files that this process writes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
@@ -184,7 +184,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.9, 0.99])
-def test_repair_without_space_leaves_everything_as_it_was(file: Path, share: float) -> None:
+def test_repair_without_disk_space_changes_nothing(file: Path, share: float) -> None:
     broken = damage(file, seed=1, places=50)
     with largest_file(int(len(broken) * share)), pytest.raises((StoreFull, StoreUnavailable), match="n't be repaired"):
         recover(file)
@@ -194,7 +194,7 @@ def test_repair_without_space_leaves_everything_as_it_was(file: Path, share: flo
 
 
 @pytest.mark.parametrize("leftover", ["talaria.db.damaged-20261115T220610582994", "talaria.db.recovering"])
-def test_no_empty_store_is_made_next_to_a_damaged_one(tmp_path: Path, leftover: str) -> None:
+def test_no_empty_store_is_created_next_to_a_damaged_one(tmp_path: Path, leftover: str) -> None:
     (tmp_path / leftover).write_bytes(b"damaged")
     with pytest.raises(StoreMissing, match="doctor --fix"):
         open_sqlite(tmp_path / "talaria.db")
@@ -202,7 +202,7 @@ def test_no_empty_store_is_made_next_to_a_damaged_one(tmp_path: Path, leftover: 
     assert find_damage(tmp_path / "talaria.db")
 
 
-def test_store_is_recovered_from_the_damaged_file_where_it_is_missing(file: Path) -> None:
+def test_missing_store_is_recovered_from_the_damaged_copy(file: Path) -> None:
     damage(file, seed=2, places=5)
     file.rename(file.with_name("talaria.db.damaged-20261115T220610582994"))
     file.with_name("talaria.db.recovering").write_bytes(b"")
@@ -213,7 +213,7 @@ def test_store_is_recovered_from_the_damaged_file_where_it_is_missing(file: Path
     assert stored_messages(file) == recovery.messages > 0
 
 
-def test_store_of_no_bytes_is_not_taken_for_a_new_one(file: Path) -> None:
+def test_empty_store_file_is_not_treated_as_new(file: Path) -> None:
     file.write_bytes(b"")
     with pytest.raises(StoreMissing, match="is empty"):
         open_sqlite(file)
@@ -244,7 +244,7 @@ def test_daily_check_finds_damage_and_records_it(file: Path) -> None:
     assert CheckRecord(file).state == "damaged"
 
 
-def test_store_that_was_checked_is_not_checked_for_a_day(file: Path) -> None:
+def test_checked_store_is_not_checked_again_for_a_day(file: Path) -> None:
     clock, record = SettableClock(), CheckRecord(file)
     record.write("unknown", clock.now())
     assert record.is_due(clock.now())

@@ -1,4 +1,4 @@
-"""A worker that stops in the middle of a transaction: a laptop that is closed, a process that is halted."""
+"""A worker that stalls in the middle of a transaction, for example on a suspended laptop."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -32,18 +32,20 @@ def _create_tables(postgres_place: Place, clock: SettableClock) -> None:
     postgres_place.open(clock).close()
 
 
-def test_what_it_holds_is_free_for_others(postgres_place: Place, clock: SettableClock) -> None:
+def test_locks_of_a_stalled_worker_are_released_for_others(postgres_place: Place, clock: SettableClock) -> None:
     with closing(_opened(postgres_place, clock, "asleep")) as asleep, closing(_opened(postgres_place, clock, "b")) as b:
         asleep.connection.begin(write=True)
         assert asleep.connection.tables.leases.acquire("lane", MINUTE) is not None
-        taken = b.write(lambda tx: tx.leases.acquire("lane", MINUTE))
-        assert taken is not None
-        assert taken.owner == "b"
+        lease = b.write(lambda tx: tx.leases.acquire("lane", MINUTE))
+        assert lease is not None
+        assert lease.owner == "b"
         with pytest.raises(StoreUnavailable, match=r"undone|reached"):
             asleep.connection.commit()
 
 
-async def test_its_store_continues_with_another_connection(postgres_place: Place, clock: SettableClock) -> None:
+async def test_store_of_a_stalled_worker_continues_with_a_new_connection(
+    postgres_place: Place, clock: SettableClock
+) -> None:
     def stall(tx: Transaction) -> None:
         tx.named_values.put("test", "said", "too late")
         with psycopg.connect(postgres_place.address, autocommit=True) as raw:

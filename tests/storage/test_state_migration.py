@@ -1,4 +1,4 @@
-"""Rows of the old key-value table `state` are found in their new places, by migration, restore and repair."""
+"""Rows of the old key-value table `state` are moved to their new tables by migration, restore and repair."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -126,14 +126,14 @@ def place(new_place: Place) -> Place:
 
 @pytest.fixture
 def migrated(place: Place) -> Iterator[Transaction]:
-    """A store that was written by the version before."""
+    """A store that was written by the previous version."""
     _write_old(place, 9)
     database = place.open(SystemClock())
     yield one_by_one(database)
     database.close()
 
 
-def test_values_of_a_session_keep_value_and_version(migrated: Transaction) -> None:
+def test_session_values_are_migrated_with_value_and_version(migrated: Transaction) -> None:
     session = migrated.sessions.get(S)
     assert session is not None
     assert read_summary(migrated, S) == StoredSummary(Summary(2, "short"), shown=True)
@@ -155,7 +155,7 @@ def test_values_of_a_session_keep_value_and_version(migrated: Transaction) -> No
     assert read_summary(migrated, GONE) is None
 
 
-def test_values_with_items_keep_their_items(migrated: Transaction) -> None:
+def test_session_values_with_items_are_migrated_with_their_items(migrated: Transaction) -> None:
     assert list(LIVE_WATCH.items(migrated, S)) == ["w1"]
     assert list(CONTROL_MESSAGE.items(migrated, S)) == [LETTER]
     result = RUN_RESULT.get(migrated, S, "run_1")
@@ -171,7 +171,7 @@ def test_values_with_items_keep_their_items(migrated: Transaction) -> None:
     assert [(session, reply) for session, reply, _ in POSTED_MESSAGES.of_all(migrated)] == [(S, "t1")]
 
 
-def test_named_values_keep_their_keys(migrated: Transaction) -> None:
+def test_named_values_are_migrated_with_their_keys(migrated: Transaction) -> None:
     home = read_home(migrated, "telegram")
     assert home is not None
     assert (home.name, home.address) == ("Home", Address("telegram", "7"))
@@ -190,7 +190,7 @@ def test_named_values_keep_their_keys(migrated: Transaction) -> None:
     assert len(list_standing_grants(migrated)) == 2
 
 
-def test_rows_with_a_table_of_their_own_are_found_there(migrated: Transaction) -> None:
+def test_rows_with_their_own_table_are_migrated_to_it(migrated: Transaction) -> None:
     assert [process.id for process in list_processes(migrated, S)] == ["p1"]
     assert [process.id for process in list_process_summaries(migrated)] == ["p1"]
     assert find_process(migrated, "p").command == "sleep"
@@ -202,7 +202,7 @@ def test_rows_with_a_table_of_their_own_are_found_there(migrated: Transaction) -
     assert migrated.responses.conversation_session("key/trip:1") == S
 
 
-def test_unknown_keys_stay_and_no_known_one_does(migrated: Transaction) -> None:
+def test_only_unknown_keys_remain_in_the_state_table(migrated: Transaction) -> None:
     assert [row[0] for row in migrated.archive.rows("state")] == ["of:a:plug-in"]
 
 
@@ -228,15 +228,15 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("value", BROKEN)
-def test_broken_values_do_not_keep_a_store_from_opening(place: Place, value: str) -> None:
-    kept = {key: row for key, row in OLD_ROWS.items() if not key.startswith("goal:")}
-    _write_old(place, 9, kept | dict.fromkeys(READ_AS_JSON, (value, 1)))
+def test_broken_values_do_not_prevent_the_migration(place: Place, value: str) -> None:
+    rows = {key: row for key, row in OLD_ROWS.items() if not key.startswith("goal:")}
+    _write_old(place, 9, rows | dict.fromkeys(READ_AS_JSON, (value, 1)))
     database = place.open(SystemClock())
     opened = one_by_one(database)
-    test_values_with_items_keep_their_items(opened)
-    test_named_values_keep_their_keys(opened)
-    test_rows_with_a_table_of_their_own_are_found_there(opened)
-    test_unknown_keys_stay_and_no_known_one_does(opened)
+    test_session_values_with_items_are_migrated_with_their_items(opened)
+    test_named_values_are_migrated_with_their_keys(opened)
+    test_rows_with_their_own_table_are_migrated_to_it(opened)
+    test_only_unknown_keys_remain_in_the_state_table(opened)
     database.close()
 
 
@@ -249,7 +249,7 @@ def test_a_value_with_a_null_character_is_moved(place: Place) -> None:
     database.close()
 
 
-def test_an_older_backup_is_restored_into_the_new_places(place: Place, tmp_path: Path) -> None:
+def test_older_backup_is_restored_into_the_new_tables(place: Place, tmp_path: Path) -> None:
     """The backup has a table `state` and none of the new ones."""
     _write_old(place, 9)
     database = place.open(SystemClock())
@@ -268,15 +268,15 @@ def test_an_older_backup_is_restored_into_the_new_places(place: Place, tmp_path:
 
     fresh.write(load)
     restored = one_by_one(fresh)
-    test_values_of_a_session_keep_value_and_version(restored)
-    test_values_with_items_keep_their_items(restored)
-    test_named_values_keep_their_keys(restored)
-    test_rows_with_a_table_of_their_own_are_found_there(restored)
-    test_unknown_keys_stay_and_no_known_one_does(restored)
+    test_session_values_are_migrated_with_value_and_version(restored)
+    test_session_values_with_items_are_migrated_with_their_items(restored)
+    test_named_values_are_migrated_with_their_keys(restored)
+    test_rows_with_their_own_table_are_migrated_to_it(restored)
+    test_only_unknown_keys_remain_in_the_state_table(restored)
     fresh.close()
 
 
-def test_moving_again_changes_nothing(place: Place, migrated: Transaction) -> None:
+def test_repeated_migration_changes_nothing(place: Place, migrated: Transaction) -> None:
     before = {table: list(migrated.archive.rows(table)) for table in migrated.archive.tables()}
     database = place.open(SystemClock())
     database.write(lambda tx: tx.archive.finish())
@@ -284,13 +284,13 @@ def test_moving_again_changes_nothing(place: Place, migrated: Transaction) -> No
     assert {table: list(migrated.archive.rows(table)) for table in migrated.archive.tables()} == before
 
 
-def test_a_repaired_older_file_has_its_values(sqlite_place: Place) -> None:
+def test_repair_of_an_older_file_migrates_its_values(sqlite_place: Place) -> None:
     _write_old(sqlite_place, 9)
     recover(Path(sqlite_place.address))
     database = sqlite_place.open(SystemClock())
     repaired = one_by_one(database)
-    test_values_of_a_session_keep_value_and_version(repaired)
-    test_unknown_keys_stay_and_no_known_one_does(repaired)
+    test_session_values_are_migrated_with_value_and_version(repaired)
+    test_only_unknown_keys_remain_in_the_state_table(repaired)
     database.close()
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong around a store: it says so in a sentence, keeps what it has, and works again afterwards."""
+"""Failures around a store are reported in a sentence, lose no data, and end when the cause is gone."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ def place(new_place: Place) -> Place:
 
 @pytest.fixture(scope="module")
 def guarded_server() -> Iterator[PostgresServer]:
-    """A server of our own that asks for a password and can be stopped."""
+    """A PostgreSQL server that requires a password and can be stopped."""
     if find_postgres() is None:
         pytest.skip(MISSING)
     with PostgresServer(password=SECRET) as server:
@@ -45,7 +45,7 @@ def guarded_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> list[str]:
-    """The words before a command that give it a disk of six megabytes at ``tmp_path``."""
+    """A command prefix that gives a program a disk of six megabytes at ``tmp_path``."""
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--"]
     mount = [*unshare, "sh", "-c", 'mount -t tmpfs -o size=6m none "$0" && exec "$@"', str(tmp_path)]
     if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
@@ -63,7 +63,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(sqlite_place: Place, small_di
     assert report["last"] == report["acknowledged"] + 8
 
 
-def test_a_file_that_may_not_grow_is_reported_and_loses_nothing(sqlite_place: Place) -> None:
+def test_file_size_limit_is_reported_and_loses_nothing(sqlite_place: Place) -> None:
     with crowd(1, "fill", sqlite_place, "limit") as workers:
         [report] = answers(workers)
     assert report["refusal"].startswith(("StoreFull: ", "StoreUnavailable: "))
@@ -73,7 +73,7 @@ def test_a_file_that_may_not_grow_is_reported_and_loses_nothing(sqlite_place: Pl
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["store is there", "store is not there"])
-def test_a_folder_that_is_not_ours_is_reported(sqlite_place: Place, there: bool) -> None:
+def test_folder_without_write_permission_is_reported(sqlite_place: Place, there: bool) -> None:
     if there:
         sqlite_place.open(SystemClock()).close()
     folder = Path(sqlite_place.address).parent
@@ -88,14 +88,14 @@ def test_a_folder_that_is_not_ours_is_reported(sqlite_place: Place, there: bool)
 
 
 @pytest.mark.parametrize("name", ["file/talaria.db", "folder"])
-def test_a_path_where_no_file_can_be_is_reported(tmp_path: Path, name: str) -> None:
+def test_path_that_cannot_be_a_file_is_reported(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreUnavailable, match=name):
         Place("sqlite", str(tmp_path / name)).open(SystemClock())
 
 
-def test_a_store_that_is_held_for_too_long_is_busy_and_free_again_later(place: Place) -> None:
+def test_store_locked_for_too_long_is_busy_and_usable_later(place: Place) -> None:
     holder, other = place.open(SystemClock(), "one"), place.open(SystemClock(), "two", patience=0.05)
     holder.write(lambda tx: tx.named_values.put("test", "key", ""))
 
@@ -110,7 +110,7 @@ def test_a_store_that_is_held_for_too_long_is_busy_and_free_again_later(place: P
     other.close()
 
 
-async def test_a_server_that_went_away_and_came_back_is_used_again(guarded_server: PostgresServer) -> None:
+async def test_store_reconnects_after_a_server_restart(guarded_server: PostgresServer) -> None:
     store = open_postgres_store(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
     await store.write(lambda tx: tx.named_values.put("test", "before", ""))
     await store.read(lambda tx: tx.named_values.get("test", "before"))
@@ -127,18 +127,18 @@ async def test_a_server_that_went_away_and_came_back_is_used_again(guarded_serve
     assert keys == ["after", "before"]
 
 
-async def test_work_in_progress_when_the_server_goes_away_is_undone(guarded_server: PostgresServer) -> None:
+async def test_transaction_interrupted_by_a_server_stop_is_rolled_back(guarded_server: PostgresServer) -> None:
     store = open_postgres_store(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
-    begun, stopped = threading.Event(), threading.Event()
+    started, stopped = threading.Event(), threading.Event()
 
     def work(tx: Transaction) -> None:
         tx.named_values.put("test", "half", "")
-        begun.set()
+        started.set()
         stopped.wait()
         tx.named_values.put("test", "whole", "")
 
     writing = asyncio.ensure_future(store.write(work))
-    await asyncio.to_thread(begun.wait)
+    await asyncio.to_thread(started.wait)
     await asyncio.to_thread(guarded_server.stop)
     stopped.set()
     with pytest.raises(StoreUnavailable):
@@ -163,7 +163,7 @@ USES: dict[str, Callable[[ConnectionDatabase], object]] = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_cut_connection_leaves_no_remark_of_the_driver(
+def test_terminated_connection_logs_no_message_of_the_driver(
     guarded_server: PostgresServer, caplog: pytest.LogCaptureFixture, use: Callable[[ConnectionDatabase], object]
 ) -> None:
     database = open_postgres(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
@@ -181,7 +181,7 @@ def test_cut_connection_leaves_no_remark_of_the_driver(
 
 
 async def write_when_available(store: ThreadedStore, work: Callable[[Transaction], object]) -> None:
-    """Carry out work on a store whose connections may still have to notice that the server is back."""
+    """Write to a store whose connections may not have noticed yet that the server is back."""
 
     async def is_written() -> bool:
         try:
@@ -202,16 +202,16 @@ def refusal(url: str) -> str:
 
 
 def test_a_wrong_password_is_reported_without_the_password(guarded_server: PostgresServer) -> None:
-    told = refusal(guarded_server.url.replace(SECRET, f"{SECRET}-wrong"))
-    assert "password authentication failed" in told
-    assert f"127.0.0.1:{guarded_server.port}" in told
-    assert SECRET not in told
+    message = refusal(guarded_server.url.replace(SECRET, f"{SECRET}-wrong"))
+    assert "password authentication failed" in message
+    assert f"127.0.0.1:{guarded_server.port}" in message
+    assert SECRET not in message
 
 
-def test_a_server_that_does_not_answer_is_reported_without_the_password(guarded_server: PostgresServer) -> None:
-    told = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/postgres")
-    assert "can't be reached" in told
-    assert SECRET not in told
+def test_unreachable_server_is_reported_without_the_password(guarded_server: PostgresServer) -> None:
+    message = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/postgres")
+    assert "can't be reached" in message
+    assert SECRET not in message
 
 
 @pytest.mark.parametrize(
@@ -231,18 +231,18 @@ def test_an_invalid_url_is_reported_without_its_password(url: str) -> None:
     assert SECRET not in refusal(url)
 
 
-def test_a_missing_right_to_create_a_schema_is_reported(postgres_url: str) -> None:
+def test_missing_permission_to_create_a_schema_is_reported(postgres_url: str) -> None:
     guest = f"guest_{new_id()}"
     with psycopg.connect(postgres_url, autocommit=True) as raw:
         raw.execute(f"CREATE ROLE {guest} LOGIN".encode())
         try:
-            told = refusal(postgres_url.replace("talaria@", f"{guest}@"))
+            message = refusal(postgres_url.replace("talaria@", f"{guest}@"))
         finally:
             raw.execute(f"DROP ROLE {guest}".encode())
-    assert "Grant it the right to create a schema" in told
+    assert "Grant it the right to create a schema" in message
 
 
-def test_a_role_that_may_not_create_schemas_uses_one_that_was_made_for_it(postgres_url: str) -> None:
+def test_role_that_may_not_create_schemas_can_use_an_existing_one(postgres_url: str) -> None:
     role = f"guest_{new_id()}"
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN; CREATE SCHEMA {role} AUTHORIZATION {role}".encode())
