@@ -1,4 +1,4 @@
-"""A program with a goal that is to be killed: ``python -m tests.goals.crash_child STORE PORT SESSION``."""
+"""A program with a goal, to be killed by tests: ``python -m tests.goals.crash_child STORE PORT SESSION``."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A goal to test with: a real conversation, a scripted model that works at it, and another one that judges."""
+"""A goal for tests: a real session, a scripted model that works on it, and another one that judges."""
 
 import asyncio
 from collections import deque
@@ -28,7 +28,7 @@ NOT_YET = '{"verdict": "continue", "reason": "One part is missing."}'
 
 
 class Court:
-    """Answers for the model that works and for the one that judges, each in order; the last ones are repeated."""
+    """Scripted answers of the working model and of the judge, each in order, with defaults after the last one."""
 
     def __init__(self, shop: Workshop) -> None:
         self.verdicts: deque[Answer | asyncio.Event] = deque()
@@ -39,14 +39,14 @@ class Court:
         shop.server.answering(self._answer)
 
     def rules(self, *verdicts: str | Answer | asyncio.Event) -> None:
-        """Give these verdicts next; behind an event comes the next one once it is set."""
+        """Give these verdicts next; after an event, the next verdict follows once the event is set."""
         self.verdicts.extend(Say(one) if isinstance(one, str) else one for one in verdicts)
 
     def says(self, *replies: str | Answer) -> None:
         self.replies.extend(Say(one) if isinstance(one, str) else one for one in replies)
 
-    async def asked(self, times: int = 1) -> None:
-        """Wait until the judge has been asked so often."""
+    async def until_judged(self, times: int = 1) -> None:
+        """Wait until the judge has been called this many times."""
         async with asyncio.timeout(LIMIT):
             while len(self.judged) < times:
                 self._news.clear()
@@ -71,7 +71,7 @@ class Court:
 
 
 class Pursuit:
-    """One program in which a conversation with a goal is open."""
+    """One program with an open session that has a goal."""
 
     def __init__(self, shop: Workshop, manager: GoalManager, follower: GoalFollower, talk: SessionRunner) -> None:
         self.shop = shop
@@ -86,7 +86,7 @@ class Pursuit:
         self.begin()
 
     def begin(self) -> None:
-        """Do what a place does when it opens a conversation, and commands when they have changed a goal."""
+        """Wake the runner, as a surface does when it opens a session, and commands when they have changed a goal."""
         self.talk.wake()
         self.talk.follow()
 
@@ -94,7 +94,7 @@ class Pursuit:
         message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
         await self.talk.put(message, source="test", external_id=external_id)
 
-    async def told(self, part: str, times: int = 1) -> str:
+    async def until_notice(self, part: str, times: int = 1) -> str:
         """Wait for a notice with this part in it."""
         async with asyncio.timeout(LIMIT):
             while True:
@@ -117,7 +117,7 @@ class Pursuit:
 
 
 def judge_of(shop: Workshop, *, budget: Budget | None = None, seconds: float = 5, **given: Any) -> Judge:
-    """Return a judge who asks the scripted model."""
+    """Return a judge that calls the scripted model."""
     choice = shop.calls.first
     auxiliary = Auxiliary(ModelCalls([ModelChoice(choice.provider, JUDGE, INFO)], QUICK), budget)
     return Judge(shop.session_id, shop.store, auxiliary.answer, seconds=seconds, **given)
@@ -133,11 +133,11 @@ async def pursue(
     lasting: bool = True,
     budget: Budget | None = None,
 ) -> AsyncIterator[Pursuit]:
-    """Open the conversation of a workshop, as a program does; leaving ends that program."""
-    heard: list[Pursuit] = []
+    """Open the session of a workshop, as a program does; leaving ends that program."""
+    pursuits: list[Pursuit] = []
 
     def emit(event: TurnEvent) -> None:
-        for pursuit in heard:
+        for pursuit in pursuits:
             pursuit.hear(event)
 
     judge = judge_of(shop, seconds=seconds, verify=verify, budget=budget)
@@ -158,6 +158,6 @@ async def pursue(
         )
         manager = GoalManager(shop.session_id, store=shop.store, judge=judge, clock=clock)
         pursuit = Pursuit(shop, manager, follower, talk)
-        heard.append(pursuit)
+        pursuits.append(pursuit)
         yield pursuit
         await talk.close()

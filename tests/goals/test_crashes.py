@@ -1,4 +1,4 @@
-"""Whatever cuts a goal off, wherever: no step comes twice, and none is lost."""
+"""Goals after crashes at any point: no step is repeated, and none is lost."""
 
 import asyncio
 import random
@@ -56,8 +56,8 @@ async def shop_on_any_engine(store: Store, tmp_path: Path) -> AsyncIterator[Work
     await http.close()
 
 
-class Faulty:
-    """A store that is out of reach for the first few times."""
+class FaultyStore:
+    """A store whose first operations fail."""
 
     def __init__(self, store: Store, faults: int) -> None:
         self._store = store
@@ -80,11 +80,11 @@ class Faulty:
     def _fail(self) -> None:
         self._faults -= 1
         if self._faults >= 0:
-            raise StoreBusy("somebody else has it")
+            raise StoreBusy("another process has it")
 
 
-class Replacing(Faulty):
-    """A store whose first write makes somebody else cancel ``task``, when it is done."""
+class CancellingStore(FaultyStore):
+    """A store that cancels ``task`` after its first write."""
 
     task: asyncio.Task[bool]
 
@@ -95,7 +95,7 @@ class Replacing(Faulty):
         return result
 
 
-class Blade:
+class Interruption:
     """A store and a model that interrupt their caller once: before the operation, or after it."""
 
     def __init__(self, store: Store, at: int, *, when_done: bool) -> None:
@@ -104,7 +104,7 @@ class Blade:
         self._when_done = when_done
 
     @property
-    def fell(self) -> bool:
+    def has_happened(self) -> bool:
         return self._left <= 0
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
@@ -133,12 +133,12 @@ class Blade:
 
 
 async def judged(instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
-    """Judge by the reply alone: done behind the last step, and a wait behind the second."""
+    """Judge by the reply alone: done after the last step, and a wait after the second."""
     return DONE if f"step {STEPS}" in text else WAIT if "step 2" in text else NOT_YET, Usage(calls=1)
 
 
 def worked(received: Received, steps: int = STEPS) -> Answer:
-    """Answer by the request alone, so that one that is repeated gets the same answer."""
+    """Answer by the request alone, so that a repeated request gets the same answer."""
     if received.json["model"] == JUDGE:
         return Say(DONE if f"step {steps}" in received.question else NOT_YET)
     return Say(f"step {sum(message['role'] == 'user' for message in received.json['messages'])}")
@@ -151,37 +151,35 @@ def follower_of(shop: Workshop, store: Store, ask: JudgeModel) -> GoalFollower:
 
 @pytest.mark.parametrize("when_done", [False, True])
 @pytest.mark.parametrize("at", range(1, 31))
-async def test_cut_off_at_any_await_the_goal_continues_as_if_nothing_had_happened(
-    shop: Workshop, at: int, *, when_done: bool
-) -> None:
+async def test_goal_interrupted_at_any_await_takes_each_step_once(shop: Workshop, at: int, *, when_done: bool) -> None:
     shop.server.answering(worked)
-    blade = Blade(shop.store, at, when_done=when_done)
+    interruption = Interruption(shop.store, at, when_done=when_done)
     await GoalManager(shop.session_id, store=shop.store).set("Win the game")
     await _turn(shop, follower_of(shop, shop.store, judged))
     for _ in range(3 * STEPS):
         try:
-            waits = await follower_of(shop, blade, blade.ask).follow_up()
+            is_due = await follower_of(shop, interruption, interruption.ask).follow_up()
         except asyncio.CancelledError:
-            waits = await follower_of(shop, shop.store, judged).follow_up()
-        if not waits:
+            is_due = await follower_of(shop, shop.store, judged).follow_up()
+        if not is_due:
             break
         await _turn(shop, follower_of(shop, shop.store, judged))
-    assert blade.fell or at > 19
-    await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
+    assert interruption.has_happened or at > 19
+    await _check_goal_is_done(shop, ["continue", "wait", "continue", "done"])
 
 
-async def test_a_verdict_that_is_stored_is_shown_even_if_the_follow_up_is_replaced(shop: Workshop) -> None:
+async def test_stored_verdict_is_shown_even_if_the_follow_up_is_cancelled(shop: Workshop) -> None:
     shop.server.answering(worked)
     await GoalManager(shop.session_id, store=shop.store).set("Win the game")
     await _turn(shop, follower_of(shop, shop.store, judged))
-    store = Replacing(shop.store, 0)
+    store = CancellingStore(shop.store, 0)
     store.task = asyncio.ensure_future(follower_of(shop, store, judged).follow_up())
     with pytest.raises(asyncio.CancelledError):
         await store.task
     assert ["not reached yet" in event.text for event in shop.events if isinstance(event, Noticed)] == [True]
 
 
-async def test_two_programs_that_judge_the_same_turn_take_one_step(
+async def test_two_programs_judging_the_same_turn_take_one_step(
     shop_on_any_engine: Workshop, place: Place, clock: SettableClock
 ) -> None:
     shop, other = shop_on_any_engine, place.open_store(clock, "worker-2")
@@ -193,20 +191,18 @@ async def test_two_programs_that_judge_the_same_turn_take_one_step(
             for store in (shop.store, other, shop.store, other):
                 group.create_task(follower_of(shop, store, judged).follow_up())
     await other.close()
-    await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
+    await _check_goal_is_done(shop, ["continue", "wait", "continue", "done"])
 
 
-async def test_a_store_that_is_out_of_reach_for_a_while_does_not_end_the_work(shop: Workshop) -> None:
+async def test_follow_up_survives_a_busy_store(shop: Workshop) -> None:
     shop.server.answering(worked)
     await GoalManager(shop.session_id, store=shop.store).set("Win the game")
     await _turn(shop, follower_of(shop, shop.store, judged))
     async with asyncio.timeout(LIMIT):
-        assert await follower_of(shop, Faulty(shop.store, 1), judged).follow_up()
+        assert await follower_of(shop, FaultyStore(shop.store, 1), judged).follow_up()
 
 
-async def test_killed_again_and_again_the_program_takes_each_step_once(
-    shop: Workshop, request: pytest.FixtureRequest
-) -> None:
+async def test_repeatedly_killed_program_takes_each_step_once(shop: Workshop, request: pytest.FixtureRequest) -> None:
     shop.server.answering(partial(worked, steps=MANY_STEPS))
     chance = random.Random(7)
     in_the_middle = 0
@@ -224,15 +220,15 @@ async def test_killed_again_and_again_the_program_takes_each_step_once(
             in_the_middle += state is not None and state.status == "active"
         async with _program(shop) as child, asyncio.timeout(60):
             assert await child.wait() == 0
-        await _is_as_it_should_be(shop, [*["continue"] * (MANY_STEPS - 1), "done"])
+        await _check_goal_is_done(shop, [*["continue"] * (MANY_STEPS - 1), "done"])
     assert in_the_middle >= 5
 
 
 @asynccontextmanager
 async def _program(shop: Workshop) -> AsyncIterator[WarmProcess]:
-    """Start a program and wait until it has begun to work."""
-    words = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
-    child = await warm_program.start_module("tests.goals.crash_child", *words, stdout=warm_program.PIPE)
+    """Start a program and wait until it has started to work."""
+    arguments = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
+    child = await warm_program.start_module("tests.goals.crash_child", *arguments, stdout=warm_program.PIPE)
     assert child.stdout is not None
     try:
         async with asyncio.timeout(LIMIT):
@@ -253,15 +249,17 @@ async def _turn(shop: Workshop, follower: GoalFollower) -> None:
     await run_pending_turns(shop.store, shop.session_id, take_turn, ended=follower.turn_ended)
 
 
-async def _is_as_it_should_be(shop: Workshop, verdicts: list[str]) -> None:
+async def _check_goal_is_done(shop: Workshop, verdicts: list[str]) -> None:
     steps = len(verdicts)
     goal = GoalManager(shop.session_id, store=shop.store)
     state = await goal.load()
     assert state is not None
     assert (state.status, state.turns_used) == ("done", steps)
-    told = await shop.told()
-    assert [text for role, text in told if role == "assistant"] == [f"step {number}" for number in range(1, steps + 1)]
-    assert sum(role == "user" for role, _ in told) == steps
+    messages = await shop.told()
+    assert [text for role, text in messages if role == "assistant"] == [
+        f"step {number}" for number in range(1, steps + 1)
+    ]
+    assert sum(role == "user" for role, _ in messages) == steps
     history = await goal.history()
     assert [one.verdict for one in history] == verdicts
     assert len({one.turn for one in history}) == steps

@@ -1,4 +1,4 @@
-"""A goal as commands handle it, on every engine."""
+"""Goal manager, as commands use it, on every engine."""
 
 from datetime import timedelta
 
@@ -28,11 +28,11 @@ def goal(store: Store, session_id: SessionId, clock: SettableClock) -> GoalManag
     return GoalManager(session_id, default_max_turns=3, store=store, clock=clock)
 
 
-async def waiting(store: Store, session_id: SessionId) -> list[InboxItem]:
+async def pending(store: Store, session_id: SessionId) -> list[InboxItem]:
     return await store.read(lambda tx: tx.inbox.unsettled(session_id))
 
 
-async def test_without_a_goal_nothing_is_done(goal: GoalManager) -> None:
+async def test_manager_without_a_goal_does_nothing(goal: GoalManager) -> None:
     assert await goal.load() is None
     assert not goal.is_active()
     assert not goal.has_goal()
@@ -45,11 +45,11 @@ async def test_without_a_goal_nothing_is_done(goal: GoalManager) -> None:
         await goal.resume()
 
 
-async def test_a_goal_begins_with_its_words_in_the_inbox(
+async def test_new_goal_queues_its_text_as_the_first_message(
     goal: GoalManager, store: Store, session_id: SessionId
 ) -> None:
     await goal.set("Make it fast\nverify: make bench")
-    (item,) = await waiting(store, session_id)
+    (item,) = await pending(store, session_id)
     assert "Make it fast\\nverify: make bench" in item.payload
     state = goal.state
     assert state is not None
@@ -90,24 +90,24 @@ async def test_turns_are_counted_until_the_budget_is_used_up(goal: GoalManager) 
     assert [one.verdict for one in await goal.history()] == ["continue"] * 3
 
 
-async def test_resume_begins_to_count_again_and_takes_the_next_step_by_itself(
+async def test_resume_resets_the_turn_count_and_queues_the_next_step(
     goal: GoalManager, store: Store, session_id: SessionId
 ) -> None:
     await goal.set("win")
     await goal.evaluate_after_turn("working")
     await goal.pause("lunch")
     assert goal.status_line().endswith("Paused because lunch.")
-    assert await waiting(store, session_id) == []
+    assert await pending(store, session_id) == []
     state = await goal.resume()
     assert (state.status, state.turns_used, state.paused_reason) == ("active", 0, "")
-    (step,) = await waiting(store, session_id)
+    (step,) = await pending(store, session_id)
     assert "win" in step.payload
     assert step.priority < 0
     with pytest.raises(Refused, match="already"):
         await goal.resume()
     await goal.pause()
     await goal.resume()
-    assert len(await waiting(store, session_id)) == 1
+    assert len(await pending(store, session_id)) == 1
 
 
 async def test_pending_messages_of_an_old_goal_are_withdrawn(
@@ -115,17 +115,17 @@ async def test_pending_messages_of_an_old_goal_are_withdrawn(
 ) -> None:
     await goal.set("first")
     await goal.set("second")
-    (item,) = await waiting(store, session_id)
+    (item,) = await pending(store, session_id)
     assert "second" in item.payload
     assert await goal.clear()
-    assert await waiting(store, session_id) == []
+    assert await pending(store, session_id) == []
     assert goal.state is None
     assert await goal.load() is None
     await goal.set("third")
     assert goal.is_active()
 
 
-async def test_during_a_turn_a_goal_is_neither_set_nor_resumed_but_paused_and_dropped(
+async def test_running_turn_allows_to_pause_and_clear_a_goal_but_not_to_set_or_resume(
     goal: GoalManager, store: Store, session_id: SessionId
 ) -> None:
     await goal.set("first")
@@ -173,7 +173,7 @@ async def test_two_programs_see_the_same_goal(
         (Allowance(turns=9, seconds=3_600), "1 h"),
     ],
 )
-async def test_every_kind_of_budget_pauses_and_is_named(
+async def test_every_kind_of_budget_pauses_the_goal_and_is_named(
     store: Store, session_id: SessionId, clock: SettableClock, allowance: Allowance, named: str
 ) -> None:
     used = Usage(calls=1, input_tokens=90, output_tokens=20, cost_microdollars=2_500_000)
@@ -190,7 +190,7 @@ async def test_every_kind_of_budget_pauses_and_is_named(
     assert (await goal.evaluate_after_turn("x")).should_continue
 
 
-async def test_the_money_of_a_goal_is_a_cap_only_while_it_is_worked_at(
+async def test_cost_budget_of_a_goal_is_a_cap_only_while_the_goal_is_active(
     goal: GoalManager, store: Store, session_id: SessionId
 ) -> None:
     async def caps() -> list[Cap]:
@@ -206,9 +206,7 @@ async def test_the_money_of_a_goal_is_a_cap_only_while_it_is_worked_at(
     assert resumed.account != state.account
 
 
-async def test_a_conversation_that_is_deleted_takes_its_goal_along(
-    goal: GoalManager, store: Store, session_id: SessionId
-) -> None:
+async def test_goal_is_deleted_with_its_session(goal: GoalManager, store: Store, session_id: SessionId) -> None:
     await goal.set("win")
     await goal.evaluate_after_turn("x")
     await store.write(lambda tx: tx.sessions.delete(session_id))

@@ -1,4 +1,4 @@
-"""Goals as people type them."""
+"""Parsing of goals as people type them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from talaria.goals.goal_manager import parse_budget, parse_goal
 USUAL = Allowance(turns=20)
 
 
-def test_a_goal_is_its_words() -> None:
+def test_goal_without_labels_is_its_full_text() -> None:
     request = parse_goal("  Make it fast.\nAnd small: very small.  ", USUAL)
     assert (request.goal, request.contract, request.allowance) == (
         "Make it fast.\nAnd small: very small.",
@@ -18,7 +18,7 @@ def test_a_goal_is_its_words() -> None:
     )
 
 
-def test_lines_with_a_label_are_the_contract() -> None:
+def test_labelled_lines_become_the_contract() -> None:
     request = parse_goal(
         "Make the suite green\nVerify: make test\nconstraints: no new packages\nconstraint: keep names\n"
         "scope: src only\nStop when: it needs a key\nbudget: 5 turns",
@@ -29,22 +29,22 @@ def test_lines_with_a_label_are_the_contract() -> None:
     assert request.allowance == Allowance(turns=5)
 
 
-def test_on_one_line_a_bar_divides_only_before_a_label() -> None:
+def test_bar_separates_only_before_a_label() -> None:
     request = parse_goal("Count | sort | verify: cat a | wc -l | scope: a", USUAL)
     assert (request.goal, request.contract) == ("Count | sort", GoalContract(verify="cat a | wc -l", scope="a"))
 
 
-def test_two_commands_must_both_end_well() -> None:
+def test_two_verify_commands_are_joined_with_and() -> None:
     assert parse_goal("g\nverify: a\nverify: b", USUAL).contract.verify == "a && b"
 
 
 @pytest.mark.parametrize("text", ["", "   \n ", "verify: make", "budget: 3 turns | scope: all"])
-def test_a_goal_without_words_is_refused(text: str) -> None:
+def test_goal_without_text_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="Say what the goal is"):
         parse_goal(text, USUAL)
 
 
-def test_a_goal_that_is_a_book_is_refused() -> None:
+def test_goal_over_the_length_limit_is_refused() -> None:
     with pytest.raises(Refused, match="20,000"):
         parse_goal("x" * 20_001, USUAL)
 
@@ -64,11 +64,11 @@ def test_a_goal_that_is_a_book_is_refused() -> None:
         ("", USUAL),
     ],
 )
-def test_a_budget_in_the_words_of_people(text: str, allowance: Allowance) -> None:
+def test_budget_in_natural_notation_is_parsed(text: str, allowance: Allowance) -> None:
     assert parse_budget(text, USUAL) == allowance
 
 
 @pytest.mark.parametrize("text", ["lots", "5 apples", "$2 turns", "turns", "-3 turns", "5", "0 turns", "$0"])
-def test_a_budget_that_nobody_understands_is_refused(text: str) -> None:
+def test_unreadable_budget_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="don't understand the budget"):
         parse_budget(text, USUAL)

@@ -1,4 +1,4 @@
-"""The judge of a turn: what it is shown, what its answers do, and what happens when it fails."""
+"""The judge of a turn: its prompt, the effect of its answers, and its failures."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,12 +36,12 @@ def goal(text: str = "Win the game", contract: GoalContract | None = None, subgo
     )
 
 
-def verifying(*endings: Evidence) -> "Scripted":
-    return Scripted(list(endings))
+def verifying(*endings: Evidence) -> "ScriptedVerifier":
+    return ScriptedVerifier(list(endings))
 
 
-class Scripted:
-    """Runs no command, and says how it ended."""
+class ScriptedVerifier:
+    """Return scripted evidence instead of running commands."""
 
     def __init__(self, endings: list[Evidence]) -> None:
         self._endings = endings
@@ -52,7 +52,7 @@ class Scripted:
         return self._endings.pop(0)
 
 
-async def test_an_empty_goal_is_skipped_and_an_empty_reply_means_to_continue_without_a_call(shop: Workshop) -> None:
+async def test_empty_goal_or_reply_is_judged_without_a_model_call(shop: Workshop) -> None:
     judge = judge_of(shop)
     assert (await judge.opinion(goal("  "), "hello")).verdict == "skipped"
     assert (await judge.opinion(goal(), " \n")).verdict == "continue"
@@ -88,14 +88,14 @@ async def test_a_verdict_has_a_reason(shop: Workshop, answer: str, verdict: str)
         (Silence(after=0), "took longer than 1 s"),
     ],
 )
-async def test_a_judge_that_fails_never_stops_the_work(shop: Workshop, answer: Answer, part: str) -> None:
+async def test_failed_judge_means_continue(shop: Workshop, answer: Answer, part: str) -> None:
     shop.server.otherwise(answer)
     opinion = await judge_of(shop, seconds=1).opinion(goal(), "I won.")
     assert opinion.verdict == "continue"
     assert part in opinion.reason
 
 
-async def test_a_slow_judge_is_not_waited_for(shop: Workshop) -> None:
+async def test_slow_judge_times_out_and_means_continue(shop: Workshop) -> None:
     shop.server.script(Say("one two three four five six seven eight", pause=0.2))
     opinion = await judge_of(shop, seconds=0.3).opinion(goal(), "I won.")
     assert (opinion.verdict, "took longer" in opinion.reason) == ("continue", True)
@@ -103,12 +103,12 @@ async def test_a_slow_judge_is_not_waited_for(shop: Workshop) -> None:
         await shop.server.gone()
 
 
-async def test_without_a_model_the_work_continues(shop: Workshop) -> None:
+async def test_judge_without_a_model_means_continue(shop: Workshop) -> None:
     opinion = await Judge(shop.session_id, shop.store, None).opinion(goal(), "I won.")
     assert (opinion.verdict, "no model" in opinion.reason) == ("continue", True)
 
 
-async def test_a_bug_in_what_asks_the_model_is_one_more_failure(shop: Workshop) -> None:
+async def test_exception_in_the_model_call_counts_as_a_failure_of_the_judge(shop: Workshop) -> None:
     async def broken(instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
         raise ZeroDivisionError
 
@@ -117,7 +117,7 @@ async def test_a_bug_in_what_asks_the_model_is_one_more_failure(shop: Workshop) 
     assert opinion.reason == "The last turn couldn't be judged: the judge failed."
 
 
-async def test_the_judge_sees_everything_that_counts_and_not_the_whole_of_a_long_reply(shop: Workshop) -> None:
+async def test_judge_prompt_has_goal_evidence_and_processes_and_cuts_a_long_reply(shop: Workshop) -> None:
     shop.server.script(Say(NOT_YET))
     contract = GoalContract("make test", "no new files", "src", "it needs a key")
     running = BackgroundProcess(
@@ -145,7 +145,7 @@ async def test_the_judge_sees_everything_that_counts_and_not_the_whole_of_a_long
     assert len(shown) < 12_000
 
 
-async def test_a_goal_is_not_reached_while_its_command_fails_whatever_the_judge_says(shop: Workshop) -> None:
+async def test_goal_is_not_done_while_its_verify_command_fails(shop: Workshop) -> None:
     shop.server.otherwise(Say(DONE))
     verify = verifying(Evidence(1, "1 failed"), Evidence(None, "stopped"), Evidence(0, "all passed"))
     judge = judge_of(shop, verify=verify)
@@ -160,19 +160,19 @@ async def test_a_goal_is_not_reached_while_its_command_fails_whatever_the_judge_
     assert verify.ran == [("make test", True)] * 3
 
 
-async def test_a_command_that_cannot_be_run_proves_nothing(shop: Workshop) -> None:
+async def test_verify_command_that_cannot_run_means_continue(shop: Workshop) -> None:
     shop.server.otherwise(Say(DONE))
     opinion = await judge_of(shop).opinion(goal(contract=GoalContract(verify="true")), "I won.")
     assert opinion.verdict == "continue"
 
 
-async def test_stop_is_for_goals_that_say_when(shop: Workshop) -> None:
+async def test_stop_verdict_needs_a_stop_condition(shop: Workshop) -> None:
     shop.server.otherwise(Say('{"verdict": "stop", "reason": "a key is needed"}'))
     assert (await judge_of(shop).opinion(goal(), "x")).verdict == "continue"
     assert (await judge_of(shop).opinion(goal(contract=GoalContract(stop_when="a key")), "x")).verdict == "stop"
 
 
-async def test_what_the_judge_costs_is_counted_and_under_the_caps(shop: Workshop) -> None:
+async def test_cost_of_the_judge_is_counted_and_capped(shop: Workshop) -> None:
     shop.server.otherwise(Say(DONE, usage=Tokens(input=1_000, output=100)))
     budget = StoredBudget(shop.store, [Cap("all", 38_000)])
     judge = judge_of(shop, budget=budget)

@@ -1,4 +1,4 @@
-"""A judge that fails: the work continues more and more slowly, and pauses when its answers can't be read."""
+"""Failures of the judge: the goal continues with growing delays, and pauses if verdicts can't be read."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -27,7 +27,7 @@ def court(shop: Workshop) -> Court:
 
 
 async def decisions(shop: Workshop, court: Court, clock: SettableClock, *answers: str | Answer) -> list[GoalDecision]:
-    """Judge a turn with each of these answers, every time in a program of its own."""
+    """Judge a turn with each of these answers, each in a new goal manager."""
     found = []
     for answer in answers:
         court.rules(answer)
@@ -52,7 +52,7 @@ async def test_goal_pauses_after_three_unreadable_verdicts_in_a_row(shop: Worksh
     assert (resumed.unreadable, resumed.judge_failures) == (0, 0)
 
 
-async def test_readable_verdict_starts_the_count_again(shop: Workshop, court: Court) -> None:
+async def test_readable_verdict_resets_the_failure_count(shop: Workshop, court: Court) -> None:
     clock = SettableClock()
     manager = GoalManager(shop.session_id, store=shop.store, clock=clock)
     await manager.set("Win")
@@ -61,7 +61,7 @@ async def test_readable_verdict_starts_the_count_again(shop: Workshop, court: Co
     assert [one.wait_seconds for one in found] == [2, 4, 0, 2, 4]
 
 
-async def test_unreachable_judge_slows_the_work_down_until_the_budget_is_used_up(shop: Workshop, court: Court) -> None:
+async def test_unreachable_judge_delays_the_steps_until_the_budget_is_used_up(shop: Workshop, court: Court) -> None:
     clock = SettableClock()
     manager = GoalManager(shop.session_id, default_max_turns=11, store=shop.store, clock=clock)
     await manager.set("Win")
@@ -72,25 +72,23 @@ async def test_unreachable_judge_slows_the_work_down_until_the_budget_is_used_up
 
 
 @pytest.mark.parametrize("answer", [Say(UNREADABLE), Fail(529)], ids=["unreadable", "overloaded"])
-async def test_no_failure_is_reported_for_a_turn_that_was_not_judged(
-    shop: Workshop, court: Court, answer: Answer
-) -> None:
+async def test_unjudged_turn_is_not_reported_as_not_reached(shop: Workshop, court: Court, answer: Answer) -> None:
     court.rules(answer, *[answer] * 9 if isinstance(answer, Fail) else ())
     async with pursue(shop) as pursuit:
         await pursuit.set("Win")
-        told = await pursuit.told("couldn't be judged")
+        notice = await pursuit.until_notice("couldn't be judged")
         state = await pursuit.state()
         assert state.parked is not None
         court.verdicts.clear()
         court.rules(DONE)
-        await pursuit.told("Goal reached")
+        await pursuit.until_notice("Goal reached")
         history = await pursuit.manager.history()
-    assert told.startswith("Goal (1 of 20 turns): The last turn couldn't be judged: the judge")
-    assert told.endswith("Continuing in 2 s.")
+    assert notice.startswith("Goal (1 of 20 turns): The last turn couldn't be judged: the judge")
+    assert notice.endswith("Continuing in 2 s.")
     users = [text for role, text in await shop.told() if role == "user"]
     assert len(users) == 2
     assert "Whether it is reached is unknown. The last turn couldn't be judged" in users[1]
-    for text in (told, users[1]):
+    for text in (notice, users[1]):
         assert "not reached" not in text
         assert "Overloaded" not in text
     assert [one.label for one in history] == ["not judged", "done"]

@@ -1,4 +1,4 @@
-"""Which goals a worker resumes: those with something to do now, found through an index."""
+"""Goals that a worker can resume now, found through an index."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,15 +22,15 @@ async def with_goal(store: Store) -> SessionId:
 
 
 def park(tx: Transaction, session_id: SessionId, until: datetime) -> None:
-    """Let a goal wait, with nothing in the inbox."""
+    """Let a goal wait, with an empty inbox."""
     tx.inbox.settle([item.id for item in tx.inbox.unsettled(session_id)])
-    kept = read_goal(tx, session_id)
-    assert kept.state is not None
+    stored = read_goal(tx, session_id)
+    assert stored.state is not None
     parked = Waiting(new_turn_id(), until, "the glue dries")
-    write_goal(tx, session_id, kept, structs.replace(kept.state, parked=parked))
+    write_goal(tx, session_id, stored, structs.replace(stored.state, parked=parked))
 
 
-async def test_waits_are_found_when_they_are_over(store: Store) -> None:
+async def test_waiting_goals_are_found_when_their_wait_is_over(store: Store) -> None:
     due, later, queued = [await with_goal(store) for _ in range(3)]
     await store.write(lambda tx: park(tx, due, NOW))
     await store.write(lambda tx: park(tx, later, NOW + timedelta(hours=1)))
@@ -40,11 +40,11 @@ async def test_waits_are_found_when_they_are_over(store: Store) -> None:
     assert queued not in found
 
 
-async def test_paused_and_dropped_goals_are_not_found(store: Store) -> None:
-    paused, dropped, deleted = [await with_goal(store) for _ in range(3)]
-    for session_id in (paused, dropped, deleted):
+async def test_paused_cleared_and_deleted_goals_are_not_found(store: Store) -> None:
+    paused, cleared, deleted = [await with_goal(store) for _ in range(3)]
+    for session_id in (paused, cleared, deleted):
         await store.write(partial(park, session_id=session_id, until=NOW))
     await GoalManager(paused, store=store).pause()
-    await GoalManager(dropped, store=store).clear()
+    await GoalManager(cleared, store=store).clear()
     await store.write(lambda tx: tx.sessions.delete(deleted))
     assert await store.read(lambda tx: resumable_goals(tx, NOW)) == []

@@ -90,7 +90,7 @@ def test_failed_turns_wait_longer_and_pause_in_the_end() -> None:
     assert "3 turns in a row failed" in state.paused_reason
 
 
-def test_verdict_to_continue_brings_verdict_notice_and_step() -> None:
+def test_verdict_to_continue_gives_verdict_notice_and_step() -> None:
     opinion = Opinion(verdict="continue", reason="One part is missing.")
     transition = turn_judged(PENDING, opinion, TURN, Usage(), None, NOW)
     assert transition.step == NextStep(TURN, "One part is missing.")
@@ -140,7 +140,7 @@ def test_verdict_is_discarded_after_a_change() -> None:
     assert not is_verdict_current(structs.replace(PENDING, pending=None), QUIET, judged, NOW)
 
 
-def test_wait_that_is_over_brings_the_next_step() -> None:
+def test_ended_wait_gives_the_next_step() -> None:
     transition = wait_ended(structs.replace(GOAL, parked=PARKED), QUIET, PARKED, 3, Usage(), NOW)
     assert transition is not None
     assert (transition.state, transition.verdict) == (GOAL, None)

@@ -1,4 +1,4 @@
-"""What a judge writes is understood in every form that models are known for."""
+"""Parsing of verdicts in the notations that models use."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from talaria.goals.goal import LONGEST_WAIT, read_verdict
         '{"verdict": "Done.", "reason": "r"}',
     ],
 )
-def test_done_is_done_however_it_is_written(answer: str) -> None:
+def test_done_verdict_is_read_in_every_notation(answer: str) -> None:
     opinion = read_verdict(answer)
     assert opinion is not None
     assert (opinion.verdict, opinion.reason) == ("done", "r")
@@ -36,7 +36,7 @@ def test_done_is_done_however_it_is_written(answer: str) -> None:
         '{"verdict": "continue", "done": "yes", "reason": "r"}',
     ],
 )
-def test_everything_else_that_can_be_read_is_not_done(answer: str) -> None:
+def test_other_readable_verdicts_mean_continue(answer: str) -> None:
     opinion = read_verdict(answer)
     assert opinion is not None
     assert (opinion.verdict, opinion.reason) == ("continue", "r")
@@ -59,7 +59,7 @@ def test_everything_else_that_can_be_read_is_not_done(answer: str) -> None:
         '{"verdict": "done"',
     ],
 )
-def test_what_cannot_be_read_is_no_verdict(answer: str) -> None:
+def test_unreadable_answer_is_no_verdict(answer: str) -> None:
     assert read_verdict(answer) is None
 
 
@@ -78,13 +78,13 @@ def test_what_cannot_be_read_is_no_verdict(answer: str) -> None:
         ('"reason": "none"', 60, 0),
     ],
 )
-def test_a_wait_has_an_end(fields: str, seconds: float, pid: int) -> None:
+def test_wait_is_limited_and_has_a_default(fields: str, seconds: float, pid: int) -> None:
     opinion = read_verdict(f'{{"verdict": "wait", {fields}}}')
     assert opinion is not None
     assert (opinion.verdict, opinion.wait_seconds, opinion.wait_pid) == ("wait", seconds, pid)
 
 
-def test_a_missing_reason_is_said_to_be_missing_and_a_long_one_is_cut() -> None:
+def test_missing_reason_is_reported_and_a_long_one_is_cut() -> None:
     bare = read_verdict('{"done": true}')
     long = read_verdict('{"done": true, "reason": "' + "so  " * 9_000 + '"}')
     assert bare is not None
