@@ -1,4 +1,4 @@
-"""Hooks in folders, as somebody would write them."""
+"""Hook folders for tests."""
 
 import json
 import time
@@ -31,14 +31,14 @@ def write_hook(hooks: Path, name: str, manifest: str = ALL, handler: str = NOTES
 
 
 def problem(hooks: Path) -> str:
-    """Return what is wrong with the only hook there is."""
+    """Return the problem of the only hook in a folder."""
     (found,) = find_hooks(hooks)
     assert isinstance(found, UnusableHook)
     return found.problem
 
 
 class Watched:
-    """The only hook in a folder, in a line of its own whose reports are kept."""
+    """The only hook in a folder, with its queue and recorded reports."""
 
     def __init__(self, hooks: Path, *, most: int = MAX_WAITING, environment: dict[str, str] | None = None) -> None:
         (found,) = find_hooks(hooks)
@@ -53,20 +53,20 @@ class Watched:
         return self.line.finish(time.monotonic() + seconds)
 
     def handled(self, event: str = "agent:end", **facts: str | int) -> HookReport:
-        """Let the hook handle one event, and return what became of it."""
+        """Let the hook handle one event, and return its report."""
         self.tell(event, **facts)
         assert self.finish()
         return self.reports[-1]
 
 
 def notes(folder: Path) -> list[tuple[str, dict[str, object]]]:
-    """Return what the hook in a folder has noted so far."""
+    """Return the events that the hook in a folder has recorded so far."""
     file = folder / "notes"
     return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 async def noted(folder: Path, event: str, *, times: int = 1) -> list[dict[str, object]]:
-    """Wait until a hook has noted an event so often, and return the facts."""
+    """Wait until a hook has recorded an event this many times, and return the facts."""
 
     def found() -> list[dict[str, object]]:
         return [facts for name, facts in notes(folder) if name == event]

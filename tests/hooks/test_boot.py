@@ -28,41 +28,43 @@ def boot(desk: Desk) -> Boot:
 
 
 async def queued(desk: Desk) -> list[tuple[str, str]]:
-    waiting = await desk.application.store.read(lambda tx: tx.outbox.find())
-    return [(one.address.chat_id, one.payload) for one in waiting]
+    pending = await desk.application.store.read(lambda tx: tx.outbox.find())
+    return [(one.address.chat_id, one.payload) for one in pending]
 
 
-async def test_what_the_agent_says_goes_to_the_home_channels(desk: Desk, server: ModelServer) -> None:
+async def test_reply_to_boot_md_is_sent_to_the_home_chat(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("All is well."))
     assert await boot(desk).run("Look whether all is well.")
-    (told,) = await queued(desk)
-    assert told == ("!home", '{"text":"All is well."}')
+    (notice,) = await queued(desk)
+    assert notice == ("!home", '{"text":"All is well."}')
     (session,) = await desk.application.store.read(lambda tx: tx.sessions.find(SessionFilter(source="boot", limit=5)))
     assert (session.owner, session.audience) == ("", "")
     assert "Look whether all is well." in server.received[0].question
 
 
 @pytest.mark.parametrize("reply", ["[SILENT]", " [SILENT] nothing of note", "", " \n"])
-async def test_silence_is_kept(desk: Desk, server: ModelServer, reply: str) -> None:
+async def test_silent_or_empty_boot_reply_is_not_sent(desk: Desk, server: ModelServer, reply: str) -> None:
     server.script(Say(reply))
     assert not await boot(desk).run("Look whether all is well.")
     assert await queued(desk) == []
 
 
-async def test_a_failing_boot_turn_is_posted_nowhere(desk: Desk, server: ModelServer) -> None:
+async def test_failed_boot_turn_is_not_posted(desk: Desk, server: ModelServer) -> None:
     server.script(*[overloaded()] * 20)
     assert not await boot(desk).run("Look whether all is well.")
     assert await queued(desk) == []
 
 
 @pytest.mark.slow
-async def test_what_needs_a_yes_gets_a_no_at_once(desk: Desk, server: ModelServer, tmp_path: Path) -> None:
+async def test_call_that_needs_approval_is_refused_in_a_boot_turn(
+    desk: Desk, server: ModelServer, tmp_path: Path
+) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("I may not."))
     assert await boot(desk).run("Clean up.")
     assert not (tmp_path / "work" / "done").exists()
 
 
-async def test_cut_off_by_the_end_of_the_gateway_the_turn_is_over(desk: Desk, server: ModelServer) -> None:
+async def test_cancelled_boot_turn_leaves_no_running_turn(desk: Desk, server: ModelServer) -> None:
     server.script(Say("slow " * 1000, pause=0.1))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(boot(desk).run("Take your time."))
@@ -71,7 +73,7 @@ async def test_cut_off_by_the_end_of_the_gateway_the_turn_is_over(desk: Desk, se
     assert await desk.application.store.read(lambda tx: tx.turns.find(running=True)) == []
 
 
-def test_a_file_that_is_not_there_or_empty_asks_for_nothing(tmp_path: Path) -> None:
+def test_missing_or_empty_boot_md_reads_as_empty(tmp_path: Path) -> None:
     assert read_boot(tmp_path) == ""
     (tmp_path / "BOOT.md").write_text(" \n")
     assert read_boot(tmp_path) == ""

@@ -29,7 +29,7 @@ def manifest(hooks: Path) -> HookManifest:
     return found.manifest
 
 
-def test_everything_that_may_stand_in_a_manifest_is_read(tmp_path: Path) -> None:
+def test_all_fields_of_a_manifest_are_read(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", FULL, handler="")
     assert manifest(tmp_path) == HookManifest(
         name="teller",
@@ -53,7 +53,7 @@ def test_everything_that_may_stand_in_a_manifest_is_read(tmp_path: Path) -> None
         "events: &all [agent:end, command:new]",
     ],
 )
-def test_a_list_may_be_written_in_several_ways(tmp_path: Path, text: str) -> None:
+def test_event_list_is_read_in_several_yaml_notations(tmp_path: Path, text: str) -> None:
     write_hook(tmp_path, "one", text)
     assert manifest(tmp_path) == HookManifest(name="one", events=("agent:end", "command:new"))
 
@@ -61,20 +61,20 @@ def test_a_list_may_be_written_in_several_ways(tmp_path: Path, text: str) -> Non
 @pytest.mark.parametrize(
     "text", ["Tells me of it", "'Tells me\n  of it'", "Tells me\n  of it", ">\n  Tells me\n  of it\n"]
 )
-def test_text_may_have_several_lines(tmp_path: Path, text: str) -> None:
+def test_text_over_several_lines_is_read(tmp_path: Path, text: str) -> None:
     write_hook(tmp_path, "one", f"description: {text}\nevents:\n  agent:end\n")
     assert manifest(tmp_path) == HookManifest(name="one", description="Tells me of it", events=("agent:end",))
 
 
-def test_patterns_say_which_events_are_heard() -> None:
+def test_event_patterns_select_events() -> None:
     hook = HookManifest(name="one", events=("agent:*", "command:new"))
-    heard = [event for event in ("agent:start", "agent:end", "command:new", "command:newer", "session:end")
+    selected = [event for event in ("agent:start", "agent:end", "command:new", "command:newer", "session:end")
              if hook.hears(event)]  # fmt: skip
-    assert heard == ["agent:start", "agent:end", "command:new"]
+    assert selected == ["agent:start", "agent:end", "command:new"]
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "words"),
+    ("text", "line", "message"),
     [
         ("name: one\n", 1, "`events:` is missing"),
         ("events: []\n", 1, "`events:` is empty"),
@@ -98,38 +98,38 @@ def test_patterns_say_which_events_are_heard() -> None:
         ("events: agent:end\ndescription:\n  - one\n", 2, "this must be text, not a list"),
     ],
 )
-def test_a_fault_in_a_manifest_names_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_a_fault_in_a_manifest_names_its_line(tmp_path: Path, text: str, line: int, message: str) -> None:
     folder = write_hook(tmp_path, "one", text)
     assert problem(tmp_path).startswith(f"{folder / 'HOOK.yaml'}, line {line}: ")
-    assert words in problem(tmp_path)
+    assert message in problem(tmp_path)
 
 
-def test_a_manifest_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
+def test_manifest_that_is_not_text_is_a_fault(tmp_path: Path) -> None:
     (write_hook(tmp_path, "one") / "HOOK.yaml").write_bytes(b"\xff\xfe\x00")
     assert "can't be read" in problem(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("code", "line", "words"),
+    ("code", "line", "message"),
     [
         ("import os\n\ndef handle(event, facts)\n    pass\n", 3, "expected ':'"),
         ("def handel(event, facts):\n    pass\n", 1, "no function `handle(event, facts)`"),
     ],
 )
-def test_a_fault_in_a_handler_names_its_line(tmp_path: Path, code: str, line: int, words: str) -> None:
+def test_a_fault_in_a_handler_names_its_line(tmp_path: Path, code: str, line: int, message: str) -> None:
     folder = write_hook(tmp_path, "one", handler=code)
     assert problem(tmp_path).startswith(f"{folder / 'handler.py'}, line {line}: ")
-    assert words in problem(tmp_path)
+    assert message in problem(tmp_path)
 
 
-def test_a_hook_has_one_way_to_handle_events(tmp_path: Path) -> None:
+def test_hook_needs_either_a_command_or_a_handler(tmp_path: Path) -> None:
     write_hook(tmp_path / "both", "one", "events: agent:end\nrun: true\n")
     write_hook(tmp_path / "neither", "one", "events: agent:end\n", handler="")
     assert "remove one" in problem(tmp_path / "both")
     assert "neither `run:` nor a file handler.py" in problem(tmp_path / "neither")
 
 
-def test_a_broken_hook_keeps_no_other_from_working(tmp_path: Path) -> None:
+def test_broken_hook_does_not_affect_others(tmp_path: Path) -> None:
     write_hook(tmp_path, "a", "nonsense")
     write_hook(tmp_path, "b")
     write_hook(tmp_path, "c", "name: b\nevents: agent:end\n")
@@ -137,5 +137,5 @@ def test_a_broken_hook_keeps_no_other_from_working(tmp_path: Path) -> None:
     assert [type(one) for one in find_hooks(tmp_path)] == [UnusableHook, Hook, UnusableHook]
 
 
-def test_where_there_is_no_folder_there_are_no_hooks(tmp_path: Path) -> None:
+def test_missing_folder_has_no_hooks(tmp_path: Path) -> None:
     assert find_hooks(tmp_path / "hooks") == []

@@ -1,4 +1,4 @@
-"""The hook that the documentation shows does what it says there."""
+"""The hooks in the documentation work as described."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.hooks.hook_folders import Watched, write_hook
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-hooks.md"
 
 
-def test_the_example_keeps_a_list_of_slow_turns(tmp_path: Path) -> None:
+def test_documented_hook_records_slow_and_failed_turns(tmp_path: Path) -> None:
     page = PAGE.read_text()
     manifests = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (handler,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -23,7 +23,7 @@ def test_the_example_keeps_a_list_of_slow_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_of_a_command_is_understood(tmp_path: Path) -> None:
+def test_documented_command_hook_runs(tmp_path: Path) -> None:
     manifest = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()

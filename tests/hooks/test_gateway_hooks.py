@@ -51,7 +51,7 @@ def profile(program: Program) -> Path:
     return program.home / "profiles" / "default"
 
 
-async def test_a_hook_of_a_minute_holds_up_no_reply_no_command_and_no_end(
+async def test_slow_hook_delays_no_reply_no_command_and_no_shutdown(
     program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     folder = write_hook(profile / "hooks", "slow", handler=SLOW)
@@ -75,7 +75,7 @@ async def test_a_hook_of_a_minute_holds_up_no_reply_no_command_and_no_end(
     assert "hook slow: the program stops before" in log
 
 
-async def test_a_gateway_tells_hooks_of_all_that_happens(
+async def test_hooks_of_a_gateway_get_all_events_with_their_facts(
     program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     folder = write_hook(profile / "hooks", "notes")
@@ -86,8 +86,8 @@ async def test_a_gateway_tells_hooks_of_all_that_happens(
         await shown(network, "ann", "ok")
         network.say("ann", "/new")
         (reset,) = await noted(folder, "session:reset")
-    heard = [event for event, _ in notes(folder)]
-    assert heard == [
+    events = [event for event, _ in notes(folder)]
+    assert events == [
         "gateway:start",
         "session:start",
         "agent:start",
@@ -110,7 +110,7 @@ async def test_a_gateway_tells_hooks_of_all_that_happens(
     assert "hook fails: agent:end: KeyError: 'agent:end' (handler.py, line 2)" in log
 
 
-async def test_what_boot_md_asks_for_is_done_once_for_each_start(
+async def test_boot_md_runs_once_per_gateway_start(
     program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     server.answering(lambda received: Say("Good morning." if "BOOT" in received.question else "ok"))
@@ -129,7 +129,7 @@ async def test_what_boot_md_asks_for_is_done_once_for_each_start(
     assert len([call for call in server.received if "BOOT: say" in call.question]) == 2
 
 
-async def test_of_workers_that_start_at_once_one_does_what_boot_md_asks_for(
+async def test_boot_md_runs_in_only_one_of_several_workers(
     program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     server.answering(lambda received: Say("[SILENT]" if "BOOT: look" in received.question else "Hello, Ann."))
@@ -143,13 +143,13 @@ async def test_of_workers_that_start_at_once_one_does_what_boot_md_asks_for(
 
 
 async def workers(program: Program, count: int) -> None:
-    """Wait until so many processes serve."""
+    """Wait until ``count`` gateway processes serve."""
     async with asyncio.timeout(LIMIT):
         while (await asyncio.to_thread(program.run, "gateway", "status", "--json")).out.count('"pid"') < count:
             continue
 
 
-async def test_a_slow_boot_md_holds_nothing_up(
+async def test_slow_boot_turn_delays_no_reply_and_no_shutdown(
     program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     slow = Say("slow " * 1000, pause=0.2)

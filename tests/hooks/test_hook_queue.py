@@ -1,4 +1,4 @@
-"""How events reach a hook: in order, one at a time; whatever the hook does, nothing else is held up."""
+"""Queue of a hook: events are handled in order, one at a time, with a timeout and a limit on their number."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_events_are_handled_in_order_with_their_facts(tmp_path: Path) -> None:
     assert {report.trouble for report in hook.reports} == {""}
 
 
-def test_a_handler_may_wait(tmp_path: Path) -> None:
+def test_async_handler_is_awaited(tmp_path: Path) -> None:
     code = (
         "import asyncio\nfrom pathlib import Path\n"
         "async def handle(event, facts):\n"
@@ -49,7 +49,7 @@ def test_a_handler_may_wait(tmp_path: Path) -> None:
     assert (folder / "done").read_text() == "session:end"
 
 
-def test_a_handler_may_import_what_stands_alongside_it(tmp_path: Path) -> None:
+def test_handler_can_import_modules_of_its_folder(tmp_path: Path) -> None:
     folder = write_hook(tmp_path, "my.own-hook", handler="from .words import handle\n")
     (folder / "words.py").write_text("def handle(event, facts):\n    raise LookupError(event)\n")
     assert "LookupError: agent:end" in Watched(tmp_path).handled().trouble
@@ -62,7 +62,7 @@ def test_a_handler_that_raises_is_reported_with_its_line_and_called_again(tmp_pa
     assert hook.handled(number=1).trouble == ""
 
 
-def test_a_handler_that_leaves_ends_nothing(tmp_path: Path) -> None:
+def test_handler_that_exits_is_reported_as_failed(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", handler="import sys\ndef handle(event, facts):\n    sys.exit(3)\n")
     assert Watched(tmp_path).handled().trouble == "SystemExit: 3 (handler.py, line 3)"
 
@@ -70,14 +70,14 @@ def test_a_handler_that_leaves_ends_nothing(tmp_path: Path) -> None:
 def test_a_handler_that_cannot_be_loaded_is_reported_once(tmp_path: Path) -> None:
     folder = write_hook(tmp_path, "one", handler="import os\nimport nothing_of_this_name\ndef handle(e, f): ...\n")
     hook = Watched(tmp_path)
-    told = hook.handled().trouble
+    trouble = hook.handled().trouble
     hook.tell("agent:end")
-    assert f"{folder / 'handler.py'}, line 2: ModuleNotFoundError" in told
+    assert f"{folder / 'handler.py'}, line 2: ModuleNotFoundError" in trouble
     assert hook.finish()
     assert len(hook.reports) == 1
 
 
-def test_a_handler_that_hangs_is_left_behind(tmp_path: Path) -> None:
+def test_hanging_handler_is_no_longer_waited_for(tmp_path: Path) -> None:
     folder = write_hook(tmp_path, "one", QUICK, HANGS)
     hook = Watched(tmp_path)
     hook.tell("agent:start")
@@ -89,7 +89,7 @@ def test_a_handler_that_hangs_is_left_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_handler_that_always_hangs_takes_a_few_threads_and_no_more(tmp_path: Path) -> None:
+def test_handler_that_always_hangs_uses_a_limited_number_of_threads(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", QUICK, HANGS)
     hook = Watched(tmp_path, most=4)
     for _ in range(20):
@@ -100,7 +100,7 @@ def test_a_handler_that_always_hangs_takes_a_few_threads_and_no_more(tmp_path: P
     hook.line.close()
 
 
-def test_an_async_handler_that_hangs_is_cancelled(tmp_path: Path) -> None:
+def test_hanging_async_handler_is_cancelled(tmp_path: Path) -> None:
     code = (
         "import asyncio\nfrom pathlib import Path\n"
         "async def handle(event, facts):\n"
@@ -112,12 +112,12 @@ def test_an_async_handler_that_hangs_is_cancelled(tmp_path: Path) -> None:
     assert (folder / "done").read_text() == "cancelled"
 
 
-def test_what_a_handler_itself_runs_out_of_time_for_is_its_own_error(tmp_path: Path) -> None:
+def test_timeout_error_of_a_handler_is_reported_as_its_own_error(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", handler="async def handle(event, facts):\n    raise TimeoutError('far side')\n")
     assert Watched(tmp_path).handled().trouble == "TimeoutError: far side (handler.py, line 2)"
 
 
-def test_a_flood_is_cut_at_the_bound_and_counted(tmp_path: Path) -> None:
+def test_events_over_the_queue_limit_are_dropped_and_counted(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     code = (
@@ -127,7 +127,7 @@ def test_a_flood_is_cut_at_the_bound_and_counted(tmp_path: Path) -> None:
     write_hook(tmp_path / "hooks", "one", handler=code)
     hook = Watched(tmp_path / "hooks", most=10)
     hook.tell("agent:step", number=0)
-    with gate.open("w"):  # it is open on both sides now: the handler is inside
+    with gate.open("w"):  # the pipe is open on both sides now: the handler is running
         for number in range(1, 1000):
             hook.tell("agent:step", number=number)
     assert hook.finish()
@@ -162,19 +162,19 @@ def test_a_command_gets_the_event_as_json_and_the_session_in_its_environment(tmp
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_is_reported_with_what_it_said(tmp_path: Path) -> None:
+def test_failed_command_is_reported_with_its_error_output(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", f"{ALL}run: echo no such luck >&2; exit 4\n", handler="")
     assert Watched(tmp_path).handled().trouble == "the command ended with exit code 4: no such luck"
 
 
 @pytest.mark.slow
-def test_a_command_that_reads_nothing_is_none_the_worse(tmp_path: Path) -> None:
+def test_command_that_does_not_read_its_input_succeeds(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", f"{ALL}run: exec true\n", handler="")
     assert Watched(tmp_path).handled(text="x" * 1_000_000).trouble == ""
 
 
 @pytest.mark.slow
-def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:
     run = "sleep 300 & echo $! > child; wait"
     folder = write_hook(tmp_path, "one", f"{QUICK}run: {run}\n", handler="")
     report = Watched(tmp_path, environment={"PATH": "/usr/bin:/bin"}).handled()
@@ -185,7 +185,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_command_that_floods_its_output_costs_no_memory(tmp_path: Path) -> None:
+def test_output_of_a_command_is_limited(tmp_path: Path) -> None:
     write_hook(tmp_path, "one", f"{ALL}run: head -c 50000000 /dev/zero | tr '\\0' x; echo end\n", handler="")
     report = Watched(tmp_path, environment={"PATH": "/usr/bin:/bin"}).handled()
     assert report.output.endswith("xend")
@@ -193,7 +193,7 @@ def test_a_command_that_floods_its_output_costs_no_memory(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_runs_at_the_end_is_ended(tmp_path: Path) -> None:
+def test_closing_the_queue_kills_the_running_command(tmp_path: Path) -> None:
     folder = write_hook(tmp_path, "one", f"{ALL}run: echo $$ > pid; exec sleep 300\n", handler="")
     hook = Watched(tmp_path, environment={"PATH": "/usr/bin:/bin"})
     hook.tell("agent:end")

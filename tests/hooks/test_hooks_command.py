@@ -1,4 +1,4 @@
-"""`talaria hooks`, as a person types it."""
+"""The command `talaria hooks`."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def program(tmp_path: Path, profile: Path) -> Program:
     return Program(tmp_path)
 
 
-def test_hooks_are_listed_with_what_is_wrong_with_them(program: Program, profile: Path) -> None:
+def test_hooks_are_listed_with_their_state_and_problems(program: Program, profile: Path) -> None:
     write_hook(profile / "hooks", "teller", NAMED)
     write_hook(profile / "hooks", "quiet", "events: session:end\nenabled: false\nrun: 'true'\n", handler="")
     broken = write_hook(profile / "hooks", "broken", handler="def handle(:\n")
@@ -36,7 +36,7 @@ def test_hooks_are_listed_with_what_is_wrong_with_them(program: Program, profile
     assert f"{broken / 'handler.py'}, line 1:" in listed.err
 
 
-def test_the_list_as_json_says_the_same(program: Program, profile: Path) -> None:
+def test_hooks_are_listed_as_json(program: Program, profile: Path) -> None:
     folder = write_hook(profile / "hooks", "teller", NAMED)
     (profile / "BOOT.md").write_text("Say hello.")
     boot, teller = json.loads(program.run("hooks", "list", "--json").out)
@@ -58,7 +58,7 @@ def test_without_hooks_the_built_in_one_is_listed(program: Program) -> None:
     assert "if there is one" in listed.out
 
 
-def test_a_hook_is_tried_with_an_event_like_a_real_one(program: Program, profile: Path) -> None:
+def test_hook_is_tested_with_a_realistic_event(program: Program, profile: Path) -> None:
     folder = write_hook(profile / "hooks", "teller", NAMED)
     tried = program.run("hooks", "test", "teller")
     assert (tried.code, "The hook teller handled agent:end in" in tried.err) == (0, True)
@@ -68,14 +68,14 @@ def test_a_hook_is_tried_with_an_event_like_a_real_one(program: Program, profile
     assert (command, more["command"]) == ("command:status", "status")
 
 
-def test_a_command_is_tried_and_its_output_shown(program: Program, profile: Path) -> None:
+def test_command_hook_is_tested_and_its_output_shown(program: Program, profile: Path) -> None:
     run = "events: gateway:start\nrun: echo $TALARIA_HOOK_EVENT\n"
     write_hook(profile / "hooks", "one", run, handler="")
     assert program.run("hooks", "test", "one").out == "gateway:start\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["teller", "agent:start"], "doesn't listen for agent:start"),
         (["teller", "agent:stop"], "There is no event `agent:stop`"),
@@ -85,10 +85,12 @@ def test_a_command_is_tried_and_its_output_shown(program: Program, profile: Path
         (["broken"], "line 1:"),
     ],
 )
-def test_what_cannot_be_tried_is_said(program: Program, profile: Path, words: list[str], said: str) -> None:
+def test_failed_hook_test_is_reported_with_the_reason(
+    program: Program, profile: Path, arguments: list[str], message: str
+) -> None:
     write_hook(profile / "hooks", "teller", NAMED)
     write_hook(profile / "hooks", "fails", handler="def handle(event, facts):\n    raise ValueError('no')\n")
     write_hook(profile / "hooks", "broken", "nonsense")
-    tried = program.run("hooks", "test", *words)
-    assert (tried.code, said in tried.err) == (1, True)
+    tried = program.run("hooks", "test", *arguments)
+    assert (tried.code, message in tried.err) == (1, True)
     assert "Traceback" not in tried.err

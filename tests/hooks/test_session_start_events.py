@@ -1,4 +1,4 @@
-"""What hooks hear of conversations that begin in a chat."""
+"""Hook events for sessions that start in a chat."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,28 +13,28 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer
 
 
-def said(text: str, *, later: timedelta = timedelta()) -> Incoming:
+def update(text: str, *, later: timedelta = timedelta()) -> Incoming:
     address = Address("loopback", "ann")
     return Incoming(
         external_id=text, address=address, sender=Sender("ann", "Ann"), at=datetime.now(UTC) + later, text=text
     )
 
 
-async def test_a_conversation_that_a_pause_has_ended_is_heard_once(tmp_path: Path, server: ModelServer) -> None:
+async def test_idle_reset_sends_session_events_once(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(tmp_path / "profiles" / "default" / "hooks", "notes", "events: session:*\n")
     settings = '[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
     async with (
         LoopbackNetwork() as network,
         served(tmp_path, network.platform(), server.url, settings=settings) as small,
     ):
-        await small.dispatcher.receive(said("one"))
+        await small.dispatcher.receive(update("one"))
         await network.posted(1)
-        late = said("two", later=timedelta(hours=2))
+        late = update("two", later=timedelta(hours=2))
         await small.dispatcher.receive(late)
         await small.dispatcher.receive(structs.replace(late, text="again"))
         (reset,) = await noted(folder, "session:reset")
-    heard = notes(folder)
-    assert [event for event, _ in heard] == ["session:start", "session:start", "session:end", "session:reset"]
-    assert reset["previous_session_id"] == heard[0][1]["session_id"] == heard[2][1]["session_id"]
-    assert reset["session_id"] == heard[1][1]["session_id"] != reset["previous_session_id"]
+    events = notes(folder)
+    assert [event for event, _ in events] == ["session:start", "session:start", "session:end", "session:reset"]
+    assert reset["previous_session_id"] == events[0][1]["session_id"] == events[2][1]["session_id"]
+    assert reset["session_id"] == events[1][1]["session_id"] != reset["previous_session_id"]
     assert (reset["reason"], reset["user_name"], reset["chat_id"]) == ("policy", "Ann", "ann")

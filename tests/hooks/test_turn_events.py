@@ -1,4 +1,4 @@
-"""What hooks hear of a conversation, wherever it is open."""
+"""Hook events for turns, commands and sessions."""
 
 from pathlib import Path
 
@@ -11,37 +11,37 @@ from talaria.testing.model_server import Ask, ModelServer, Say, overloaded
 
 
 def hooks_of(home: Path) -> Path:
-    """Return where the hooks of a desk's profile are."""
+    """Return the hooks folder of a desk's profile."""
     return home / "home" / "profiles" / "default" / "hooks"
 
 
-async def test_a_turn_is_heard_from_its_beginning_to_its_end(tmp_path: Path, server: ModelServer) -> None:
+async def test_turn_sends_events_for_its_start_steps_and_end(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes")
     server.script(Say(calls=[Ask("list_files", {})]), Say("Nothing there."))
-    place = Address("matrix", "!room", thread_id="7")
-    async with open_desk(tmp_path, server, chat=place, key="agent:main:matrix:private:!room:7") as desk:
+    chat = Address("matrix", "!room", thread_id="7")
+    async with open_desk(tmp_path, server, chat=chat, key="agent:main:matrix:private:!room:7") as desk:
         await desk.say("look around")
         (end,) = await noted(folder, "agent:end")
         session_id = desk.active_session.session_id
-    heard = notes(folder)
-    assert [event for event, _ in heard] == [
+    events = notes(folder)
+    assert [event for event, _ in events] == [
         "session:start",
         "agent:start",
         *["agent:step"] * 3,
         "agent:end",
     ]
-    for _, facts in heard:
+    for _, facts in events:
         assert (facts["session_id"], facts["platform"], facts["chat_id"]) == (session_id, "matrix", "!room")
         assert (facts["thread_id"], facts["session_key"]) == ("7", "agent:main:matrix:private:!room:7")
-    steps = [facts for event, facts in heard if event == "agent:step"]
+    steps = [facts for event, facts in events if event == "agent:step"]
     assert [(one["step"], one["kind"]) for one in steps] == [(1, "model"), (2, "tool"), (3, "model")]
     assert (steps[0]["model"], steps[1]["tool"], steps[1]["failed"]) == ("scripted", "list_files", False)
     assert (end["outcome"], end["text"], end["steps"]) == ("answered", "Nothing there.", 3)
-    assert heard[1][1]["text"] == "look around"
-    assert end["turn_id"] == heard[1][1]["turn_id"] != ""
+    assert events[1][1]["text"] == "look around"
+    assert end["turn_id"] == events[1][1]["turn_id"] != ""
 
 
-async def test_a_turn_that_fails_is_heard_too(tmp_path: Path, server: ModelServer) -> None:
+async def test_failed_turn_sends_an_end_event(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: agent:end\n")
     server.script(*[overloaded()] * 20)
     async with open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 1\n") as desk:
@@ -60,7 +60,7 @@ async def test_long_texts_are_cut_for_hooks(tmp_path: Path, server: ModelServer)
     assert end["text"] == "x" * 3999 + "…"
 
 
-async def test_without_hooks_nothing_of_them_is_there(tmp_path: Path, server: ModelServer) -> None:
+async def test_disabled_and_broken_hooks_subscribe_to_no_turn(tmp_path: Path, server: ModelServer) -> None:
     write_hook(hooks_of(tmp_path), "off", "events: ['*']\nenabled: false\n")
     write_hook(hooks_of(tmp_path), "broken", "nonsense")
     async with open_desk(tmp_path, server) as desk:
@@ -68,9 +68,7 @@ async def test_without_hooks_nothing_of_them_is_there(tmp_path: Path, server: Mo
         await desk.say("hello")
 
 
-async def test_a_command_is_heard_by_its_full_name_and_only_where_it_may_be_used(
-    tmp_path: Path, server: ModelServer
-) -> None:
+async def test_allowed_command_sends_an_event_with_its_full_name(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: command:*\n")
     async with open_desk(tmp_path, server, chat=Address("matrix", "!room")) as desk:
         await desk.use("/title Harbour lights", author=Author("Ann", owner=True, id="@ann"))
@@ -84,7 +82,7 @@ async def test_a_command_is_heard_by_its_full_name_and_only_where_it_may_be_used
     assert (facts["user_id"], facts["user_name"], facts["chat_id"]) == ("@ann", "Ann", "!room")
 
 
-async def test_a_conversation_that_is_left_for_a_new_one_is_heard(tmp_path: Path, server: ModelServer) -> None:
+async def test_new_session_sends_end_reset_and_start_events(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: session:*\n")
     async with open_desk(tmp_path, server) as desk:
         await desk.say("hello")

@@ -1,4 +1,4 @@
-"""Hooks that are asked before tool calls."""
+"""Hooks that can veto tool calls."""
 
 from pathlib import Path
 
@@ -25,14 +25,14 @@ async def ask(hooks: Path, target: str) -> str:
     return await VetoHook(found, {"PATH": "/usr/bin:/bin"}).ask({"tool": "terminal", "target": target})
 
 
-async def test_a_function_refuses_with_a_text(tmp_path: Path) -> None:
+async def test_handler_refuses_a_call_by_returning_text(tmp_path: Path) -> None:
     write_hook(tmp_path, "guard", GUARD, NO_PUSH)
     assert await ask(tmp_path, "git push") == "The hook guard refused it: pushing is for people"
     assert await ask(tmp_path, "git status") == ""
 
 
 @pytest.mark.slow
-async def test_a_command_refuses_with_exit_code_2(tmp_path: Path) -> None:
+async def test_command_hook_refuses_a_call_with_exit_code_2(tmp_path: Path) -> None:
     script = "run: 'if grep -q push; then echo not today; exit 2; fi; echo fine'\n"
     write_hook(tmp_path, "guard", GUARD + script, "")
     assert await ask(tmp_path, "git push") == "The hook guard refused it: not today"
@@ -53,17 +53,19 @@ async def test_a_command_refuses_with_exit_code_2(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_a_hook_that_fails_or_hangs_refuses(tmp_path: Path, manifest: str, handler: str, reason: str) -> None:
+async def test_failed_or_hanging_veto_hook_refuses_the_call(
+    tmp_path: Path, manifest: str, handler: str, reason: str
+) -> None:
     write_hook(tmp_path, "guard", manifest, handler)
     assert reason in await ask(tmp_path, "ls")
 
 
-async def test_a_whole_command_reaches_the_hook(tmp_path: Path) -> None:
+async def test_veto_hook_gets_the_full_command(tmp_path: Path) -> None:
     write_hook(tmp_path, "guard", GUARD, NO_PUSH)
     assert await ask(tmp_path, f"echo {'x' * 10_000}; git push")
 
 
-async def test_a_hook_for_all_events_is_not_asked(tmp_path: Path) -> None:
+async def test_hook_for_all_events_has_no_veto(tmp_path: Path) -> None:
     write_hook(tmp_path, "notes")
     (found,) = find_hooks(tmp_path)
     assert isinstance(found, Hook)
@@ -71,7 +73,7 @@ async def test_a_hook_for_all_events_is_not_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_vetoed_call_does_not_run_and_the_model_reads_why(tmp_path: Path) -> None:
+async def test_vetoed_call_does_not_run_and_the_model_gets_the_reason(tmp_path: Path) -> None:
     write_hook(tmp_path / "home" / "profiles" / "default" / "hooks", "guard", GUARD, NO_PUSH)
     async with ModelServer() as server, open_desk(tmp_path, server, "[approval]\nmode = 'off'\n") as desk:
         server.script(
