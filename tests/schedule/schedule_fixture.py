@@ -1,4 +1,4 @@
-"""A house whose jobs are run here, with a clock that is moved by hand and a scripted model behind a socket."""
+"""An application that runs jobs, with a settable clock and a scripted model server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ A_MOMENT = timedelta(seconds=5)
 
 @dataclass
 class Office:
-    """``scripts`` are those that ran, ``answers`` how they end; without any each prints its own line."""
+    """``scripts`` records those that ran, ``answers`` are their results; without any each prints its own line."""
 
     application: TalariaApplication
     folder: Path
@@ -72,7 +72,7 @@ class Office:
         return build_job_view(read_job(job))
 
     async def pass_time(self, **much: float) -> int:
-        """Let time pass, and run what is due then; return how many runs those are."""
+        """Let time pass, run the due jobs, and return the number of runs."""
         self.clock.advance(timedelta(**much))
         return await self.ticker().run_pending_turns()
 
@@ -101,7 +101,7 @@ def _text(content: Content) -> str:
 async def open_office(
     home: Path, place: Place, server: ModelServer, clock: SettableClock, worker: str = "worker-1", settings: str = ""
 ) -> AsyncIterator[Office]:
-    """Open a house on a store, as one of its workers; ``settings`` are lines for config.toml."""
+    """Open an application on a store, as one of its workers; ``settings`` are lines for config.toml."""
     profile = Profiles(home / "home").active()
     profile.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'

@@ -1,4 +1,4 @@
-"""Jobs of others than the owner, where the owner lets them have some: they run as those who asked for them."""
+"""Jobs of guests, where the owner allows them: they run with the rights of the guest."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 
 BOB = Address("telegram", "7")
 ALLOWED = '[access]\nguest_tools = ["cron", "memory"]\n'
-WISH = {"action": "add", "when": "every 1h", "prompt": "Look.", "name": "Look"}
+REQUEST = {"action": "add", "when": "every 1h", "prompt": "Look.", "name": "Look"}
 
 
-async def test_a_guest_has_jobs_only_where_the_owner_says_so(tmp_path: Path, server: ModelServer) -> None:
+async def test_guest_cannot_create_jobs_unless_allowed(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, chat=BOB, key="bob", owner="telegram:7") as desk:
-        server.script(Say(calls=[Ask("cron", WISH)]), Say("I cannot."))
+        server.script(Say(calls=[Ask("cron", REQUEST)]), Say("I cannot."))
         await desk.say("Look every hour.")
         assert await desk.application.store.read(lambda tx: tx.jobs.find()) == []
 
@@ -23,7 +23,7 @@ async def test_a_guest_has_jobs_only_where_the_owner_says_so(tmp_path: Path, ser
 async def test_a_job_of_a_guest_runs_as_that_guest_and_reports_to_them(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, ALLOWED, chat=BOB, key="bob", owner="telegram:7") as desk:
         await desk.active_session.reset_session()
-        server.script(Say(calls=[Ask("cron", WISH)]), Say("I will."))
+        server.script(Say(calls=[Ask("cron", REQUEST)]), Say("I will."))
         await desk.say("Look every hour.")
         (job,) = await desk.application.store.read(lambda tx: tx.jobs.find())
         assert job.owner == "telegram:7"
@@ -33,8 +33,8 @@ async def test_a_job_of_a_guest_runs_as_that_guest_and_reports_to_them(tmp_path:
         assert await desk.application.run_due_jobs() == 1
         (session,) = await desk.application.store.read(lambda tx: tx.sessions.find(SessionFilter(source="cron")))
         assert session.owner == "telegram:7"
-        told = [item.address.chat_id for item in await desk.application.store.read(lambda tx: tx.outbox.find())]
-        assert told == ["7"]
+        chats = [item.address.chat_id for item in await desk.application.store.read(lambda tx: tx.outbox.find())]
+        assert chats == ["7"]
         tools = {tool["function"]["name"] for tool in server.received[-1].json["tools"]}
         assert "terminal" not in tools
         assert "cron" in tools

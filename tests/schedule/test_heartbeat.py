@@ -1,4 +1,4 @@
-"""The heartbeat: it costs nothing on an idle day, and speaks only when there is something to say."""
+"""Heartbeat: no model calls while there is nothing to do, and reports only when there is news."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, time, timedelta
@@ -27,38 +27,38 @@ async def office(tmp_path: Path, place: Place, server: ModelServer, clock: Setta
         yield office
 
 
-def heart(office: Office, beat: HeartbeatPlan | None = DAY) -> HeartbeatWorker:
+def heartbeat_of(office: Office, beat: HeartbeatPlan | None = DAY) -> HeartbeatWorker:
     return HeartbeatWorker(office.application.store, office.folder, lambda: beat, office.clock)
 
 
-async def live(office: Office, hours: float, beat: HeartbeatPlan | None = DAY) -> int:
+async def run_hours(office: Office, hours: float, beat: HeartbeatPlan | None = DAY) -> int:
     """Let time pass in steps of ten minutes, and return how many runs there were."""
     count = 0
     for _ in range(int(hours * 6)):
-        await heart(office, beat).look()
+        await heartbeat_of(office, beat).look()
         count += await office.pass_time(minutes=10)
     return count
 
 
 async def test_an_idle_day_costs_no_model_call(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("# Every now and then\n\n<!-- nothing\n- yet -->\n- [x] done\n-\n")
-    assert await live(office, 24) == 0
+    assert await run_hours(office, 24) == 0
     assert server.received == []
     assert await office.posted() == []
 
 
 @pytest.mark.slow
-async def test_what_the_file_asks_for_is_looked_at_in_waking_hours(office: Office, server: ModelServer) -> None:
+async def test_tasks_of_the_heartbeat_file_are_checked_in_waking_hours(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 19, Say("The parcel is there."), *[Say("[SILENT]")] * 50)
-    assert await live(office, 24) == 28  # from 8 to 22, twice an hour
+    assert await run_hours(office, 24) == 28  # from 8 to 22, twice an hour
     assert [text for _, text in await office.posted()] == ["The parcel is there."]
     assert "Tell me when the parcel is there." in server.received[0].question
 
 
-async def test_a_delivery_that_was_given_up_is_a_pending_matter(office: Office, server: ModelServer) -> None:
+async def test_failed_delivery_is_reported_by_the_heartbeat(office: Office, server: ModelServer) -> None:
     store = office.application.store
-    await heart(office).look()
+    await heartbeat_of(office).look()
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
     item = await store.write(lambda tx: queue_notice(tx, session.id, HOME, Content(text="Hello"), "hello"))
     assert item is not None
@@ -67,27 +67,27 @@ async def test_a_delivery_that_was_given_up_is_a_pending_matter(office: Office, 
         lambda tx: (tx.outbox.claim("matrix", timedelta(minutes=1)), tx.outbox.fail(item.id, "no such room"))
     )
     server.script(Say("A message did not get through."))
-    assert await live(office, 3) == 1
+    assert await run_hours(office, 3) == 1
     assert "no such room" in server.received[0].question
 
 
-async def test_it_is_off_unless_the_settings_want_it(office: Office, server: ModelServer) -> None:
+async def test_heartbeat_is_off_without_a_setting(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
-    assert await live(office, 12, None) == 0
+    assert await run_hours(office, 12, None) == 0
     assert server.received == []
 
 
-async def test_a_place_that_is_not_there_is_said(office: Office) -> None:
+async def test_heartbeat_target_without_a_home_chat_is_an_error(office: Office) -> None:
     (office.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
     with pytest.raises(NotFound, match="Telegram"):
-        await heart(office, HeartbeatPlan(timedelta(minutes=30), time(0), time(0), RULES, "telegram")).look()
+        await heartbeat_of(office, HeartbeatPlan(timedelta(minutes=30), time(0), time(0), RULES, "telegram")).look()
 
 
 @pytest.mark.parametrize(
     ("begins", "ends", "awake"),
     [(8, 22, "8 12 21"), (22, 8, "0 7 22 23"), (0, 0, "0 7 8 12 21 22 23")],
 )
-def test_hours_may_go_over_midnight(begins: int, ends: int, awake: str) -> None:
+def test_waking_hours_may_span_midnight(begins: int, ends: int, awake: str) -> None:
     beat = HeartbeatPlan(timedelta(minutes=30), time(begins), time(ends), RULES, "home")
     found = [
         hour
@@ -98,7 +98,7 @@ def test_hours_may_go_over_midnight(begins: int, ends: int, awake: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "asked"),
+    ("text", "tasks"),
     [
         ("", ""),
         ("# Heading\n\n---\n", ""),
@@ -108,16 +108,16 @@ def test_hours_may_go_over_midnight(begins: int, ends: int, awake: str) -> None:
         ("<!-- a --> Look.", "Look."),
     ],
 )
-def test_headings_comments_and_what_is_done_ask_for_nothing(tmp_path: Path, text: str, asked: str) -> None:
+def test_headings_comments_and_done_items_are_no_tasks(tmp_path: Path, text: str, tasks: str) -> None:
     assert read_heartbeat_file(tmp_path) == ""
     (tmp_path / "HEARTBEAT.md").write_text(text)
-    assert read_heartbeat_file(tmp_path) == asked
+    assert read_heartbeat_file(tmp_path) == tasks
 
 
 async def test_heartbeat_continues_after_a_clock_that_was_ahead(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 10)
     office.clock.advance(timedelta(days=366))
-    assert await live(office, 0.5) == 1
+    assert await run_hours(office, 0.5) == 1
     office.clock.advance(-timedelta(days=366))
-    assert await live(office, 1) == 2
+    assert await run_hours(office, 1) == 2

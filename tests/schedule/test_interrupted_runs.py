@@ -23,10 +23,10 @@ from talaria.testing.model_server import Ask, ModelServer, Received, Say
 T = TypeVar("T")
 
 
-class Doomed:
-    """The store of a worker that is killed at one of its calls: before the deed, or when it is done.
+class KilledStore:
+    """The store of a worker that is killed at one of its calls: before the operation, or after it.
 
-    From then on it writes nothing more, not even to clean up.
+    From then on the worker writes nothing more, not even to clean up.
     """
 
     def __init__(self, store: Store, at: int, *, when_done: bool) -> None:
@@ -61,18 +61,18 @@ class Doomed:
 
 
 def think(received: Received) -> Say:
-    """Look at something first, then answer."""
+    """Call a tool first, then answer."""
     if received.json["messages"][-1]["role"] == "user":
         return Say(calls=[Ask("list_files", {})])
     return Say("It rains.")
 
 
-async def killed(office: Office, at: int, *, when_done: bool) -> bool:
-    """Work until the worker is killed; ``False`` where all was done before."""
-    store = Doomed(office.application.store, at, when_done=when_done)
-    doomed = Office(structs.replace(office.application, store=store), office.folder, office.clock, office.jobs)
-    doomed.scripts = office.scripts
-    ticker = doomed.ticker()
+async def run_until_killed(office: Office, at: int, *, when_done: bool) -> bool:
+    """Run jobs until the worker is killed; return ``False`` if all were done before."""
+    store = KilledStore(office.application.store, at, when_done=when_done)
+    killed_office = Office(structs.replace(office.application, store=store), office.folder, office.clock, office.jobs)
+    killed_office.scripts = office.scripts
+    ticker = killed_office.ticker()
     try:
         await ticker.run_pending_turns()
     except StoreUnavailable:
@@ -89,18 +89,18 @@ async def test_a_run_killed_at_any_step_is_reported_exactly_once(
     server.answering(think)
     async with open_office(tmp_path, sqlite_place, server, clock) as office:
         await office.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
-        at, fell = 0, True
-        while fell:
+        at, was_killed = 0, True
+        while was_killed:
             at += 1
             office.scripts.clear()
             job = await office.add("30m", script=f"echo {at}", name=f"Job {at}")
             clock.advance(timedelta(minutes=30))
-            fell = await killed(office, at, when_done=when_done)
+            was_killed = await run_until_killed(office, at, when_done=when_done)
             clock.advance(2 * LEASE)
             await office.ticker().run_pending_turns()
             states = [(run.state, run.output) for run in await office.runs(job)]
-            told = [text for _, text in await office.posted()]
+            reports = [text for _, text in await office.posted()]
             assert states == [("done", "It rains.")], at
             assert len(office.scripts) <= 1, at
-            assert told.count("It rains.") == at, (at, told[-2:])
+            assert reports.count("It rains.") == at, (at, reports[-2:])
     assert at > 10

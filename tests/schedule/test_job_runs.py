@@ -1,4 +1,4 @@
-"""Jobs at work: begun when they are due, answered in a conversation of their own, told where they report."""
+"""Runs of jobs: started when due, in their own session, and reported to their targets."""
 
 import re
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def office(tmp_path: Path, place: Place, server: ModelServer, clock: Setta
         yield office
 
 
-async def test_a_job_runs_when_it_is_due_in_a_conversation_of_its_own(office: Office, server: ModelServer) -> None:
+async def test_due_job_runs_in_its_own_session(office: Office, server: ModelServer) -> None:
     job = await office.add("every 2h")
     assert await office.pass_time(minutes=119) == 0
     server.script(Say("It rains."))
@@ -45,19 +45,23 @@ async def test_a_job_runs_when_it_is_due_in_a_conversation_of_its_own(office: Of
     assert "Look at the weather." in session.title
 
 
-async def test_what_is_delivered_is_recorded_where_it_is_read(office: Office, server: ModelServer) -> None:
+async def test_delivered_report_is_recorded_in_the_session_of_the_target_chat(
+    office: Office, server: ModelServer
+) -> None:
     await office.add("30m", deliver=("matrix",))
     server.script(Say("It rains."))
     await office.pass_time(minutes=30)
     binding = await office.application.store.read(lambda tx: tx.bindings.get("agent:main:matrix:private:!home"))
     assert binding is not None
-    said = await office.application.store.read(lambda tx: tx.messages.load(binding.session_id))
-    assert [(one.message.role, one.message.text) for one in said] == [("assistant", "It rains.")]
-    assert "Look at the weather." in said[0].message.author
+    stored = await office.application.store.read(lambda tx: tx.messages.load(binding.session_id))
+    assert [(one.message.role, one.message.text) for one in stored] == [("assistant", "It rains.")]
+    assert "Look at the weather." in stored[0].message.author
 
 
 @pytest.mark.parametrize("reply", ["[SILENT]", " **[SILENT]** nothing new", ""])
-async def test_silence_is_kept_and_recorded(office: Office, server: ModelServer, reply: str) -> None:
+async def test_silent_or_empty_reply_is_not_posted_but_recorded(
+    office: Office, server: ModelServer, reply: str
+) -> None:
     job = await office.add("30m")
     server.script(Say(reply), Say(reply))
     await office.pass_time(minutes=30)
@@ -65,7 +69,7 @@ async def test_silence_is_kept_and_recorded(office: Office, server: ModelServer,
     assert [run.state for run in await office.runs(job)] == ["done"]
 
 
-async def test_once_is_once_and_a_count_comes_to_its_end(office: Office) -> None:
+async def test_job_ends_after_its_number_of_runs(office: Office) -> None:
     once, twice = await office.add("30m"), await office.add("every 1h", times=2)
     for _ in range(6):
         await office.pass_time(minutes=30)
@@ -73,7 +77,7 @@ async def test_once_is_once_and_a_count_comes_to_its_end(office: Office) -> None
     assert [(await office.job(job)).state for job in (once, twice)] == ["over", "over"]
 
 
-async def test_a_paused_job_rests_and_continues_from_its_next_time(office: Office) -> None:
+async def test_paused_job_runs_again_at_its_next_time_after_resuming(office: Office) -> None:
     job = await office.add("every 1h")
     now = office.clock.now()
     await office.application.store.write(lambda tx: change_job(tx, job.id, JobRequest(paused=True), OWNER, RULES, now))
@@ -87,7 +91,7 @@ async def test_a_paused_job_rests_and_continues_from_its_next_time(office: Offic
     assert [run.state for run in await office.runs(job)] == ["done"]
 
 
-async def test_a_run_that_is_wanted_now_changes_nothing_else(office: Office, server: ModelServer) -> None:
+async def test_manual_run_does_not_change_the_job(office: Office, server: ModelServer) -> None:
     job = await office.add("every 1h", times=3)
     now = office.clock.now()
     await office.application.store.write(lambda tx: change_job(tx, job.id, JobRequest(paused=True), OWNER, RULES, now))
@@ -99,16 +103,16 @@ async def test_a_run_that_is_wanted_now_changes_nothing_else(office: Office, ser
     assert await office.job(job) == before
 
 
-async def test_a_script_gives_the_agent_its_output(office: Office, server: ModelServer) -> None:
+async def test_output_of_the_script_is_in_the_prompt(office: Office, server: ModelServer) -> None:
     await office.add(
         "30m", prompt="What of this matters?", script="df", skills=("plumbing",), folder=str(office.folder)
     )
     office.answers = [ShellResult(0, "disk: 99 %")]
     server.script(Say("The disk is full."))
     await office.pass_time(minutes=30)
-    asked = server.received[0].question
+    question = server.received[0].question
     assert all(
-        part in asked for part in ("disk: 99 %", "What of this matters?", "How plumbing is done.", "exit code 0")
+        part in question for part in ("disk: 99 %", "What of this matters?", "How plumbing is done.", "exit code 0")
     )
     ((line, folder, context),) = office.scripts
     assert (line, folder, context.source) == ("df", office.folder, "cron")
@@ -117,7 +121,7 @@ async def test_a_script_gives_the_agent_its_output(office: Office, server: Model
 
 
 @pytest.mark.parametrize(
-    ("ran", "state", "said"),
+    ("ran", "state", "posted"),
     [
         (ShellResult(0, "All is well.\n"), "done", ["All is well."]),
         (ShellResult(0, " \n"), "done", []),
@@ -128,18 +132,18 @@ async def test_a_script_gives_the_agent_its_output(office: Office, server: Model
         ),
     ],
 )
-async def test_a_script_without_a_prompt_asks_no_model(
-    office: Office, server: ModelServer, ran: ShellResult, state: str, said: list[str]
+async def test_job_without_a_prompt_calls_no_model(
+    office: Office, server: ModelServer, ran: ShellResult, state: str, posted: list[str]
 ) -> None:
     job = await office.add("30m", prompt=None, script="df")
     office.answers = [ran]
     await office.pass_time(minutes=30)
     assert [(run.state, run.session_id) for run in await office.runs(job)] == [(state, None)]
-    assert [text for _, text in await office.posted()] == said
+    assert [text for _, text in await office.posted()] == posted
     assert server.received == []
 
 
-async def test_a_failure_is_reported_and_the_next_time_comes(office: Office, server: ModelServer) -> None:
+async def test_failed_run_is_reported_and_the_job_stays_scheduled(office: Office, server: ModelServer) -> None:
     job = await office.add("every 1h", name="Weather")
     server.script(refused())
     await office.pass_time(hours=1)
@@ -149,7 +153,7 @@ async def test_a_failure_is_reported_and_the_next_time_comes(office: Office, ser
     assert (await office.job(job)).state == "waiting"
 
 
-async def test_a_job_reports_in_the_chat_that_asked_wherever_that_is_now(office: Office, server: ModelServer) -> None:
+async def test_report_follows_the_session_to_its_current_chat(office: Office, server: ModelServer) -> None:
     here, there = Address("telegram", "100"), Address("matrix", "!there")
     store = office.application.store
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
@@ -165,7 +169,7 @@ async def test_a_job_reports_in_the_chat_that_asked_wherever_that_is_now(office:
     assert await office.posted() == [("100", "First."), ("!there", "Second."), ("100", "Third.")]
 
 
-async def test_named_chats_are_found_when_the_job_is_made(office: Office, server: ModelServer) -> None:
+async def test_named_chats_are_resolved_when_the_job_is_created(office: Office, server: ModelServer) -> None:
     family = Address("telegram", "-100", "group")
     now = office.clock.now()
     await office.application.store.write(lambda tx: record_channel(tx, family, "Family", now))
@@ -176,7 +180,7 @@ async def test_named_chats_are_found_when_the_job_is_made(office: Office, server
     assert await office.posted() == [("-100", "Dinner."), (HOME.chat_id, "Dinner.")]
 
 
-async def test_a_job_has_an_account_of_its_own(office: Office, server: ModelServer) -> None:
+async def test_cost_cap_of_a_job_applies_to_its_runs(office: Office, server: ModelServer) -> None:
     office.caps = (Cap("job:weather", 0),)
     job = await office.add("30m")
     await office.pass_time(minutes=30)
@@ -185,7 +189,7 @@ async def test_a_job_has_an_account_of_its_own(office: Office, server: ModelServ
     assert server.received == []
 
 
-async def test_a_run_makes_no_jobs(office: Office, server: ModelServer) -> None:
+async def test_job_run_cannot_create_jobs(office: Office, server: ModelServer) -> None:
     await office.add("30m", prompt="Have this done for ever.")
     server.script(
         Say(calls=[Ask("cron", {"action": "add", "when": "every 1m", "prompt": "Again."})]),
@@ -199,7 +203,9 @@ async def test_a_run_makes_no_jobs(office: Office, server: ModelServer) -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_knows_its_address_and_cannot_be_woken(office: Office, server: ModelServer) -> None:
+async def test_job_run_has_its_target_in_the_environment_and_no_person_to_ask(
+    office: Office, server: ModelServer
+) -> None:
     await office.add("30m")
     command = "echo $TALARIA_SESSION_SOURCE $TALARIA_CRON_AUTO_DELIVER_PLATFORM $TALARIA_CRON_AUTO_DELIVER_CHAT_ID"
     server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("Seen."))
@@ -209,9 +215,7 @@ async def test_a_run_knows_its_address_and_cannot_be_woken(office: Office, serve
 
 
 @pytest.mark.slow
-async def test_runs_side_by_side_know_each_its_own_place_and_others_know_none(
-    office: Office, server: ModelServer
-) -> None:
+async def test_parallel_runs_have_their_own_targets_in_the_environment(office: Office, server: ModelServer) -> None:
     show = Ask("terminal", {"command": "echo at=$TALARIA_CRON_AUTO_DELIVER_CHAT_ID."})
 
     def think(received: Received) -> Say:

@@ -72,7 +72,7 @@ async def test_a_job_that_never_catches_up_waits_for_its_next_time(office: Offic
     assert [state for state, _ in await states(office, job)] == ["missed", "done"]
 
 
-async def test_a_little_late_is_on_time(office: Office, server: ModelServer) -> None:
+async def test_run_with_a_small_delay_is_not_missed(office: Office, server: ModelServer) -> None:
     job = await office.add("every 1h", catch_up="never")
     server.script(Say("It rains."))
     assert await office.pass_time(hours=1, seconds=90) == 1
@@ -80,7 +80,7 @@ async def test_a_little_late_is_on_time(office: Office, server: ModelServer) -> 
     assert [state for state, _ in await states(office, job)] == ["done"]
 
 
-async def test_a_year_of_minutes_is_one_row_and_one_run(office: Office) -> None:
+async def test_many_missed_runs_are_one_row_and_one_run(office: Office) -> None:
     job = await office.add("* * * * *")
     assert await office.pass_time(days=400) == 1
     assert [state for state, _ in await states(office, job)] == ["missed", "done"]
@@ -88,7 +88,7 @@ async def test_a_year_of_minutes_is_one_row_and_one_run(office: Office) -> None:
     assert "over 1,000 runs" in text
 
 
-async def test_a_count_is_for_runs_not_for_what_was_missed(office: Office) -> None:
+async def test_missed_runs_do_not_count_towards_the_number_of_runs(office: Office) -> None:
     job = await office.add("every 1h", times=2)
     await office.pass_time(hours=5)
     assert (await office.job(job)).times_left == 1
@@ -96,7 +96,7 @@ async def test_a_count_is_for_runs_not_for_what_was_missed(office: Office) -> No
     assert (await office.job(job)).state == "over"
 
 
-async def test_a_run_that_is_still_at_work_is_not_begun_again(office: Office) -> None:
+async def test_job_that_is_still_running_is_not_started_again(office: Office) -> None:
     job = await office.add("every 1h")
     now = office.clock.now()
     await office.application.store.write(lambda tx: start_named_job(tx, job.id, OWNER, now))
@@ -105,7 +105,7 @@ async def test_a_run_that_is_still_at_work_is_not_begun_again(office: Office) ->
     assert "still going" in next(run.output for run in await office.runs(job) if run.state == "missed")
 
 
-async def test_through_the_change_of_the_clocks_a_night_job_runs_once_a_night(office: Office) -> None:
+async def test_nightly_job_runs_once_per_night_when_summer_time_starts(office: Office) -> None:
     office.clock.advance(datetime(2026, 3, 27, 22, tzinfo=UTC) - NOON)
     job = await office.add("every day 2:30")
     for _ in range(3 * 24 * 4):
@@ -114,19 +114,19 @@ async def test_through_the_change_of_the_clocks_a_night_job_runs_once_a_night(of
     assert shown == ["28 01:30", "29 01:00", "30 00:30"]
 
 
-async def test_a_job_that_makes_no_sense_here_is_paused_and_no_other_with_it(office: Office) -> None:
+async def test_job_with_an_unknown_time_zone_is_paused_without_affecting_others(office: Office) -> None:
     good = await office.add("every 1h", name="Good")
     bad = await office.add("every day 13:30", name="Bad")
     store = office.application.store
-    (kept,) = await store.read(lambda tx: [one for one in tx.jobs.find() if one.id == bad.id])
-    elsewhere = structs.replace(kept, schedule=kept.schedule.replace("Europe/Berlin", "Mars/Olympus"))
-    await store.write(lambda tx: tx.jobs.put(elsewhere))
+    (stored,) = await store.read(lambda tx: [one for one in tx.jobs.find() if one.id == bad.id])
+    unknown = structs.replace(stored, schedule=stored.schedule.replace("Europe/Berlin", "Mars/Olympus"))
+    await store.write(lambda tx: tx.jobs.put(unknown))
     await office.pass_time(hours=1)
     assert [state for state, _ in await states(office, good)] == ["done"]
     assert (await office.job(bad)).state == "paused"
 
 
-async def test_a_change_in_the_last_moment_counts(office: Office, server: ModelServer) -> None:
+async def test_changed_prompt_is_used_by_the_next_run(office: Office, server: ModelServer) -> None:
     job = await office.add("every 1h", prompt="The old words.", name="Words")
     now = office.clock.now()
     request = JobRequest(prompt="The new words.")
@@ -154,7 +154,7 @@ async def test_recurring_job_runs_on_time_after_a_clock_that_was_ahead(
     assert ("done", scheduled.next_at) in await states(office, job)
 
 
-async def test_job_that_was_made_by_a_clock_that_was_ahead_counts_from_now(office: Office) -> None:
+async def test_job_created_while_the_clock_was_ahead_counts_from_now(office: Office) -> None:
     office.clock.advance(timedelta(days=366))
     job = await office.add("every 10m")
     office.clock.advance(-timedelta(days=366))
@@ -164,13 +164,13 @@ async def test_job_that_was_made_by_a_clock_that_was_ahead_counts_from_now(offic
     assert await office.pass_time(minutes=10) == 1
 
 
-async def test_one_off_job_keeps_its_time(office: Office) -> None:
+async def test_distant_one_off_job_is_not_rescheduled(office: Office) -> None:
     job = await office.add("in 30d")
     await office.ticker().run_pending_turns()
     assert (await office.job(job)).next_at == NOON + timedelta(days=30)
 
 
-async def test_running_ticker_notices_that_the_clock_was_set_back(office: Office) -> None:
+async def test_running_scheduler_reschedules_when_the_clock_is_set_back(office: Office) -> None:
     office.clock.advance(timedelta(hours=1))
     job = await office.add("every 30m")
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""Times in words."""
+"""Parsing of times that people write."""
 
 from datetime import UTC, datetime
 
@@ -34,7 +34,7 @@ NOW = datetime(2026, 11, 16, 6, 40, tzinfo=UTC)  # a Monday, 7:40 in Berlin
         ("2027-03-28 02:30", "Sun 2027-03-28 03:00"),  # which does not exist
     ],
 )
-def test_what_is_said_without_every_is_once(text: str, when: str) -> None:
+def test_time_without_every_is_a_single_run(text: str, when: str) -> None:
     schedule = read_schedule(text, now=NOW, zone=BERLIN)
     at = next_after(schedule, NOW)
     assert at is not None
@@ -59,7 +59,7 @@ def test_what_is_said_without_every_is_once(text: str, when: str) -> None:
         ("@daily", "@daily"),
     ],
 )
-def test_days_and_expressions_go_by_the_calendar(text: str, expression: str) -> None:
+def test_days_and_cron_expressions_become_calendar_schedules(text: str, expression: str) -> None:
     schedule = read_schedule(text, now=NOW, zone=BERLIN)
     assert schedule == Calendar(expression, BERLIN)
     assert read_schedule(describe_schedule(schedule), now=NOW, zone=BERLIN) == schedule
@@ -69,7 +69,7 @@ def test_days_and_expressions_go_by_the_calendar(text: str, expression: str) -> 
     ("text", "seconds"),
     [("every 30m", 1800), ("every 2 hours", 7200), ("every 1h30m", 5400), ("every hour", 3600), ("every 3d", 259_200)],
 )
-def test_every_so_often_is_counted_from_now(text: str, seconds: int) -> None:
+def test_interval_is_counted_from_now(text: str, seconds: int) -> None:
     schedule = read_schedule(text, now=NOW, zone=BERLIN)
     assert schedule == Every(seconds, NOW)
     assert read_schedule(describe_schedule(schedule), now=NOW, zone=BERLIN) == schedule
@@ -98,7 +98,7 @@ def test_every_so_often_is_counted_from_now(text: str, seconds: int) -> None:
         ("every month on the 32nd at 9:00", "is not a valid day"),
     ],
 )
-def test_what_makes_no_sense_is_answered_with_what_does(text: str, part: str) -> None:
+def test_invalid_time_is_refused_with_an_explanation(text: str, part: str) -> None:
     with pytest.raises(Refused) as refused:
         read_schedule(text, now=NOW, zone=BERLIN)
     assert part in str(refused.value)
@@ -123,7 +123,7 @@ def test_text_without_a_time_is_refused() -> None:
         split_schedule("water the plants", now=NOW, zone=BERLIN)
 
 
-def test_a_zone_has_to_exist() -> None:
+def test_unknown_time_zone_is_refused() -> None:
     assert find_zone(" Europe/Berlin ").key == BERLIN
     for name in ("Europe/Nowhere", "../etc/passwd", ""):
         with pytest.raises(Refused, match="Unknown time zone"):

@@ -1,4 +1,4 @@
-"""When schedules are due: through both changes of the clocks in three zones, and through a year."""
+"""Due times of schedules: across both clock changes in three time zones, and over a year."""
 
 import sys
 import zoneinfo
@@ -51,18 +51,18 @@ EXPRESSIONS = (
 
 
 def due(schedule: Schedule, since: datetime, until: datetime) -> list[datetime]:
-    """Return all times after one moment up to another, found by repeatedly asking for the next."""
+    """Return all times after one moment up to another, found by repeatedly computing the next."""
     found = []
     following = next_after(schedule, since)
     while following is not None and following <= until:
         found.append(following)
-        assert len(found) < 100_000, "it does not end"
+        assert len(found) < 100_000, "the schedule does not end"
         following = next_after(schedule, following)
     return found
 
 
 def expected(expression: str, zone: ZoneInfo, since: datetime, until: datetime) -> list[datetime]:
-    """Return the same by looking at a clock on the wall, minute by minute."""
+    """Return the same times by checking the local time of every minute."""
     fields = read_fields(expression)
     minutes = [since + MINUTE * number for number in range(int((until - since) / MINUTE) + 1)]
     walls = [moment.astimezone(zone).replace(tzinfo=None) for moment in minutes]
@@ -91,15 +91,15 @@ def _walls(first: datetime, last: datetime) -> Iterator[datetime]:
 @pytest.mark.slow
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 @pytest.mark.parametrize(("zone", "forward", "back"), CHANGES)
-def test_the_changes_of_the_clocks_are_gone_through_right(
+def test_due_times_are_right_across_clock_changes(
     zone: str, forward: datetime, back: datetime, expression: str
 ) -> None:
     for since in (forward, back):
-        place = ZoneInfo(zone)
-        offsets = {(since + hours * timedelta(hours=1)).astimezone(place).utcoffset() for hours in range(37)}
+        zone_info = ZoneInfo(zone)
+        offsets = {(since + hours * timedelta(hours=1)).astimezone(zone_info).utcoffset() for hours in range(37)}
         assert len(offsets) == 2, "the clocks are changed in these hours"
         until = since + timedelta(hours=36)
-        assert due(Calendar(expression, zone), since, until) == expected(expression, place, since, until)
+        assert due(Calendar(expression, zone), since, until) == expected(expression, zone_info, since, until)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_changes_of_the_clocks_are_gone_through_right(
         (LORD_HOWE, CHANGES[2][1], "2:15", "02:30"),
     ],
 )
-def test_a_time_that_does_not_exist_is_due_at_the_next_moment_that_does(
+def test_local_time_that_does_not_exist_is_due_at_the_next_one_that_does(
     zone: str, since: datetime, wall: str, shown: str
 ) -> None:
     hour, minute = wall.split(":")
@@ -120,14 +120,14 @@ def test_a_time_that_does_not_exist_is_due_at_the_next_moment_that_does(
 
 
 @pytest.mark.parametrize(("zone", "_", "since"), CHANGES)
-def test_a_time_that_exists_twice_is_due_once_the_first_time(zone: str, _: datetime, since: datetime) -> None:
+def test_local_time_that_exists_twice_is_due_only_the_first_time(zone: str, _: datetime, since: datetime) -> None:
     minute, hour = {BERLIN: (30, 2), NEW_YORK: (30, 1), LORD_HOWE: (45, 1)}[zone]
     first, second = due(Calendar(f"{minute} {hour} * * *", zone), since, since + 2 * DAY)
     assert first.astimezone(ZoneInfo(zone)).fold == 0
     assert second - first > DAY
 
 
-def test_a_date_that_does_not_exist_is_moved() -> None:
+def test_local_date_that_does_not_exist_is_due_on_the_next_day() -> None:
     samoa = "Pacific/Apia"  # went from the 29th of December to the 31st
     found = due(Calendar("0 9 * * *", samoa), datetime(2011, 12, 29, 12, tzinfo=UTC), datetime(2012, 1, 1, tzinfo=UTC))
     shown = [f"{one.astimezone(ZoneInfo(samoa)):%d %H:%M}" for one in found]
@@ -135,7 +135,7 @@ def test_a_date_that_does_not_exist_is_moved() -> None:
 
 
 @pytest.mark.parametrize("zone", [BERLIN, NEW_YORK, LORD_HOWE])
-def test_a_year_of_schedules(zone: str) -> None:
+def test_number_of_due_times_in_a_year(zone: str) -> None:
     since, until = datetime(2026, 1, 1, tzinfo=ZoneInfo(zone)), datetime(2027, 1, 1, tzinfo=ZoneInfo(zone))
     since, until = since - timedelta(seconds=1), until - timedelta(seconds=1)
     hours = int((until - since) / timedelta(hours=1))
@@ -155,14 +155,14 @@ def test_a_year_of_schedules(zone: str) -> None:
     assert {text: len(due(Calendar(text, zone), since, until)) for text in counts} == counts
 
 
-def test_the_twenty_ninth_of_february_is_found_across_a_year_without_one() -> None:
+def test_february_29_is_found_across_a_skipped_leap_year() -> None:
     assert next_after(Calendar("0 0 29 2 *", "UTC"), datetime(2096, 3, 1, tzinfo=UTC)) == datetime(
         2104, 2, 29, tzinfo=UTC
     )
     assert next_after(Calendar("0 0 31 2 *", "UTC"), datetime(2096, 3, 1, tzinfo=UTC)) is None
 
 
-def test_once_is_once_and_every_does_not_drift() -> None:
+def test_one_off_time_is_due_once_and_interval_does_not_drift() -> None:
     noon = datetime(2026, 3, 28, 12, tzinfo=UTC)
     assert next_after(Once(noon), noon - MINUTE) == noon
     assert next_after(Once(noon), noon) is None
@@ -191,7 +191,7 @@ SCHEDULES = st.one_of(
 
 
 @given(SCHEDULES, MOMENTS)
-def test_what_is_next_is_ahead_and_nothing_lies_between(schedule: Schedule, moment: datetime) -> None:
+def test_next_time_is_in_the_future_with_no_other_before_it(schedule: Schedule, moment: datetime) -> None:
     following = next_after(schedule, moment)
     if following is None:
         assert isinstance(schedule, Once)
@@ -204,7 +204,7 @@ def test_what_is_next_is_ahead_and_nothing_lies_between(schedule: Schedule, mome
 
 @settings(max_examples=60)
 @given(SCHEDULES, MOMENTS)
-def test_what_was_last_is_the_one_before_the_next(schedule: Schedule, moment: datetime) -> None:
+def test_last_time_is_the_one_before_the_next(schedule: Schedule, moment: datetime) -> None:
     last = last_until(schedule, moment)
     if last is None:
         assert isinstance(schedule, Once) or (

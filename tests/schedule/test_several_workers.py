@@ -1,4 +1,4 @@
-"""Several workers on one store: one worker per due run, and others resume what it leaves."""
+"""Several workers on one store: one worker per due run, and others resume interrupted runs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ from talaria.testing.wait import until
 async def offices(
     tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock
 ) -> AsyncIterator[tuple[Office, Office]]:
-    """Two workers on one store; the first has no process of its own, so only its lease shows its end."""
+    """Two workers on one store; the first has no real process, so that only its lease shows its end."""
     async with (
         open_office(tmp_path, place, server, clock, "elsewhere/0:1:first") as first,
         open_office(tmp_path, place, server, clock, "elsewhere/0:2:second") as second,
@@ -36,7 +36,7 @@ async def offices(
         yield first, second
 
 
-async def test_of_two_workers_that_look_at_once_one_has_each_run(offices: tuple[Office, Office]) -> None:
+async def test_each_due_run_is_claimed_by_one_of_two_workers(offices: tuple[Office, Office]) -> None:
     first, second = offices
     jobs = [await first.add("30m", prompt=None, script=f"echo {number}") for number in range(20)]
     first.clock.advance(timedelta(minutes=30))
@@ -47,7 +47,7 @@ async def test_of_two_workers_that_look_at_once_one_has_each_run(offices: tuple[
     assert len(await first.posted()) == 20
 
 
-async def test_a_claimed_run_is_taken_over_only_after_release(
+async def test_claimed_run_is_taken_over_only_after_release(
     offices: tuple[Office, Office], server: ModelServer
 ) -> None:
     first, second = offices
@@ -57,7 +57,7 @@ async def test_a_claimed_run_is_taken_over_only_after_release(
     ticker = first.ticker()
     await ticker.look()
     await server.arrived(1)
-    assert await second.ticker().run_pending_turns() == 1  # it looks, and finds that somebody is at work on it
+    assert await second.ticker().run_pending_turns() == 1  # it finds the run claimed by another worker
     assert [run.state for run in await second.runs(job)] == ["running"]
     await ticker.close(patience=0)
     assert await second.ticker().run_pending_turns() == 1
@@ -65,13 +65,13 @@ async def test_a_claimed_run_is_taken_over_only_after_release(
     assert await second.posted() == [(HOME.chat_id, "It rains.")]
 
 
-async def test_a_worker_that_lost_its_run_writes_nothing_more(offices: tuple[Office, Office]) -> None:
+async def test_worker_that_lost_its_lease_does_not_finish_the_run(offices: tuple[Office, Office]) -> None:
     first, second = offices
     job = await first.add("30m", prompt=None, script="date")
-    gate, begun = asyncio.Event(), asyncio.Event()
+    gate, started = asyncio.Event(), asyncio.Event()
 
     async def slow(line: str, folder: Path, context: SessionContext) -> ShellResult:
-        begun.set()
+        started.set()
         await gate.wait()
         return ShellResult(0, "late")
 
@@ -79,7 +79,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more(offices: tuple[Off
     first.clock.advance(timedelta(minutes=30))
     ticker = Scheduler(means, lambda: timedelta(hours=1))
     await ticker.look()
-    await begun.wait()
+    await started.wait()
     first.clock.advance(2 * LEASE)
     await second.ticker().run_pending_turns()
     gate.set()
@@ -89,7 +89,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more(offices: tuple[Off
     assert len(await second.posted()) == 1
 
 
-async def test_a_run_that_brings_the_program_down_is_given_up_in_the_end(offices: tuple[Office, Office]) -> None:
+async def test_run_fails_after_five_attempts_that_crash(offices: tuple[Office, Office]) -> None:
     first, _ = offices
     job = await first.add("30m", skills=("plumbing",))
 
@@ -107,7 +107,7 @@ async def test_a_run_that_brings_the_program_down_is_given_up_in_the_end(offices
     assert [(run.state, "each of 5 attempts" in run.output) for run in await first.runs(job)] == [("failed", True)]
 
 
-async def test_what_is_at_work_is_not_begun_by_hand(offices: tuple[Office, Office]) -> None:
+async def test_running_job_cannot_be_started_manually(offices: tuple[Office, Office]) -> None:
     first, second = offices
     job = await first.add("every 1h")
     now = first.clock.now()
@@ -116,7 +116,7 @@ async def test_what_is_at_work_is_not_begun_by_hand(offices: tuple[Office, Offic
         await second.application.store.write(lambda tx: start_named_job(tx, job.id, OWNER, now))
 
 
-async def test_the_ticker_sleeps_until_something_is_due_or_changed(
+async def test_scheduler_wakes_when_another_worker_adds_a_run(
     offices: tuple[Office, Office], server: ModelServer
 ) -> None:
     first, second = offices
