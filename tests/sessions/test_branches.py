@@ -1,4 +1,4 @@
-"""Branches share the past up to a point, and take along what belongs to the conversation."""
+"""Branches have the messages up to a point, and a copy of the session's values."""
 
 from datetime import timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from talaria.testing.clock import NOON
 DIALOGUE = (said("one"), said("first", "assistant"), said("two"), said("second", "assistant"))
 
 
-def conversation(tx: Transaction, *messages: Message) -> Session:
+def create_session(tx: Transaction, *messages: Message) -> Session:
     session = tx.sessions.create(NewSession(source="cli", title="Trip", owner="ana", model="large"))
     tx.messages.append(session.id, messages or DIALOGUE)
     return session
@@ -31,48 +31,48 @@ def _values(tx: Transaction, session_id: SessionId, names: tuple[str, ...]) -> l
     return [row.value for name in names if (row := tx.session_values.get(session_id, name, ""))]
 
 
-def words(database: Database, session_id: SessionId) -> list[tuple[int, str]]:
+def stored_texts(database: Database, session_id: SessionId) -> list[tuple[int, str]]:
     return texts(database.read(lambda tx: tx.messages.load(session_id)))
 
 
-def test_a_branch_shares_the_past_and_nothing_later(database: Database) -> None:
-    origin = database.write(conversation)
-    made = database.write(lambda tx: create_branch(tx, origin.id, 2, "Trip, again"))
-    database.write(lambda tx: tx.messages.append(made.id, [said("three")]))
+def test_branch_shares_earlier_messages_but_no_later_ones(database: Database) -> None:
+    origin = database.write(create_session)
+    branch = database.write(lambda tx: create_branch(tx, origin.id, 2, "Trip, again"))
+    database.write(lambda tx: tx.messages.append(branch.id, [said("three")]))
     database.write(lambda tx: tx.messages.append(origin.id, [said("else")]))
-    assert words(database, made.id) == [(1, "one"), (2, "first"), (3, "three")]
-    assert (made.title, made.owner, made.model, made.source) == ("Trip, again", "ana", "large", "cli")
-    assert (made.parent_id, made.parent_seq) == (origin.id, 2)
+    assert stored_texts(database, branch.id) == [(1, "one"), (2, "first"), (3, "three")]
+    assert (branch.title, branch.owner, branch.model, branch.source) == ("Trip, again", "ana", "large", "cli")
+    assert (branch.parent_id, branch.parent_seq) == (origin.id, 2)
 
 
-def test_what_belongs_to_a_conversation_goes_along(database: Database) -> None:
-    origin = database.write(conversation)
-    kept = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
+def test_branch_copies_the_values_of_the_session(database: Database) -> None:
+    origin = database.write(create_session)
+    names = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
 
     def prepare(tx: Transaction) -> None:
-        for subject in kept:
+        for subject in names:
             tx.session_values.put(origin.id, subject, "", f"the {subject}")
 
     database.write(prepare)
-    made = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
-    for session_id in (origin.id, made.id):
-        values = database.read(partial(_values, session_id=session_id, names=kept))
-        assert values == [f"the {subject}" for subject in kept]
+    branch = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
+    for session_id in (origin.id, branch.id):
+        values = database.read(partial(_values, session_id=session_id, names=names))
+        assert values == [f"the {subject}" for subject in names]
 
 
 @pytest.mark.parametrize(("upto", "carried"), [(1, False), (2, True), (3, True)])
 def test_a_summary_is_copied_unless_it_covers_unshared_messages(database: Database, upto: int, carried: bool) -> None:
-    origin = database.write(conversation)
+    origin = database.write(create_session)
     summary = StoredSummary(Summary(2, "They spoke of numbers."), shown=True)
     database.write(lambda tx: SUMMARY.write(tx, origin.id, summary))
-    made = database.write(lambda tx: create_branch(tx, origin.id, upto, ""))
-    assert database.read(lambda tx: read_summary(tx, made.id)) == (summary if carried else None)
-    breaks = database.read(lambda tx: tx.events.after(f"session:{made.id}", 0))
+    branch = database.write(lambda tx: create_branch(tx, origin.id, upto, ""))
+    assert database.read(lambda tx: read_summary(tx, branch.id)) == (summary if carried else None)
+    breaks = database.read(lambda tx: tx.events.after(f"session:{branch.id}", 0))
     assert [event.kind for event in breaks] == ([] if carried else [PREFIX_BREAK])
 
 
-def test_a_branch_of_a_branch_reaches_beyond_the_point_at_which_that_one_parted(database: Database) -> None:
-    origin = database.write(conversation)
+def test_branch_of_a_branch_has_the_messages_of_all_its_ancestors(database: Database) -> None:
+    origin = database.write(create_session)
     first = database.write(lambda tx: create_branch(tx, origin.id, 4, ""))
     database.write(lambda tx: tx.messages.append(first.id, [said("three"), said("third", "assistant")]))
     later = database.write(lambda tx: create_branch(tx, first.id, 5, ""))
@@ -80,53 +80,53 @@ def test_a_branch_of_a_branch_reaches_beyond_the_point_at_which_that_one_parted(
     assert (later.parent_id, earlier.parent_id) == (first.id, origin.id)
     assert database.read(lambda tx: list_ancestors(tx, later)) == (first.id, origin.id)
     assert database.read(lambda tx: list_ancestors(tx, earlier)) == (origin.id,)
-    assert words(database, later.id)[-1] == (5, "three")
-    assert words(database, earlier.id) == [(1, "one"), (2, "first")]
+    assert stored_texts(database, later.id)[-1] == (5, "three")
+    assert stored_texts(database, earlier.id) == [(1, "one"), (2, "first")]
     database.write(lambda tx: tx.sessions.delete(origin.id))
-    assert words(database, earlier.id) == [(1, "one"), (2, "first")]
-    assert words(database, later.id)[0] == (1, "one")
+    assert stored_texts(database, earlier.id) == [(1, "one"), (2, "first")]
+    assert stored_texts(database, later.id)[0] == (1, "one")
 
 
 def test_a_branch_from_the_very_beginning_is_empty(database: Database) -> None:
-    origin = database.write(conversation)
-    made = database.write(lambda tx: create_branch(tx, origin.id, 0, ""))
-    assert words(database, made.id) == []
-    assert made.parent_id == origin.id
-    assert is_empty_branch(made)
+    origin = database.write(create_session)
+    branch = database.write(lambda tx: create_branch(tx, origin.id, 0, ""))
+    assert stored_texts(database, branch.id) == []
+    assert branch.parent_id == origin.id
+    assert is_empty_branch(branch)
 
 
-def test_what_was_spent_counts_for_the_branch_too(database: Database) -> None:
-    origin = database.write(conversation)
+def test_branch_inherits_the_amount_spent(database: Database) -> None:
+    origin = database.write(create_session)
     cap = Cap(session_account(origin.id), 1_000)
     hold = database.write(lambda tx: tx.ledger.reserve([cap], 700, timedelta(minutes=1)))
     database.write(lambda tx: tx.ledger.settle(hold, 600))
-    made = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
-    assert database.read(lambda tx: tx.ledger.spent(session_account(made.id))) == 600
+    branch = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
+    assert database.read(lambda tx: tx.ledger.spent(session_account(branch.id))) == 600
 
 
-def test_an_unknown_conversation_or_message_has_no_branch(database: Database) -> None:
-    origin = database.write(conversation)
+def test_branching_an_unknown_session_or_message_is_refused(database: Database) -> None:
+    origin = database.write(create_session)
     with pytest.raises(NotFound):
         database.write(lambda tx: create_branch(tx, SessionId("nowhere"), 1, ""))
     with pytest.raises(NotFound):
         database.write(lambda tx: create_branch(tx, origin.id, 99, ""))
 
 
-def test_exchanges_begin_with_what_people_say(database: Database) -> None:
+def test_exchanges_start_with_messages_of_people(database: Database) -> None:
     pictures = make_pictures_message([], NOON)
     messages = (said("one"), said("", "assistant"), said("result", "tool"), pictures, said("done", "assistant"))
-    origin = database.write(lambda tx: conversation(tx, *messages, said("two")))
-    begun = list_exchanges(database.read(lambda tx: tx.messages.load(origin.id)))
-    assert texts(begun) == [(1, "one"), (6, "two")]
+    origin = database.write(lambda tx: create_session(tx, *messages, said("two")))
+    exchanges = list_exchanges(database.read(lambda tx: tx.messages.load(origin.id)))
+    assert texts(exchanges) == [(1, "one"), (6, "two")]
 
 
-def test_titles_with_a_mark_stay_apart(database: Database) -> None:
-    def name_another(tx: Transaction) -> str:
+def test_free_titles_with_a_suffix_are_numbered(database: Database) -> None:
+    def create_titled_session(tx: Transaction) -> str:
         title = free_title(tx, "100% Trip_", "before undo", owner="ana")
-        session = conversation(tx)
+        session = create_session(tx)
         return tx.sessions.update(session.id, SessionChanges(title=title)).title
 
-    assert [database.write(name_another) for _ in range(3)] == [
+    assert [database.write(create_titled_session) for _ in range(3)] == [
         "100% Trip_ (before undo)",
         "100% Trip_ (before undo 2)",
         "100% Trip_ (before undo 3)",

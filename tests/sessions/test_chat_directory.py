@@ -1,4 +1,4 @@
-"""The chats in which we can speak, by name."""
+"""Directory of known chats, and targets found by name."""
 
 from datetime import timedelta
 
@@ -34,7 +34,7 @@ def chats(mine: Transaction) -> Transaction:
     return mine
 
 
-def test_chats_are_known_once_something_came_from_them(chats: Transaction, theirs: Transaction) -> None:
+def test_recorded_chats_are_listed_by_network_until_forgotten(chats: Transaction, theirs: Transaction) -> None:
     assert [one.name for one in list_channels(theirs, "telegram")] == ["Ann", "Family"]
     assert len(list_channels(theirs)) == 4
     (ops,) = list_channels(theirs, "discord")
@@ -43,16 +43,16 @@ def test_chats_are_known_once_something_came_from_them(chats: Transaction, their
     assert [one.name for one in list_channels(chats, "telegram")] == ["Ann"]
 
 
-def test_a_new_name_counts_at_once_and_the_time_now_and_then(chats: Transaction) -> None:
+def test_new_chat_name_is_stored_at_once_and_the_time_every_ten_minutes(chats: Transaction) -> None:
     def seen() -> list[tuple[str, timedelta]]:
         return [(one.name, one.seen - NOON) for one in list_channels(chats, "discord")]
 
-    place = Address("discord", "9001", "group")
-    record_channel(chats, place, "", NOON + timedelta(minutes=9))
+    address = Address("discord", "9001", "group")
+    record_channel(chats, address, "", NOON + timedelta(minutes=9))
     assert seen() == [("#Ops", timedelta())]
-    record_channel(chats, place, "", NOON + timedelta(minutes=10))
+    record_channel(chats, address, "", NOON + timedelta(minutes=10))
     assert seen() == [("#Ops", timedelta(minutes=10))]
-    record_channel(chats, place, "#on  call", NOON + timedelta(minutes=11))
+    record_channel(chats, address, "#on  call", NOON + timedelta(minutes=11))
     assert seen() == [("#on call", timedelta(minutes=11))]
 
 
@@ -78,18 +78,18 @@ def test_a_new_name_counts_at_once_and_the_time_now_and_then(chats: Transaction)
         ("slack:C024BE91L:1712.0001", Address("slack", "C024BE91L", "thread", "1712.0001")),
     ],
 )
-def test_a_place_is_found_by_what_people_write(chats: Transaction, text: str, expected: Address) -> None:
+def test_target_is_found_by_name_or_id(chats: Transaction, text: str, expected: Address) -> None:
     assert find_target(chats, text, NETWORKS) == expected
 
 
-def test_a_network_alone_means_its_home(chats: Transaction) -> None:
+def test_network_name_alone_means_its_home_chat(chats: Transaction) -> None:
     with pytest.raises(NotFound, match="no home chat yet"):
         find_target(chats, "telegram", NETWORKS)
     write_home(chats, HomeChat(FAMILY, "Family"))
     assert find_target(chats, "telegram", NETWORKS) == find_target(chats, "telegram:", NETWORKS) == FAMILY
 
 
-def test_place_is_labelled_by_the_name_of_its_chat(chats: Transaction) -> None:
+def test_address_is_labelled_with_the_name_of_its_chat(chats: Transaction) -> None:
     assert address_label(chats, Address("telegram", "42")) == "Telegram, Ann"
     assert address_label(chats, Address("discord", "9001", "thread", "77")) == "Discord, #Ops (in its own thread)"
     write_home(chats, HomeChat(Address("telegram", "42"), "My phone"))
@@ -97,7 +97,7 @@ def test_place_is_labelled_by_the_name_of_its_chat(chats: Transaction) -> None:
     assert address_label(chats, Address("telegram", "43")) == "Telegram, chat 43"
 
 
-def test_a_name_of_several_chats_is_not_guessed(chats: Transaction) -> None:
+def test_name_of_several_chats_is_ambiguous(chats: Transaction) -> None:
     record_channel(chats, Address("telegram", "-200", "group"), "FAMILY", NOON)
     with pytest.raises(Ambiguous, match=r"2 chats(.|\n)*telegram:-\d00  "):
         find_target(chats, "telegram:Family", NETWORKS)
@@ -115,6 +115,6 @@ def test_a_name_of_several_chats_is_not_guessed(chats: Transaction) -> None:
         ("", "not connected to a chat network"),
     ],
 )
-def test_a_misspelt_name_brings_up_the_nearest(chats: Transaction, text: str, sentence: str) -> None:
+def test_misspelt_target_error_names_the_closest_match(chats: Transaction, text: str, sentence: str) -> None:
     with pytest.raises(NotFound, match=sentence):
         find_target(chats, text, NETWORKS)

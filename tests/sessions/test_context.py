@@ -1,4 +1,4 @@
-"""Whose turn it is: carried by the context of each task and thread, and never seen by another turn."""
+"""Session context: bound per task and thread, and not visible to other turns."""
 
 import asyncio
 import random
@@ -40,8 +40,8 @@ ID, CHAT, PLATFORM = "TALARIA_SESSION_ID", "TALARIA_SESSION_CHAT_ID", "TALARIA_S
 CRON_CHAT = "TALARIA_CRON_AUTO_DELIVER_CHAT_ID"
 
 
-def apart(work: Callable[[], T]) -> T:
-    """Do something in a context in which nothing was ever bound."""
+def in_empty_context(work: Callable[[], T]) -> T:
+    """Run a function in a context in which no session is bound."""
     return Context().run(work)
 
 
@@ -49,7 +49,7 @@ def seen() -> dict[str, str]:
     return {name: get_session_env(name, "nothing") for name in FIELDS}
 
 
-def test_the_names_are_those_that_were_promised() -> None:
+def test_variable_names_are_as_documented() -> None:
     session = ("PLATFORM", "SOURCE", "CHAT_ID", "CHAT_NAME", "THREAD_ID", "USER_ID", "USER_NAME", "KEY", "ID")
     cron = ("PLATFORM", "CHAT_ID", "THREAD_ID")
     assert set(FIELDS) == {f"TALARIA_SESSION_{name}" for name in (*session, "MESSAGE_ID")} | {
@@ -57,26 +57,26 @@ def test_the_names_are_those_that_were_promised() -> None:
     }
 
 
-def test_what_is_given_is_bound_and_the_rest_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_values_are_bound_and_the_rest_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in FIELDS:
         monkeypatch.setenv(name, "of the environment")
 
     def work() -> None:
         set_session_vars(platform="telegram", chat_id=7, user_id=None, session_key="k", cron_auto_deliver_chat_id="9")
-        given = {PLATFORM: "telegram", CHAT: "7", "TALARIA_SESSION_KEY": "k", CRON_CHAT: "9"}
-        assert seen() == {name: given.get(name, "") for name in FIELDS}
+        expected = {PLATFORM: "telegram", CHAT: "7", "TALARIA_SESSION_KEY": "k", CRON_CHAT: "9"}
+        assert seen() == {name: expected.get(name, "") for name in FIELDS}
         set_session_vars(chat_id="8")
         assert seen() == {name: "8" if name == CHAT else "" for name in FIELDS}
 
-    apart(work)
+    in_empty_context(work)
 
 
 def test_an_unknown_value_is_refused() -> None:
     with pytest.raises(TypeError, match="colour"):
-        apart(lambda: set_session_vars(colour="red"))
+        in_empty_context(lambda: set_session_vars(colour="red"))
 
 
-def test_what_was_cleared_is_empty_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleared_values_are_empty_despite_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in FIELDS:
         monkeypatch.setenv(name, "of the environment")
 
@@ -87,22 +87,22 @@ def test_what_was_cleared_is_empty_whatever_the_environment_says(monkeypatch: py
         assert set(seen().values()) == {""}
         assert async_delivery_supported()
 
-    apart(work)
+    in_empty_context(work)
 
 
-def test_where_nothing_was_bound_the_environment_counts_then_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unbound_value_comes_from_the_environment_or_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(CHAT, raising=False)
     monkeypatch.setenv(ID, "outer")
-    assert apart(lambda: (get_session_env(ID, "x"), get_session_env(CHAT, "x"), get_session_env(CHAT))) == (
+    assert in_empty_context(lambda: (get_session_env(ID, "x"), get_session_env(CHAT, "x"), get_session_env(CHAT))) == (
         "outer",
         "x",
         "",
     )
-    assert apart(async_delivery_supported)
-    assert apart(current_context) is None
+    assert in_empty_context(async_delivery_supported)
+    assert in_empty_context(current_context) is None
 
 
-def test_the_current_session_moves_the_context_and_the_environment_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_the_current_session_changes_context_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ID, "before")
 
     def work() -> tuple[str, str, str]:
@@ -110,17 +110,17 @@ def test_the_current_session_moves_the_context_and_the_environment_together(monk
         set_current_session_id("two")
         return get_session_env(ID), get_session_env(CHAT), process_environment()[ID]
 
-    assert apart(work) == ("two", "7", "two")
-    assert apart(lambda: get_session_env(ID)) == "two"
+    assert in_empty_context(work) == ("two", "7", "two")
+    assert in_empty_context(lambda: get_session_env(ID)) == "two"
 
     def unbound() -> tuple[str, str]:
         set_current_session_id("three")
         return get_session_env(ID), get_session_env(CHAT, "none")
 
-    assert apart(unbound) == ("three", "none")
+    assert in_empty_context(unbound) == ("three", "none")
 
 
-def test_a_block_binds_all_of_it_and_gives_back_what_was_there() -> None:
+def test_bound_block_restores_the_previous_context() -> None:
     def work() -> None:
         with bound(SessionContext(session_id="outer", thread_id="t", cron_auto_deliver_chat_id="9")):
             with bound(SessionContext(session_id="inner")):
@@ -128,10 +128,10 @@ def test_a_block_binds_all_of_it_and_gives_back_what_was_there() -> None:
             assert (get_session_env(ID), get_session_env("TALARIA_SESSION_THREAD_ID")) == ("outer", "t")
         assert current_context() is None
 
-    apart(work)
+    in_empty_context(work)
 
 
-async def test_hundreds_of_interleaved_turns_and_their_threads_see_their_own_values_only() -> None:
+async def test_interleaved_turns_and_their_threads_see_only_their_own_values() -> None:
     chance = random.Random(7)
     finished = 0
 
@@ -181,42 +181,42 @@ def _one_call(received: Received) -> Say:
 
 
 @pytest.mark.slow
-async def test_turns_of_many_conversations_at_once_are_distinguished(shop: Workshop) -> None:
-    told: dict[str, list[dict[str, str]]] = {}
+async def test_parallel_turns_of_many_sessions_have_their_own_context(shop: Workshop) -> None:
+    recorded: dict[str, list[dict[str, str]]] = {}
 
-    async def tell(arguments: Word, call: Call) -> str:
+    async def record(arguments: Word, call: Call) -> str:
         here, there = seen(), await asyncio.to_thread(seen)
         assert here == there == {name: value for name, value in call.environment.items() if name in FIELDS}
-        told.setdefault(call.session_id, []).append(here)
+        recorded.setdefault(call.session_id, []).append(here)
         return "told"
 
     async with asyncio.TaskGroup() as jobs:
-        talks = [await _open(shop, Echo(does=tell), jobs=jobs) for _ in range(50)]
+        runners = [await _open(shop, Echo(does=record), jobs=jobs) for _ in range(50)]
         async with asyncio.TaskGroup() as group:
-            for number, talk in enumerate(talks):
-                group.create_task(_three_turns(shop, talk, number))
-        for talk in talks:
-            await talk.close()
-    for number, talk in enumerate(talks):
+            for number, runner in enumerate(runners):
+                group.create_task(_three_turns(shop, runner, number))
+        for runner in runners:
+            await runner.close()
+    for number, runner in enumerate(runners):
         assert [
             (one[ID], one[CHAT], one["TALARIA_SESSION_USER_NAME"], one["TALARIA_SESSION_MESSAGE_ID"])
-            for one in told[talk.session_id]
-        ] == [(talk.session_id, str(number), f"user {count}", f"m{count}") for count in range(3)]
+            for one in recorded[runner.session_id]
+        ] == [(runner.session_id, str(number), f"user {count}", f"m{count}") for count in range(3)]
 
 
-async def _three_turns(shop: Workshop, talk: SessionRunner, number: int) -> None:
+async def _three_turns(shop: Workshop, runner: SessionRunner, number: int) -> None:
     for count in range(3):
         address = Address("telegram", str(number))
         route = ReplyRoute(address, f"m{count}", user_id=f"u{count}", user_name=f"user {count}", chat_name="Family")
-        await _arrive(shop, make_arrival(talk.session_id, "telegram", new_id(), _said("hi"), route=route))
-        assert await talk.run_pending_turns() == TurnAnswered("ok")
+        await _arrive(shop, make_arrival(runner.session_id, "telegram", new_id(), _message("hi"), route=route))
+        assert await runner.run_pending_turns() == TurnAnswered("ok")
 
 
-async def _arrive(shop: Workshop, came: Arrival) -> None:
-    await shop.store.write(lambda tx: tx.inbox.add(came))
+async def _arrive(shop: Workshop, arrival: Arrival) -> None:
+    await shop.store.write(lambda tx: tx.inbox.add(arrival))
 
 
-async def test_a_turn_within_another_turn_inherits_nothing_of_it(shop: Workshop) -> None:
+async def test_nested_turn_does_not_inherit_the_context_of_the_outer_turn(shop: Workshop) -> None:
     inner_saw: list[dict[str, str]] = []
     outer_saw: list[str] = []
 
@@ -228,13 +228,13 @@ async def test_a_turn_within_another_turn_inherits_nothing_of_it(shop: Workshop)
         inner = await _open(shop, Echo(does=look), jobs=jobs)
 
         async def nest(arguments: Word, call: Call) -> str:
-            await inner.say(_said("go"), source="test", external_id=new_id())
+            await inner.say(_message("go"), source="test", external_id=new_id())
             outer_saw.append(get_session_env(ID))
             return "nested"
 
         known = SessionContext(platform="telegram", chat_id="7", cron_auto_deliver_chat_id="9", async_delivery=False)
         outer = await _open(shop, Echo(does=nest), jobs=jobs, context=known)
-        assert await outer.say(_said("go"), source="test", external_id=new_id()) == TurnAnswered("ok")
+        assert await outer.say(_message("go"), source="test", external_id=new_id()) == TurnAnswered("ok")
         await inner.close()
         await outer.close()
     assert inner_saw == [{name: inner.session_id if name == ID else "" for name in FIELDS}]
@@ -242,7 +242,7 @@ async def test_a_turn_within_another_turn_inherits_nothing_of_it(shop: Workshop)
 
 
 @pytest.mark.slow
-async def test_commands_receive_the_session_they_run_in(tmp_path: Path) -> None:
+async def test_terminal_commands_have_the_session_in_their_environment(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7") as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "env | grep ^TALARIA_ | sort"})]))
         await desk.say("hi")
@@ -252,7 +252,7 @@ async def test_commands_receive_the_session_they_run_in(tmp_path: Path) -> None:
         assert desk.active_session.chat.workspace.environment[ID] == desk.active_session.session_id
 
 
-async def test_a_terminal_tells_by_the_environment_which_conversation_is_open(
+async def test_active_session_of_a_terminal_is_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ID, "of whoever started us")
@@ -269,7 +269,7 @@ async def test_a_terminal_tells_by_the_environment_which_conversation_is_open(
     assert ID not in process_environment()
 
 
-async def test_a_chat_leaves_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chat_session_does_not_change_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ID, "of whoever started us")
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7"):
         assert process_environment()[ID] == "of whoever started us"
@@ -278,7 +278,7 @@ async def test_a_chat_leaves_the_environment_alone(tmp_path: Path, monkeypatch: 
 async def _open(
     shop: Workshop, *tools: Tool, jobs: asyncio.TaskGroup, context: SessionContext | None = None
 ) -> SessionRunner:
-    """Open a conversation of its own on the store of the workshop."""
+    """Open a new session on the store of the workshop."""
     session = await shop.store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
     options = RunnerOptions(context=context or SessionContext(), titled=False)
     auxiliary, agent = Auxiliary(shop.calls), shop.agent(*tools, session_id=SessionId(session.id))
@@ -287,5 +287,5 @@ async def _open(
     )
 
 
-def _said(text: str) -> Message:
+def _message(text: str) -> Message:
     return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))

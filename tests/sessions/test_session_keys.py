@@ -1,4 +1,4 @@
-"""Which conversation a place speaks in, whose it is and who reads it."""
+"""Session keys of addresses, and the owner and audience of a session."""
 
 from typing import get_args
 
@@ -13,61 +13,61 @@ from talaria.sessions.keys import Ownership, build_session_key, is_shared, resol
 FAMILY = Address("telegram", "-100", "group", user_id="42")
 TOPIC = Address("telegram", "-100", "thread", "7", "42")
 
-# Few letters, so that different ids often look alike once they are put together.
+# Few letters, so that different ids often collide once they are joined.
 _IDS = st.text(alphabet="ab:%23A@!", max_size=4)
-_PLACES = st.builds(Address, st.sampled_from(["t", "m"]), _IDS, st.sampled_from(get_args(ChatType)), _IDS, _IDS)
+_ADDRESSES = st.builds(Address, st.sampled_from(["t", "m"]), _IDS, st.sampled_from(get_args(ChatType)), _IDS, _IDS)
 
 
-def test_a_private_chat_goes_by_chat() -> None:
+def test_private_chat_has_one_session_per_chat() -> None:
     assert build_session_key(Address("telegram", "42", user_id="42")) == "agent:main:telegram:private:42"
     assert build_session_key(Address("telegram", "42", thread_id="7")) == "agent:main:telegram:private:42:7"
 
 
-def test_a_group_goes_by_person_unless_it_is_shared() -> None:
+def test_group_has_one_session_per_person_unless_shared() -> None:
     assert build_session_key(FAMILY) == "agent:main:telegram:group:-100:42"
     assert build_session_key(FAMILY, group_sessions_per_user=False) == "agent:main:telegram:group:-100"
-    nobody = structs.replace(FAMILY, user_id="")
-    assert build_session_key(nobody) == "agent:main:telegram:group:-100"
+    anonymous = structs.replace(FAMILY, user_id="")
+    assert build_session_key(anonymous) == "agent:main:telegram:group:-100"
 
 
-def test_a_thread_is_shared_unless_it_goes_by_person() -> None:
+def test_thread_has_a_shared_session_unless_per_person() -> None:
     assert build_session_key(TOPIC) == "agent:main:telegram:thread:-100:7"
     assert build_session_key(TOPIC, thread_sessions_per_user=True) == "agent:main:telegram:thread:-100:7:42"
 
 
-def test_a_thread_has_one_key_whatever_the_chat_around_it_is_called() -> None:
+def test_thread_has_the_same_key_for_every_chat_type() -> None:
     assert build_session_key(structs.replace(TOPIC, chat_type="group")) == build_session_key(TOPIC)
     assert build_session_key(structs.replace(TOPIC, thread_id="")) == build_session_key(FAMILY)
 
 
-def test_colons_in_ids_do_not_blur_where_one_ends() -> None:
-    place = Address("matrix", "!room:example.org", "group", user_id="@ann:example.org")
-    assert build_session_key(place) == "agent:main:matrix:group:!room%3Aexample.org:@ann%3Aexample.org"
+def test_colons_in_ids_are_escaped_in_keys() -> None:
+    address = Address("matrix", "!room:example.org", "group", user_id="@ann:example.org")
+    assert build_session_key(address) == "agent:main:matrix:group:!room%3Aexample.org:@ann%3Aexample.org"
 
 
-@given(_PLACES, _PLACES, st.booleans(), st.booleans())
-def test_two_places_have_one_key_only_if_they_share_a_conversation(
+@given(_ADDRESSES, _ADDRESSES, st.booleans(), st.booleans())
+def test_addresses_have_the_same_key_only_if_they_share_a_session(
     one: Address, other: Address, per_group: bool, per_thread: bool
 ) -> None:
-    def key(place: Address) -> str:
-        return build_session_key(place, group_sessions_per_user=per_group, thread_sessions_per_user=per_thread)
+    def key(address: Address) -> str:
+        return build_session_key(address, group_sessions_per_user=per_group, thread_sessions_per_user=per_thread)
 
-    same = meant(one, per_group, per_thread) == meant(other, per_group, per_thread)
+    same = session_parts(one, per_group, per_thread) == session_parts(other, per_group, per_thread)
     assert (key(one) == key(other)) is same
 
 
-def meant(place: Address, per_group: bool, per_thread: bool) -> tuple[str, ...]:
-    """Return what tells conversations apart, said in another way than in keys."""
-    if place.chat_type == "private":
-        return place.platform, "private", place.chat_id, place.thread_id
-    if place.thread_id:
-        return place.platform, "thread", place.chat_id, place.thread_id, place.user_id if per_thread else ""
-    kind = "channel" if place.chat_type == "channel" else "group"
-    return place.platform, kind, place.chat_id, "", place.user_id if per_group else ""
+def session_parts(address: Address, per_group: bool, per_thread: bool) -> tuple[str, ...]:
+    """Return the parts that distinguish sessions, independently of the key format."""
+    if address.chat_type == "private":
+        return address.platform, "private", address.chat_id, address.thread_id
+    if address.thread_id:
+        return address.platform, "thread", address.chat_id, address.thread_id, address.user_id if per_thread else ""
+    kind = "channel" if address.chat_type == "channel" else "group"
+    return address.platform, kind, address.chat_id, "", address.user_id if per_group else ""
 
 
 @pytest.mark.parametrize(
-    ("place", "expected"),
+    ("address", "expected"),
     [
         (Address("telegram", "42", user_id="42"), Ownership("telegram:42", "")),
         (FAMILY, Ownership("telegram:42", "telegram/-100")),
@@ -75,12 +75,12 @@ def meant(place: Address, per_group: bool, per_thread: bool) -> tuple[str, ...]:
         (structs.replace(FAMILY, user_id=""), Ownership("telegram/-100", "telegram/-100")),
     ],
 )
-def test_a_conversation_is_a_persons_or_that_of_all_who_share_it(place: Address, expected: Ownership) -> None:
-    assert resolve_ownership(place, "telegram:42", shared=is_shared(place)) == expected
+def test_session_is_owned_by_a_person_or_by_the_shared_chat(address: Address, expected: Ownership) -> None:
+    assert resolve_ownership(address, "telegram:42", shared=is_shared(address)) == expected
 
 
-@given(_PLACES)
-def test_what_is_shared_is_never_a_persons(place: Address) -> None:
-    shared = resolve_ownership(place, "t:1", shared=True)
+@given(_ADDRESSES)
+def test_shared_session_is_never_owned_by_a_person(address: Address) -> None:
+    shared = resolve_ownership(address, "t:1", shared=True)
     assert shared.owner
     assert ":" not in shared.owner.partition("/")[0]

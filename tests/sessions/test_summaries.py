@@ -27,19 +27,17 @@ async def breaks(store: Store, session_id: SessionId) -> list[str]:
     return [msgspec.json.decode(event.payload)["reason"] for event in events if event.kind == PREFIX_BREAK]
 
 
-async def test_a_new_conversation_has_none(history: StoredHistory) -> None:
+async def test_new_session_has_no_summary(history: StoredHistory) -> None:
     assert await history.read(0) == (None, [])
 
 
-async def test_the_last_one_is_in_force_for_everybody(
-    store: Store, session_id: SessionId, history: StoredHistory
-) -> None:
+async def test_last_saved_summary_is_read_by_all(store: Store, session_id: SessionId, history: StoredHistory) -> None:
     await history.save(FIRST)
     await history.save(SECOND)
     assert await history.read(0) == await StoredHistory(store, session_id).read(0) == (SECOND, [])
 
 
-async def test_the_break_is_recorded_once_and_when_the_summary_is_first_shown(
+async def test_prefix_break_is_recorded_once_when_the_summary_is_first_read(
     store: Store, session_id: SessionId, history: StoredHistory
 ) -> None:
     await history.save(FIRST)
@@ -49,7 +47,7 @@ async def test_the_break_is_recorded_once_and_when_the_summary_is_first_shown(
     assert await breaks(store, session_id) == ["messages 1 to 10 are summarised"]
 
 
-async def test_a_summary_that_nobody_was_shown_breaks_nothing(
+async def test_summary_that_was_never_read_records_no_prefix_break(
     store: Store, session_id: SessionId, history: StoredHistory
 ) -> None:
     await history.save(FIRST)
@@ -58,7 +56,7 @@ async def test_a_summary_that_nobody_was_shown_breaks_nothing(
     assert await breaks(store, session_id) == ["messages 1 to 20 are summarised"]
 
 
-async def test_a_summary_that_comes_late_does_not_undo_a_longer_one(history: StoredHistory) -> None:
+async def test_late_summary_does_not_replace_a_longer_one(history: StoredHistory) -> None:
     await history.save(SECOND)
     await history.save(FIRST)
     assert await history.read(0) == (SECOND, [])

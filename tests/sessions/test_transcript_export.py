@@ -18,24 +18,24 @@ AT = datetime(2026, 7, 1, 12, 30, 15, 123456, tzinfo=UTC)
 SESSION = Session(
     id=SessionId("s1"), source="cli", created_at=AT, updated_at=AT, title="Trip", archived_at=AT, usage=Usage(1, 2, 3)
 )
-WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 PARTS = st.one_of(
-    st.builds(Text, WORDS),
-    st.builds(Image, WORDS, WORDS),
-    st.builds(File, WORDS, WORDS, WORDS),
-    st.builds(Reasoning, WORDS, WORDS),
-    st.builds(ToolCall, WORDS, WORDS, WORDS),
-    st.builds(ToolResult, WORDS, WORDS, st.booleans()),
+    st.builds(Text, TEXTS),
+    st.builds(Image, TEXTS, TEXTS),
+    st.builds(File, TEXTS, TEXTS, TEXTS),
+    st.builds(Reasoning, TEXTS, TEXTS),
+    st.builds(ToolCall, TEXTS, TEXTS, TEXTS),
+    st.builds(ToolResult, TEXTS, TEXTS, st.booleans()),
 )
 MESSAGES = st.builds(
     Message,
     role=st.sampled_from(["system", "user", "assistant", "tool"]),
     parts=st.lists(PARTS, max_size=4).map(tuple),
     at=st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 -- its own argument
-    author=WORDS,
-    model=WORDS,
+    author=TEXTS,
+    model=TEXTS,
     tokens=st.none() | st.integers(0, 10**9),
-    platform_message_id=st.none() | WORDS,
+    platform_message_id=st.none() | TEXTS,
 )
 
 
@@ -61,12 +61,12 @@ def saved(program: Program, session: Session) -> Transcript:
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_json_loses_nothing(messages: list[Message]) -> None:
+def test_json_export_is_lossless(messages: list[Message]) -> None:
     assert msgspec.json.decode(to_json(transcript(*messages)), type=Transcript) == transcript(*messages)
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_json_lines_lose_nothing(messages: list[Message]) -> None:
+def test_json_lines_export_is_lossless(messages: list[Message]) -> None:
     text = to_json_lines(transcript(*messages))
     first, *others = msgspec.json.Decoder(SessionLine | MessageLine).decode_lines(text)
     assert first == SessionLine(SESSION)
@@ -74,7 +74,7 @@ def test_json_lines_lose_nothing(messages: list[Message]) -> None:
     assert text.count("\n") == 1 + len(messages)
 
 
-def test_markdown_begins_with_the_title_and_the_facts() -> None:
+def test_markdown_export_starts_with_title_and_metadata() -> None:
     assert to_markdown(transcript(), UTC).splitlines() == [
         "# Trip",
         "",
@@ -86,7 +86,7 @@ def test_markdown_begins_with_the_title_and_the_facts() -> None:
     ]
 
 
-def test_markdown_shows_each_part_in_its_own_way() -> None:
+def test_markdown_export_shows_every_kind_of_part() -> None:
     parts: list[Part] = [Text("# Hi\n"), Image("a.png"), File("b.pdf", "plan"), ToolCall("c", "read", "{}")]
     assert markdown(*parts, ToolResult("c", "", failed=True)) == [
         *("# Hi", "", "Image: `a.png`", "", "File `plan`: `b.pdf`", ""),
@@ -96,7 +96,7 @@ def test_markdown_shows_each_part_in_its_own_way() -> None:
 
 
 @pytest.mark.parametrize("content", ["```\ncode\n```", "````\n```\n````", "a ``````` b", "~~~\n```"])
-def test_fences_are_longer_than_any_in_what_they_hold(content: str) -> None:
+def test_fence_is_longer_than_any_fence_in_its_content(content: str) -> None:
     _, _, opening, *inside, closing, _, heading = markdown(ToolResult("c", content))
     assert "\n".join(inside) == content
     assert opening == closing
@@ -115,17 +115,17 @@ def test_fences_are_longer_than_any_in_what_they_hold(content: str) -> None:
         ("  ```\ncode\n``` not the end", "```"),
     ],
 )
-def test_a_fence_that_a_message_leaves_open_is_closed(text: str, ending: str) -> None:
+def test_open_fence_of_a_message_is_closed(text: str, ending: str) -> None:
     assert markdown(Text(text)) == [*text.splitlines(), ending, "", "## Assistant · 2026-07-01 12:30"]
 
 
 @pytest.mark.parametrize("text", ["```\ncode\n```", "`` ` ``", "    ```\n    indented", "```a`b```", "~~~\ncode\n~~~~"])
-def test_a_message_whose_fences_are_closed_stays_as_it_is(text: str) -> None:
+def test_message_with_closed_fences_is_unchanged(text: str) -> None:
     assert markdown(Text(text)) == [*text.splitlines(), "", "## Assistant · 2026-07-01 12:30"]
 
 
 @pytest.mark.parametrize("kind", ["json", "jsonl"])
-def test_an_exported_session_decodes_to_what_is_stored(program: Program, kind: str) -> None:
+def test_exported_session_decodes_to_the_stored_one(program: Program, kind: str) -> None:
     session = converse(
         program,
         NewSession(source="cli", title="Trip"),
@@ -143,18 +143,18 @@ def test_an_exported_session_decodes_to_what_is_stored(program: Program, kind: s
         ]
 
 
-def test_an_export_is_a_private_file_that_is_not_replaced_unasked(program: Program) -> None:
+def test_exported_file_is_private_and_overwritten_only_with_force(program: Program) -> None:
     converse(program, NewSession(source="cli", title="Trip"), said("Hi"))
     file = program.home / "trip.md"
-    words = ["sessions", "export", "trip", "--output", str(file)]
-    assert program.run(*words) == Outcome(0, "", f"Wrote 1 message to {file}.\n")
+    arguments = ["sessions", "export", "trip", "--output", str(file)]
+    assert program.run(*arguments) == Outcome(0, "", f"Wrote 1 message to {file}.\n")
     assert file.read_text().startswith("# Trip\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_text("mine")
-    refused = program.run(*words)
+    refused = program.run(*arguments)
     assert (refused.code, refused.err) == (1, f"talaria: {file} already exists; --force overwrites it.\n")
     assert file.read_text() == "mine"
-    assert program.run(*words, "--force").code == 0
+    assert program.run(*arguments, "--force").code == 0
     assert file.read_text().startswith("# Trip\n")
 
 
@@ -164,7 +164,7 @@ def test_a_folder_as_output_gets_a_file_named_after_the_session(program: Program
     assert (program.home / f"{session.id}-trip-to-tōkyō.jsonl").is_file()
 
 
-def test_a_place_that_cannot_be_written_is_reported_in_a_sentence(program: Program) -> None:
+def test_export_to_an_unwritable_path_is_reported(program: Program) -> None:
     converse(program, NewSession(source="cli", title="Trip"))
     refused = program.run("sessions", "export", "trip", "-o", str(program.home / "nowhere" / "x.md"))
     assert refused.code == 1
@@ -177,28 +177,28 @@ def test_every_session_is_exported_into_a_folder(program: Program) -> None:
     two = converse(program, NewSession(source="cli"), said("Hello"))
     write(program, lambda store: store.sessions.update(two.id, SessionChanges(archived=True)))
     folder = program.home / "all"
-    words = ["sessions", "export", "--all", "--output", str(folder), "--format", "json"]
-    assert program.run(*words).err == f"Wrote 2 sessions to {folder}.\n"
+    arguments = ["sessions", "export", "--all", "--output", str(folder), "--format", "json"]
+    assert program.run(*arguments).err == f"Wrote 2 sessions to {folder}.\n"
     assert {path.name for path in folder.iterdir()} == {f"{one.id}-one.json", f"{two.id}.json"}
     (folder / f"{two.id}.json").unlink()
-    refused = program.run(*words)
+    refused = program.run(*arguments)
     assert (refused.code, (folder / f"{two.id}.json").exists()) == (1, False)
-    assert program.run(*words, "--force").code == 0
+    assert program.run(*arguments, "--force").code == 0
     assert (folder / f"{two.id}.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"), [([], "Which session?"), (["--all"], "To which folder?"), (["x", "--all"], "but not both")]
+    ("arguments", "hint"), [([], "Which session?"), (["--all"], "To which folder?"), (["x", "--all"], "but not both")]
 )
-def test_an_export_without_a_session_or_folder_says_what_is_missing(
-    program: Program, words: list[str], hint: str
+def test_export_without_a_session_or_folder_names_the_missing_argument(
+    program: Program, arguments: list[str], hint: str
 ) -> None:
-    refused = program.run("sessions", "export", *words)
+    refused = program.run("sessions", "export", *arguments)
     assert refused.code == 1
     assert hint in refused.err
 
 
-def test_an_export_to_the_screen_cannot_disturb_it(program: Program) -> None:
+def test_export_to_a_terminal_escapes_control_characters(program: Program) -> None:
     converse(program, NewSession(source="cli", title="Trip"), said("evil \x1b[2J"))
     for kind in ("markdown", "json", "jsonl"):
         assert "\x1b" not in program.run_on_terminal("sessions", "export", "trip", "--format", kind).out
