@@ -31,7 +31,7 @@ _PAIRED = "a0 \n\"'`*_[(<|\\-.:"
 
 
 class Expression(NamedTuple):
-    """One expression, where it stands, and whether it is only ever tried at the beginning of a text."""
+    """One expression, its module and line, and whether it is only matched at the beginning of a text."""
 
     place: str
     compiled: "re.Pattern[str]"
@@ -43,7 +43,7 @@ class _TooSlow(BaseException):
 
 
 def expressions() -> Iterator[Expression]:
-    """Return every expression of the source that is made of constants."""
+    """Return every expression of the source that consists of constants."""
     for path in sorted(SOURCE.rglob("*.py")):
         name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
         if name in TRUSTED or ".testing." in name or name.endswith("__main__"):
@@ -103,11 +103,11 @@ def _evaluated(node: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def adversarial(pattern: str, length: int) -> Iterator[str]:
-    """Return texts of a length on which a backtracking expression could go back and forth."""
+    """Return texts of a length on which a backtracking expression could take long."""
     characters = sorted({*pattern, *_GENERIC})
-    words = set(re.findall(r"[\w<>!=-]{2,12}", pattern))
+    tokens = set(re.findall(r"[\w<>!=-]{2,12}", pattern))
     paired = [one for one in _PAIRED if one in pattern or one in "a "][:5]
-    runs = [*characters, *sorted(words), *("".join(pair) for pair in itertools.permutations(paired, 2))]
+    runs = [*characters, *sorted(tokens), *("".join(pair) for pair in itertools.permutations(paired, 2))]
     for run in runs:
         text = run * (length // len(run))
         yield text
@@ -148,7 +148,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Print where each slow expression stands."""
+    """Print module, line and pattern of each slow expression."""
     signal.signal(signal.SIGVTALRM, _stop)
     for expression in expressions():
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)

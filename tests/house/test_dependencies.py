@@ -1,4 +1,4 @@
-"""What we depend on: each with a reason, each pinned and hashed, none tied to a place it comes from."""
+"""Dependencies: each with a reason, pinned and hashed, and not tied to a package index."""
 
 import re
 import tomllib
@@ -23,17 +23,19 @@ def test_every_requirement_is_pinned_and_hashed(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=name)
-def test_a_lock_names_no_place_to_fetch_from(lock: Path) -> None:
+def test_lock_file_names_no_package_index(lock: Path) -> None:
     assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", lock.read_text())
 
 
-def test_every_dependency_says_why_it_is_here() -> None:
+def test_every_dependency_has_a_comment_with_its_reason() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     project = tomllib.loads(text)["project"]
-    wanted = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    dependencies = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
     reasons = {line for line in text.splitlines() if re.search(r"\s# \S", line)}
     unexplained = [
-        one for one in wanted if not one.startswith(project["name"]) and not any(f'"{one}"' in line for line in reasons)
+        one
+        for one in dependencies
+        if not one.startswith(project["name"]) and not any(f'"{one}"' in line for line in reasons)
     ]
     assert unexplained == []
 

@@ -36,7 +36,7 @@ def test_no_first_line_is_longer_than_20_words() -> None:
 
 
 @pytest.mark.parametrize("line", ["What arrives from a network.", "Whether it is idle.", "How many there are."])
-def test_a_riddle_is_found(line: str) -> None:
+def test_riddles_and_long_lines_are_detected(line: str) -> None:
     assert is_riddle(line)
     assert not is_riddle(f"Return {line.lower()}")
     assert is_long("word " * 21)

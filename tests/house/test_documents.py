@@ -1,4 +1,4 @@
-"""What the documents say exists and works: files they link to, commands and settings they name, Python they show."""
+"""Documents match the program: links, commands and settings exist, and Python examples run."""
 
 import asyncio
 import re
@@ -76,7 +76,7 @@ def programs(path: Path) -> list[str]:
 
 
 def _of_any_name(key: str) -> str:
-    """Return a key of a table of named things as the reference writes it."""
+    """Return a key of a named table as the reference writes it."""
     return re.sub(r"^(providers|models|surfaces|mcp|platforms|people)\.[^.]+\.", r"\1.<name>.", key)
 
 
@@ -94,47 +94,47 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def is_understood(words: list[str]) -> bool:
-    """Return whether the program's own parsers take these words, all of them."""
-    while words[:1] == ["-p"]:
-        words = words[2:]
-    if not words or words in (["--version"], ["--help"]) or words[0] == "help":
+def is_valid_command(arguments: list[str]) -> bool:
+    """Return whether the program's parsers accept these arguments."""
+    while arguments[:1] == ["-p"]:
+        arguments = arguments[2:]
+    if not arguments or arguments in (["--version"], ["--help"]) or arguments[0] == "help":
         return True
-    if " " in words[0]:  # a question
-        words = ["chat", *words]
-    subcommand = find_subcommand(words[0])
+    if " " in arguments[0]:  # a question
+        arguments = ["chat", *arguments]
+    subcommand = find_subcommand(arguments[0])
     if subcommand is None:
         return False
     try:
-        build_parser(subcommand).parse_args(words[1:])
+        build_parser(subcommand).parse_args(arguments[1:])
     except SystemExit as left:
         return not left.code
     return True
 
 
 @cache
-def whole_command_line() -> CommandSpec:
+def full_command_line() -> CommandSpec:
     return read_command_line()
 
 
-def is_known(words: list[str], command: CommandSpec) -> bool:
+def is_known(arguments: list[str], command: CommandSpec) -> bool:
     """Return whether each word that names an action or an option is one; values may be anything, and words missing."""
-    if words[:1] and words[0].startswith('"'):  # a question
+    if arguments[:1] and arguments[0].startswith('"'):  # a question
         return True
     flags = {flag for option in command.options for flag in option.flags}
-    for place, word in enumerate(words):
+    for index, word in enumerate(arguments):
         action = next((one for one in command.actions if one.path[-1] == word), None)
         if action is not None:
-            return is_known(words[place + 1 :], action)
+            return is_known(arguments[index + 1 :], action)
         if word.startswith("--") and word != "--" and word not in flags:
             return False
-        if command.actions and not word.startswith("-") and words[place - 1 : place] != ["-p"]:
+        if command.actions and not word.startswith("-") and arguments[index - 1 : index] != ["-p"]:
             return word.isupper()
     return True
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_linked_files_and_sections_exist(path: Path) -> None:
     broken = []
     for link in _LINK.findall(prose(path)):
         file, _, section = link.partition("#")
@@ -147,23 +147,23 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_commands_to_type_are_understood(path: Path) -> None:
-    assert [" ".join(words) for words in commands_in_blocks(path) if not is_understood(words)] == []
+def test_commands_in_code_blocks_are_valid(path: Path) -> None:
+    assert [" ".join(words) for words in commands_in_blocks(path) if not is_valid_command(words)] == []
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_commands_in_sentences_exist(path: Path) -> None:
-    assert [" ".join(words) for words in commands_in_prose(path) if not is_known(words, whole_command_line())] == []
+def test_commands_in_prose_exist(path: Path) -> None:
+    assert [" ".join(words) for words in commands_in_prose(path) if not is_known(words, full_command_line())] == []
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_commands_with_placeholders_have_all_their_arguments(path: Path) -> None:
     patterns = [words for words in commands_in_prose(path) if any(word.isalpha() and word.isupper() for word in words)]
-    assert [" ".join(words) for words in patterns if not is_understood(words)] == []
+    assert [" ".join(words) for words in patterns if not is_valid_command(words)] == []
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_settings_and_secrets_that_are_changed_exist(path: Path) -> None:
+def test_settings_and_secrets_in_config_commands_exist(path: Path) -> None:
     known = {field.key for field in SettingsSchema().fields()} | set(list_secret_names()) | {"KEY", "NAME"}
     changed = [
         words[2]
@@ -182,23 +182,23 @@ def test_settings_in_blocks_are_valid(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_only_secrets_of_chat_networks_come_from_files_or_variables(path: Path) -> None:
+def test_setup_examples_read_only_secrets_from_files_or_variables(path: Path) -> None:
     """Followed literally, the name of a file would be stored as the answer to a question that isn't secret."""
-    given = [
-        words[place + 1].split("=", 1)
+    answers = [
+        words[index + 1].split("=", 1)
         for words in commands_in_blocks(path)
         if words[:1] == ["setup"]
-        for place, word in enumerate(words)
+        for index, word in enumerate(words)
         if word == "--chat"
     ]
-    if given:
+    if answers:
         secret = {
             question.name if question.is_secret else f"{network}.{question.name}": question.is_secret
             and not question.public
             for network, setup in load_network_setups().items()
             for question in setup.questions
         }
-        from_elsewhere = {key: bool(re.fullmatch(r"-|[A-Z_]+|.+\.txt", value)) for key, value in given}
+        from_elsewhere = {key: bool(re.fullmatch(r"-|[A-Z_]+|.+\.txt", value)) for key, value in answers}
         assert from_elsewhere == {key: secret[key.removeprefix("WORK_")] for key in from_elsewhere}
 
 
@@ -211,27 +211,27 @@ def test_make_targets_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_files_that_are_named_exist(path: Path) -> None:
+def test_named_files_exist(path: Path) -> None:
     named = [code for code in _INLINE.findall(prose(path)) if _OURS.fullmatch(code) and "NNNN" not in code]
     assert [file for file in named if not (ROOT / file).exists()] == []
 
 
-@pytest.mark.parametrize(("path", "place"), PROGRAMS, ids=lambda one: name(one) if isinstance(one, Path) else str(one))
-async def test_python_for_readers_runs(path: Path, place: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "index"), PROGRAMS, ids=lambda one: name(one) if isinstance(one, Path) else str(one))
+async def test_python_examples_run(path: Path, index: int, tmp_path: Path) -> None:
     async with ModelServer() as server:
         program = _talaria_with(server, tmp_path)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-W", "error", "-c", programs(path)[place]),
+            *("-W", "error", "-c", programs(path)[index]),
             env=program.environment(OPENAI_API_KEY="k"),
             cwd=tmp_path,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await process.communicate()
-    assert (process.returncode, said.decode()) == (0, "")
+        _, errors = await process.communicate()
+    assert (process.returncode, errors.decode()) == (0, "")
 
 
-async def test_a_tool_of_ones_own_answers_the_model(tmp_path: Path) -> None:
+async def test_documented_custom_tool_answers_the_model(tmp_path: Path) -> None:
     block = next(one for one in programs(ROOT / "docs/how-to/use-from-python.md") if "in_stock" in one)
     async with ModelServer() as server:
         server.script(Say(calls=[Ask("in_stock", {"fruit": "apples"})]), Say("Twelve."))
@@ -264,19 +264,19 @@ def test_decisions_are_numbered_without_gaps() -> None:
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=name)
-def test_a_decision_has_its_sections(path: Path) -> None:
+def test_decision_record_has_its_sections(path: Path) -> None:
     title, *sections = _HEADING.findall(path.read_text())
     assert title.startswith(path.name[:4])
     assert sections == ["Context", "Decision", "Consequences"]
     assert "\nStatus: " in path.read_text()
 
 
-def test_the_program_is_asked_in_earnest() -> None:
-    """The checks above would be worth nothing if they took everything."""
+def test_command_checks_reject_invalid_commands() -> None:
+    """The checks above would be useless if they accepted everything."""
     program = read_command_line()
-    assert not is_understood(["sessions", "paint"])
-    assert not is_understood(["backup", "--loudly"])
-    assert not is_understood(["pairing", "approve", "CODE"])
+    assert not is_valid_command(["sessions", "paint"])
+    assert not is_valid_command(["backup", "--loudly"])
+    assert not is_valid_command(["pairing", "approve", "CODE"])
     assert len(list(settings_blocks(ROOT / "docs/how-to/give-people-access.md"))) == 4
     assert not is_known(["gateway", "paint"], program)
     assert not is_known(["sessions", "list", "--loudly"], program)

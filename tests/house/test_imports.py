@@ -1,6 +1,6 @@
-"""Imports that a reader can follow: no private names of others, no cycles, no crumbs of modules.
+"""Imports: no private names of other modules, no hidden cycles, no tiny modules without a reason.
 
-Ratchets hold what there is: an entry that is no longer needed fails too.
+The lists are ratchets: an entry that is no longer needed fails too.
 """
 
 import ast
@@ -80,7 +80,7 @@ def test_a_small_module_with_one_importer_next_to_it_has_a_reason() -> None:
     )
 
 
-def test_the_rules_find_what_they_forbid() -> None:
+def test_private_imports_and_type_imports_are_detected() -> None:
     source = "from talaria.core.ids import _new\nif TYPE_CHECKING:\n    import talaria.app\n"
     found = _read_imports(ast.parse(source))
     assert found == Imports({"talaria.core.ids"}, {"talaria.app"}, {("talaria.core.ids", "_new")})
@@ -128,12 +128,12 @@ def _import_nodes(tree: ast.AST, *, is_for_types: bool) -> Iterator[tuple[ast.Im
 
 def _reaches(start: str, target: str) -> bool:
     """Return whether importing one module, with all that it imports later, can import another."""
-    waiting, seen = [start], set()
-    while waiting:
-        module = waiting.pop()
+    pending, seen = [start], set()
+    while pending:
+        module = pending.pop()
         if module == target:
             return True
         if module not in seen and module in imports():
             seen.add(module)
-            waiting += imports()[module].modules
+            pending += imports()[module].modules
     return False

@@ -46,6 +46,6 @@ async def test_detached_process_ends_with_its_run(
     root = Path(__file__).parents[2]
     run = await asyncio.create_subprocess_exec(*command, cwd=root, stdout=asyncio.subprocess.PIPE)
     output, _ = await run.communicate()
-    pid, _, said = output.decode().partition("\n")
+    pid, _, report = output.decode().partition("\n")
     await until(lambda: not is_running(int(pid)))
-    assert said == reported.format(folder=tmp_path)
+    assert report == reported.format(folder=tmp_path)

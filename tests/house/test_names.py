@@ -1,6 +1,6 @@
-"""Names that a reader can guess: modules named after nouns, unique classes, the words of the glossary.
+"""Names: modules named after nouns, unique classes, and the terms of the glossary.
 
-Ratchets hold a number that may only fall. When a change lowers one, write the new number here.
+Ratchets are numbers that may only fall. When a change lowers one, write the new number here.
 """
 
 import ast
@@ -18,13 +18,13 @@ GERUNDS = {
     "pricing", "routing",
 }  # fmt: skip
 NO_NOUNS = {"helper", "helpers", "util", "utils", "common", "misc"}
-# Folders whose modules are all alike, so that one reads like another.
+# Folders with modules of the same structure, so that the same names are fine.
 ADAPTERS = ("platforms", "providers", "tools", "testing")
 ANATOMY = {
     "adapter", "client", "command", "errors", "factory", "files", "formatting", "incoming", "media", "outgoing",
     "receiver", "routes", "sender", "server", "settings", "tool", "wire", "__init__", "__main__",
 }  # fmt: skip
-# The private idiom of earlier versions: what to say instead is in docs/explanation/glossary.md.
+# The private idiom of earlier versions; docs/explanation/glossary.md has the terms to use instead.
 IDIOM = {
     "anew", "beside", "courier", "crew", "desk", "doorman", "errand", "farewell", "farewells", "heed",
     "heeding", "keeper", "letter", "letters", "manner", "overhear", "overheard", "rack", "rung", "seat", "shelf",
@@ -44,12 +44,12 @@ def test_no_module_is_named_after_a_gerund() -> None:
     assert [path for path, stem in named.items() if stem.endswith("ing") and stem not in GERUNDS] == []
 
 
-def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
+def test_no_module_is_named_helper_or_util() -> None:
     stems = {name(path): path.stem for path in modules()}
     assert [path for path, stem in stems.items() if stem in NO_NOUNS or stem.endswith("_mixin")] == []
 
 
-def test_a_module_name_means_one_thing() -> None:
+def test_module_name_is_used_in_at_most_four_packages() -> None:
     packages = defaultdict(set)
     for path in modules():
         package = path.relative_to(PACKAGE).parts[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.house.tree import ROOT, files, name, nodes
 
-# Never right in this project's prose: section 1 of the language rules says what to write instead.
+# Phrases that are never right in this project's prose; section 1 of the language rules has replacements.
 BANNED_PHRASES = (
     "goes on",
     "go on with",

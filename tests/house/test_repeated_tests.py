@@ -57,7 +57,7 @@ def check(folder: Path, *arguments: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-def test_tests_that_pass_are_run_once(folder: Path) -> None:
+def test_passing_tests_run_once(folder: Path) -> None:
     add_test(folder, "good", "run == 1")
     code, lines = check(folder)
     assert code == 0

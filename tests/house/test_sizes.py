@@ -97,7 +97,7 @@ def test_no_contract_has_more_than_8_methods() -> None:
 
 
 def test_no_attribute_is_assigned_from_another_module() -> None:
-    """An object changes itself; others call its methods. Classes of the same module may be closer than that."""
+    """Objects change themselves; others call their methods. Classes of the same module may assign attributes."""
     found = [
         f"{name(path)}:{line}: {target}"
         for path in files("src", suffix=".py")
@@ -134,5 +134,5 @@ def _is_self(value: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize(("document", "ceiling"), [("README.md", 150), ("ARCHITECTURE.md", 200)])
-def test_the_first_documents_stay_short(document: str, ceiling: int) -> None:
+def test_readme_and_architecture_stay_short(document: str, ceiling: int) -> None:
     assert len((ROOT / document).read_text().splitlines()) <= ceiling

@@ -1,4 +1,4 @@
-"""What a command loads before it answers: the start stays fast because nothing unneeded comes in."""
+"""Modules that commands import at their start: only needed ones, so that the start stays fast."""
 
 import asyncio
 import subprocess
@@ -40,10 +40,10 @@ sys.exit(code)
 """
 
 
-def loaded(program: Program, *words: str) -> set[str]:
-    """Return the names of all modules that a command imports, those that it loads by name among them."""
+def loaded(program: Program, *arguments: str) -> set[str]:
+    """Return the names of all modules that a command imports, including those loaded by name."""
     done = subprocess.run(
-        [sys.executable, "-c", _COMMAND, *words],
+        [sys.executable, "-c", _COMMAND, *arguments],
         env=program.environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -58,25 +58,27 @@ def count_ours(modules: set[str]) -> int:
     return sum(name.partition(".")[0] == "talaria" for name in modules)
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["-h"], ["help"]])
-def test_short_answers_load_next_to_nothing(tmp_path: Path, words: list[str]) -> None:
-    modules = loaded(Program(tmp_path), *words)
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["-h"], ["help"]])
+def test_version_and_help_import_almost_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    modules = loaded(Program(tmp_path), *arguments)
     assert "talaria.app.main" in modules
     assert modules & HEAVY == set()
     assert count_ours(modules) <= MOST_MODULES["short answers"]
     assert {one for one in modules if one.startswith("talaria.") and not one.startswith("talaria.app")} == set()
 
 
-@pytest.mark.parametrize("words", [["sessions", "list"], ["profile", "list"], ["completion", "--values", "sessions"]])
-def test_lists_load_nothing_they_do_not_need(tmp_path: Path, words: list[str]) -> None:
-    modules = loaded(Program(tmp_path), *words)
+@pytest.mark.parametrize(
+    "arguments", [["sessions", "list"], ["profile", "list"], ["completion", "--values", "sessions"]]
+)
+def test_list_commands_import_only_needed_modules(tmp_path: Path, arguments: list[str]) -> None:
+    modules = loaded(Program(tmp_path), *arguments)
     assert modules & NOT_FOR_LISTS == set()
     assert count_ours(modules) <= MOST_MODULES["lists"]
     others = {"talaria.cli.commands.doctor.command", "talaria.cli.commands.backup", "talaria.storage.postgres"}
     assert {one for one in modules if one.startswith(tuple(others))} == set()
 
 
-async def test_an_answer_loads_nothing_but_what_its_model_needs(tmp_path: Path) -> None:
+async def test_single_question_imports_only_the_modules_of_its_model(tmp_path: Path) -> None:
     folder = tmp_path / "profiles" / "default"
     folder.mkdir(parents=True)
     async with ModelServer() as server:
@@ -89,14 +91,14 @@ async def test_an_answer_loads_nothing_but_what_its_model_needs(tmp_path: Path) 
     assert count_ours(modules) <= MOST_MODULES["an answer"]
 
 
-def test_the_prompt_is_shown_before_the_agent_is_loaded() -> None:
+def test_prompt_of_the_chat_is_shown_before_the_agent_is_imported() -> None:
     script = "import sys, talaria.cli.chat.tui.start; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     ours = {name.split(".")[1] for name in done.stdout.split() if name.startswith("talaria.")}
     assert ours == {"cli", "core"}
 
 
-def test_the_chat_networks_load_nothing_that_an_idle_gateway_would_carry() -> None:
+def test_platform_adapters_import_no_heavy_libraries() -> None:
     script = (
         "import sys, importlib\n"
         "from talaria.settings.sections.chats import BUILT_IN_PLATFORMS\n"

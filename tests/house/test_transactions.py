@@ -30,14 +30,14 @@ def test_transactions_change_nothing_but_the_store() -> None:
         "nonlocal count\n        count = 1",
     ],
 )
-def test_effects_in_a_transaction_are_found(line: str) -> None:
+def test_effects_in_a_transaction_are_detected(line: str) -> None:
     inner = f"    def inner(tx):\n        {line}\n    store.write(inner)\n"
     outer = f"def outer(self, store, other, key):\n    found, count = [], 0\n{inner}"
     assert list(_effects(list(ast.walk(ast.parse(outer)))))
     assert not list(_effects(list(ast.walk(ast.parse(outer.replace(line, "found = {}; found[key] = tx.read()"))))))
 
 
-def test_a_function_is_recognised_by_the_type_of_its_parameter() -> None:
+def test_transaction_function_is_recognised_by_its_parameter_type() -> None:
     source = "def begin(work: str, tx: Transaction) -> None:\n    work.state = 1\n"
     assert list(_effects(list(ast.walk(ast.parse(source)))))
 

@@ -107,8 +107,8 @@ def test_no_two_values_share_a_name() -> None:
     assert [key for key, count in names.items() if count > 1] == []
 
 
-def test_every_declaration_is_found() -> None:
-    """A name that is computed, or a type that is not written out, would be missing in the lists above."""
+def test_every_value_declaration_is_found() -> None:
+    """A computed name, or a type that is not written out, would be missing in the lists above."""
     sources = [path for path in files("src", suffix=".py") if name(path) != USERS[0]]
     written = sum(len(DECLARATION.findall(path.read_text())) for path in sources)
     assert written == len(list(find_stored_values()))

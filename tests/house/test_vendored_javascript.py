@@ -1,4 +1,4 @@
-"""JavaScript of the web app: libraries as they were fetched, our own modules small, nothing from elsewhere."""
+"""JavaScript of the web app: unchanged libraries, small modules, and nothing loaded from other servers."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ LOCK = json.loads((STATIC / "vendor/lock.json").read_text())
 MODULES = list(files("src/talaria/web/static/js", suffix=".js"))
 
 
-def test_vendored_files_are_those_of_the_lock() -> None:
+def test_vendored_files_match_the_lock() -> None:
     found = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (STATIC / "vendor").iterdir()
@@ -40,14 +40,14 @@ def test_every_vendored_package_has_its_licence() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
-def test_a_module_is_small_and_makes_no_markup_from_text(path: Path) -> None:
+def test_javascript_module_is_small_and_builds_no_markup_from_text(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MOST_LINES
     assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text) == []
     assert re.findall(r"export default", text) == []
 
 
-def test_the_first_load_stays_small() -> None:
+def test_first_load_of_the_web_app_stays_small() -> None:
     assets = Assets()
     first = (*assets.graph(), "app.css")
     assert sum(map(assets.compressed_size, first)) <= MOST_FIRST_BYTES
@@ -55,18 +55,18 @@ def test_the_first_load_stays_small() -> None:
     assert len(first) + OTHER_REQUESTS <= MOST_REQUESTS
 
 
-def test_comments_are_not_sent() -> None:
+def test_comments_are_removed_from_served_javascript() -> None:
     sent = {path: Assets().body(path).decode() for path in Assets().graph() if path.startswith("js/")}
     assert sent
     for path, text in sent.items():
         written = (STATIC / path).read_text()
         assert text.count("\n") == written.count("\n")
-        kept = [line for line in text.splitlines() if line.strip()]
-        assert not [line for line in kept if line.lstrip().startswith(("/**", "* "))]
-        assert len(kept) > len(written.splitlines()) / 3
+        lines = [line for line in text.splitlines() if line.strip()]
+        assert not [line for line in lines if line.lstrip().startswith(("/**", "* "))]
+        assert len(lines) > len(written.splitlines()) / 3
 
 
-def test_the_web_app_loads_nothing_from_elsewhere() -> None:
+def test_web_app_loads_nothing_from_other_servers() -> None:
     ours = [path for path in files("src/talaria/web/static") if "vendor" not in path.parts and path.suffix != ".png"]
     found = {
         name(path): re.findall(r"""(?:from|import\(|src=|href=|url\()\s*["']?(?:https?:)?//""", path.read_text())
@@ -76,14 +76,14 @@ def test_the_web_app_loads_nothing_from_elsewhere() -> None:
 
 
 def _find_classes(sheet: Path) -> set[str]:
-    """Return the classes that a sheet styles wherever they stand: alone in a selector, outside of media queries."""
+    """Return the classes that a sheet styles on their own: alone in a selector, outside of media queries."""
     text = re.sub(r"(?s)/\*.*?\*/|@[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheet.read_text())
     selectors = [one.strip() for head in re.findall(r"([^{}]+)\{", text) for one in head.split(",")]
     return {found[1] for one in selectors if (found := re.fullmatch(r"\.([a-z][\w-]*)", one))}
 
 
-def test_a_class_belongs_to_one_sheet() -> None:
-    """Sheets stay once they are loaded: a class of two of them would change with the pages opened before."""
+def test_css_class_belongs_to_one_style_sheet() -> None:
+    """Loaded sheets stay: a class in two of them would depend on the pages that were opened before."""
     owners: dict[str, list[str]] = {}
     for sheet in sorted(STATIC.glob("*.css")):
         for one in _find_classes(sheet):

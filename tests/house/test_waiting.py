@@ -1,4 +1,4 @@
-"""Tests wait for conditions: `asyncio.sleep` with a duration needs a reason in the words ``# real time: …``."""
+"""Tests wait for conditions: `asyncio.sleep` with a duration needs a comment ``# real time: …`` with the reason."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.house.tree import files, name, nodes
 
 
 def test_no_test_sleeps_without_a_reason() -> None:
-    assert [place for path in files("tests", suffix=".py") for place in _unexplained(path)] == []
+    assert [message for path in files("tests", suffix=".py") for message in _unexplained(path)] == []
 
 
 def _unexplained(path: Path) -> Iterator[str]:

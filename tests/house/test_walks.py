@@ -1,7 +1,7 @@
-"""Short paths: how many files, calls and transactions one message passes through.
+"""Number of files, calls and transactions that one message passes through.
 
-The numbers may only fall; those of calls and reads leave room for a busy machine. When a change lowers one, write the
-new number here; `make walk` prints them.
+The numbers may only fall; those of calls and reads have a margin for a busy machine. When a change lowers one, write
+the new number here; `make walk` prints them.
 """
 
 import json
@@ -15,7 +15,7 @@ TRIES = 5
 
 
 class Budget(NamedTuple):
-    """The most that one walk may count."""
+    """Upper limits of one walk."""
 
     files: int
     calls: int
@@ -33,7 +33,7 @@ BUDGETS = {
 
 @pytest.mark.timeout(100 * TRIES)
 @pytest.mark.parametrize("walk", BUDGETS)
-async def test_a_walk_stays_within_its_budget(walk: str) -> None:
+async def test_walk_stays_within_its_budget(walk: str) -> None:
     budget = best = BUDGETS[walk]
     # A busy machine polls once more, or edits a preview through other functions: the least of a few tries counts.
     for number in range(TRIES):

@@ -1,4 +1,4 @@
-"""The files of this repository, as the rules of the house see them."""
+"""The files of this repository, for tests of its source code."""
 
 import ast
 import gc
@@ -11,7 +11,7 @@ FOLDERS = ("src", "tests", "bench", "scripts", "docs", "deploy", "requirements",
 
 
 def files(*folders: str, suffix: str = "") -> Iterator[Path]:
-    """Yield every file in these folders, without what Python leaves behind."""
+    """Yield every file in these folders, without Python's caches."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob(f"*{suffix}")):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -19,20 +19,20 @@ def files(*folders: str, suffix: str = "") -> Iterator[Path]:
 
 
 def all_files() -> Iterator[Path]:
-    """Yield everything that belongs to the repository."""
+    """Yield every file of the repository."""
     yield from files(*FOLDERS)
     yield from sorted(path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")
 
 
 def name(path: Path) -> str:
-    """Return a file's path as a remark shows it."""
+    """Return the path of a file relative to the repository."""
     return path.relative_to(ROOT).as_posix()
 
 
 @cache
 def nodes(path: Path) -> Sequence[ast.AST]:
     """Return every node of a Python file, the module first; each file is parsed once per process."""
-    gc.disable()  # nothing of a tree is garbage: looking for some takes longer than parsing
+    gc.disable()  # a tree contains no garbage, and a collection takes longer than parsing
     try:
         return tuple(ast.walk(ast.parse(path.read_text())))
     finally:
