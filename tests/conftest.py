@@ -1,4 +1,4 @@
-"""Stores to test with: each on SQLite and on a real PostgreSQL, empty for every test."""
+"""Options and fixtures of all tests: stores on SQLite and on a real PostgreSQL, empty for every test."""
 
 import gc
 import os
@@ -31,7 +31,7 @@ NEEDED_MEMORY = 2 << 30
 GARBAGE = 10_000  # objects between two searches for cycles; Python's 700 suits processes with less memory
 OpenDatabase = Callable[[str], Database]
 
-# How long an example takes says how busy the machine is; figures are the business of bench/.
+# The time of an example depends on how busy the machine is; bench/ has the measurements.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=400)
 settings.register_profile("same", settings.get_profile("untimed"), max_examples=60, derandomize=True)
 settings.register_profile("quick", settings.get_profile("same"), max_examples=20)
@@ -51,7 +51,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without looking for garbage: all that is imported lives until the end of the run."""
+    """Collect tests without garbage collection: imported modules live until the end of the run."""
     gc.disable()
     try:
         return (yield)
@@ -62,7 +62,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to a longer run: see the markers in ``pyproject.toml``."""
+    """Deselect tests that belong to a longer run: see the markers in ``pyproject.toml``."""
     if config.getoption("quick"):
         items[:] = [item for item in items if not _is_on_postgres(item) and not is_slow_test(item)]
     if not config.getoption("long"):
@@ -89,12 +89,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if _begins_run(config):
         kind = [option for option in ("--quick", "--long") if config.getoption(option[2:])]
         config.stash[SERVERS] = SharedServers(["tests", *kind])
-        if config.args_source is pytest.Config.ArgsSource.TESTPATHS:  # to import a few tests is no work
+        if config.args_source is pytest.Config.ArgsSource.TESTPATHS:  # importing a few tests is fast
             config.option.tx = [f"popen//python={sys.executable} -m tests.worker" for _ in config.option.tx]
 
 
 def _begins_run(config: pytest.Config) -> bool:
-    """Return whether this is the process that a run begins with; not a worker, nor one that only collects tests."""
+    """Return whether this is the main process of a run; not a worker, nor one that only collects tests."""
     return not hasattr(config, "workerinput") and not config.option.collectonly
 
 
@@ -105,7 +105,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Start every test with the usual mode mask, whatever a test before it has set in this process."""
+    """Start every test with the usual mode mask, even if a test before it has changed it in this process."""
     os.umask(0o022)
 
 
@@ -123,7 +123,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def _restore_signals() -> None:
-    """Undo what a shell or ``nohup`` around this run ignores: programs that tests start and end inherit it."""
+    """Restore signals that a shell or ``nohup`` ignores, because programs started by tests inherit this."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
@@ -137,7 +137,7 @@ def _remove_python_variables() -> None:
 
 
 def _put_temporary_files_into_memory() -> None:
-    """Use memory for the temporary folders of tests where there is room: a store waits for the disk at each commit."""
+    """Use memory for temporary folders of tests if there is enough: a store waits for the disk at each commit."""
     if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK | os.X_OK):
         return
     room = os.statvfs(MEMORY)
@@ -155,7 +155,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> str:
-    """A server that this run started itself."""
+    """The PostgreSQL server that this run has started."""
     if find_postgres() is None:
         pytest.skip(MISSING)
     return server_address("postgres")
@@ -217,7 +217,7 @@ def clock() -> SettableClock:
 
 @pytest.fixture
 def open_database(place: Place, clock: SettableClock) -> Iterator[OpenDatabase]:
-    """Opens the same store once more, as the worker that is named."""
+    """A function that opens the same store once more, as the named worker."""
     opened: list[Database] = []
 
     def open_as(worker: str) -> Database:
@@ -243,13 +243,13 @@ def other(open_database: OpenDatabase, database: Database) -> Database:
 
 @pytest.fixture
 def mine(database: Database) -> Transaction:
-    """What worker 1 does, each call in a transaction of its own."""
+    """The store of worker 1, with each call in its own transaction."""
     return one_by_one(database)
 
 
 @pytest.fixture
 def theirs(other: Database) -> Transaction:
-    """What worker 2 does, each call in a transaction of its own."""
+    """The store of worker 2, with each call in its own transaction."""
     return one_by_one(other)
 
 
@@ -263,6 +263,6 @@ async def store(place: Place, clock: SettableClock) -> AsyncIterator[ThreadedSto
 
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
-    """A scripted model at the far end of a socket."""
+    """A scripted model server."""
     async with ModelServer() as server:
         yield server

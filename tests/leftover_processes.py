@@ -1,7 +1,7 @@
-"""Ends the processes that tests leave running, also if the whole run is killed.
+"""End processes that tests leave running, also if the whole run is killed.
 
-As a program, it reads marks from its input, one in each line, and ends what has one of them when its input ends. It
-imports nothing of ours: ``python -I leftover_processes.py``.
+As a program, it reads marks from its input, one per line, and ends all processes with one of them when its input ends.
+It imports nothing of Talaria: ``python -I leftover_processes.py``.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 RUN_VARIABLE = "TALARIA_TEST_RUN"
-_PATIENCE = 5.0  # seconds for what is about to end by itself
+_PATIENCE = 5.0  # seconds for processes that are about to end by themselves
 
 
 class LeftoverProcesses:
@@ -32,7 +32,7 @@ class LeftoverProcesses:
         os.environ[RUN_VARIABLE] = self._marks[0]  # noqa: TID251 (workers of this run inherit it, not the watcher)
 
     def close(self) -> list[str]:
-        """End what is left, and return the commands."""
+        """End the remaining processes, and return their commands."""
         found = _find(self._marks)
         deadline = time.monotonic() + _PATIENCE
         while found and time.monotonic() < deadline:

@@ -1,6 +1,6 @@
-"""Names the test that leaves a subprocess open when its event loop ends.
+"""Report the test that leaves a subprocess open when its event loop ends.
 
-Python reports such a subprocess when its transport is collected as garbage, which fails whatever test runs then.
+Python reports such a subprocess when its transport is collected as garbage, which fails the test that runs then.
 """
 
 import asyncio.base_subprocess
@@ -21,15 +21,15 @@ class OpenSubprocesses:
         start = asyncio.base_subprocess.BaseSubprocessTransport.__init__
 
         def start_and_note(transport: asyncio.SubprocessTransport, *arguments: object, **options: object) -> None:
-            start(transport, *arguments, **options)  # type: ignore[arg-type] # as they come
-            test = os.environ.get("PYTEST_CURRENT_TEST", "")  # noqa: TID251 (pytest says it here)
+            start(transport, *arguments, **options)  # type: ignore[arg-type] # passed through
+            test = os.environ.get("PYTEST_CURRENT_TEST", "")  # noqa: TID251 (set by pytest)
             if test.startswith(folder):
                 opened[transport] = f"{test.rpartition(' ')[0]} opened {arguments[2]!r}"
 
         asyncio.base_subprocess.BaseSubprocessTransport.__init__ = start_and_note  # type: ignore[method-assign,assignment]
 
     def check(self) -> None:
-        """Fail if a subprocess is open whose event loop has ended, and let no other test fail because of it."""
+        """Fail if a subprocess is open whose event loop has ended, so that no other test fails because of it."""
         left = list(self._take_left())
         if left:
             with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """Order of the tests of a parallel run: long ones first, and those that wait mixed with those that compute.
 
-Each worker of pytest-xdist begins with an equal part of the list, and takes from the end of others' parts when it has
-no more. A long test at the end of a run would leave the other workers without work. In the order of their names, the
+Each worker of pytest-xdist starts with an equal part of the list, and takes tests from the end of others' parts when
+it has no more. A long test at the end of a run would leave the other workers without work. In the order of their names, the
 tests of chat networks, most of which wait, would run at the same time and leave the processor idle.
 """
 
@@ -12,13 +12,13 @@ from zlib import crc32
 import pytest
 
 ROOT = Path(__file__).parent
-# Where long tests are; the numbers say how many workers begin with a part of them.
+# Folders with long tests, and the number of workers that start with a part of them.
 LONGEST = {"web/browser": 2, "system": 2, "install": 1, "api": 1}
-TOGETHER = {"house"}  # packages whose modules share what takes long to read
+TOGETHER = {"house"}  # packages whose modules share cached data
 
 
 def spread(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Return the items in the order in which these workers share them best; it depends on nothing but the items."""
+    """Return the items in an order that distributes them well among workers; it depends only on the items."""
     starts = [part for folder, number in LONGEST.items() for part in _split(_within(items, folder), number)]
     started = {item.nodeid for part in starts for item in part}
     rest = sorted((item for item in items if item.nodeid not in started), key=lambda item: _mix(item.path))

@@ -1,7 +1,7 @@
-"""Servers for a whole run of the suite, each started when the first test of any process asks for it.
+"""Servers shared by a run of the suite, each started when the first test of any process needs it.
 
-They belong to the process that the run began with, which answers at a port of loopback. Its children find the port in
-their environment.
+They belong to the main process of the run, which answers at a port of loopback. Its children find the port in their
+environment.
 """
 
 import os
@@ -25,9 +25,9 @@ _ROOT = Path(__file__).parents[1]
 
 
 class SharedServers:
-    """Starts and ends the servers: PostgreSQL, and those that fork for each run of `talaria` or each worker.
+    """The servers of a run: PostgreSQL, and those that fork for each run of `talaria` or each worker.
 
-    ``options`` are those of pytest that say which tests the workers run.
+    ``options`` are pytest options that select the tests of the workers.
     """
 
     def __init__(self, options: Sequence[str]) -> None:

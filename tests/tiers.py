@@ -24,7 +24,7 @@ SLOW_IMPORTS = {
 SLOW_CALLS = {"create_subprocess_exec", "create_subprocess_shell", "fork", "posix_spawn"}
 _SLOW_CALL = re.compile(rf"\.({'|'.join(sorted(SLOW_CALLS))})\b")
 _IMPORT = re.compile(r"^ *(?:from +([\w.]+) +import +(\([^)]*\)|[^\n(]+)|import +([^\n]+))", re.MULTILINE)
-# Tests of `talaria.testing.platform_suite` that wait until an adapter gives up on its network.
+# Tests of `talaria.testing.platform_suite` that wait until an adapter times out.
 WAITING_TESTS = {"test_a_silent_network_is_reported_in_time", "test_dead_connection_is_reported_as_unreachable"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec"}
 
@@ -61,13 +61,13 @@ def _read_uses(path: Path) -> tuple[bool, list[Path]]:
 
 
 def _find_file(module: str) -> Path:
-    """Return the file of a module of the tests, or of the far sides that we publish."""
+    """Return the file of a module of ``tests`` or ``talaria.testing``."""
     folder = ROOT / "src" if module.startswith("talaria.") else ROOT
     return folder / f"{module.replace('.', '/')}.py"
 
 
 def _imports(text: str) -> Iterator[str]:
-    """Yield the modules that a file imports, and what it imports from packages, which may be modules too."""
+    """Yield the modules that a file imports, and names that it imports from packages, which may be modules too."""
     for source, names, modules in _IMPORT.findall(text):
         yield from (name.split()[0] for name in modules.split(",") if name.strip())
         if source:
@@ -81,7 +81,7 @@ def is_slow_test(item: pytest.Item) -> bool:
 
 
 class ProcessBan:
-    """Makes attempts to start a program fail while ``is_on``; the hook behind it stays for the life of the process."""
+    """Refuse to start programs while ``is_on``; the audit hook stays for the life of the process."""
 
     def __init__(self) -> None:
         self.is_on = False

@@ -2,7 +2,7 @@
 
 The workers of a run would each import the same tests and libraries, which takes ten seconds of CPU time. This process
 asks the fork server of the run for one that has imported them, hands its streams over and waits. The forked process
-runs this module too, and then obeys what arrives at its input, as execnet's own workers do.
+runs this module too, and then executes the code that arrives at its input, as execnet's own workers do.
 """
 
 import sys
