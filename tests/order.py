@@ -1,8 +1,8 @@
 """Order of the tests of a parallel run: long ones first, and those that wait mixed with those that compute.
 
 Each worker of pytest-xdist starts with an equal part of the list, and takes tests from the end of others' parts when
-it has no more. A long test at the end of a run would leave the other workers without work. In the order of their names, the
-tests of chat networks, most of which wait, would run at the same time and leave the processor idle.
+it has no more. A long test at the end of a run would leave the other workers without work. In the order of their names,
+the tests of chat networks, most of which wait, would run at the same time and leave the processor idle.
 """
 
 from functools import cache
