@@ -1,8 +1,8 @@
-"""The routes of the management pages: those for the owner only, and those for everybody who is signed in."""
+"""Routes of the management pages: those for the owner only, and those for every signed-in person."""
 
-Asked = tuple[str, str, object]
+RouteCall = tuple[str, str, object]
 ANSWER = {"platform": "telegram", "user_id": "9"}
-OWNERS: list[Asked] = [
+OWNER_ROUTES: list[RouteCall] = [
     ("GET", "/web/people", None),
     ("POST", "/web/people/approve", ANSWER),
     ("POST", "/web/people/refuse", ANSWER),
@@ -34,7 +34,7 @@ OWNERS: list[Asked] = [
     ("PUT", "/web/hooks/x", {"files": {"manifest": "x"}}),
     ("POST", "/web/hooks/x/switch", {"on": False}),
 ]
-EVERYBODYS: list[Asked] = [
+SIGNED_IN_ROUTES: list[RouteCall] = [
     ("GET", "/web/memory", None),
     ("POST", "/web/memory", {"kind": "memory", "new": "x"}),
 ]

@@ -1,4 +1,4 @@
-"""A push service on this machine: strict about headers and tokens, and it can read messages as a browser does."""
+"""A local push service: it checks headers and tokens strictly, and decrypts messages as a browser does."""
 
 import base64
 import json
@@ -26,9 +26,9 @@ def decode(text: str) -> bytes:
 
 
 def _hmac(key: bytes, data: bytes) -> bytes:
-    made = hmac.HMAC(key, hashes.SHA256())
-    made.update(data)
-    return made.finalize()
+    digest = hmac.HMAC(key, hashes.SHA256())
+    digest.update(data)
+    return digest.finalize()
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Device:
 
 @dataclass
 class PushService:
-    """``messages`` are what arrived for the device; ``status`` is what is answered, ``refusals`` why it was not."""
+    """``messages`` arrived for the device; ``status`` is the response, ``refusals`` has reasons for refused ones."""
 
     device: Device = field(default_factory=Device)
     url: str = ""
@@ -99,8 +99,8 @@ class PushService:
         assert claims["sub"].startswith(("mailto:", "https:"))
         raw = decode(signature)
         key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decode(fields["k"]))
-        whole = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
-        key.verify(whole, signed.encode(), ec.ECDSA(hashes.SHA256()))
+        encoded = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+        key.verify(encoded, signed.encode(), ec.ECDSA(hashes.SHA256()))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Who gets in: every route, with every way of not being allowed to use it."""
+"""Access to every route of the web app: without sign-in, from foreign pages, and as a guest."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.api.in_process_server import Hosted, hosted
 from tests.http.loopback_client import loopback_client
-from tests.web.management_routes import EVERYBODYS, OWNERS, Asked
+from tests.web.management_routes import OWNER_ROUTES, SIGNED_IN_ROUTES, RouteCall
 from tests.web.web_client import OWN_HEADERS, begin, stream, web_client
 
 from talaria.access.browsers import create_code, read_browsers, revoke_browser
@@ -16,7 +16,7 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 SESSION = "{session}"
-ROUTES: list[Asked] = [
+ROUTES: list[RouteCall] = [
     ("POST", "/web/logout", {}),
     ("GET", "/web/me", None),
     ("GET", "/web/browsers", None),
@@ -84,10 +84,10 @@ ROUTES: list[Asked] = [
     ("POST", "/web/push/test", {}),
     ("GET", "/web/stream?id=x", None),
     ("PUT", "/web/stream/x", {"topics": []}),
-    *OWNERS,
-    *EVERYBODYS,
+    *OWNER_ROUTES,
+    *SIGNED_IN_ROUTES,
 ]
-OPEN: list[Asked] = [
+OPEN: list[RouteCall] = [
     ("POST", "/web/login", {"code": "x"}),
     ("POST", "/web/pairing", {}),
     ("GET", "/web/pairing", None),
@@ -96,18 +96,18 @@ CHANGING = [route for route in ROUTES if route[0] != "GET"]
 OF_A_SESSION = [route for route in ROUTES if SESSION in route[1]]
 
 
-async def _ask(client: httpx.AsyncClient, route: Asked, session: str = "0" * 16, **headers: str) -> httpx.Response:
+async def _ask(client: httpx.AsyncClient, route: RouteCall, session: str = "0" * 16, **headers: str) -> httpx.Response:
     method, path, body = route
     return await client.request(method, path.replace(SESSION, session), json=body, headers=headers)
 
 
-async def test_nobody_gets_in_without_a_cookie(host: Hosted) -> None:
+async def test_request_without_a_cookie_is_refused(host: Hosted) -> None:
     async with loopback_client(host.url, headers=OWN_HEADERS) as stranger:
         for route in ROUTES:
             assert (await _ask(stranger, route)).status_code == 401, route
 
 
-async def test_an_api_key_opens_no_page_and_a_cookie_no_api(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_api_key_is_refused_by_the_web_app_and_cookie_by_the_api(host: Hosted, owner: httpx.AsyncClient) -> None:
     for route in ROUTES:
         answer = await host.http.request(route[0], route[1], json=route[2], headers=OWN_HEADERS)
         assert answer.status_code == 401, route
@@ -115,7 +115,7 @@ async def test_an_api_key_opens_no_page_and_a_cookie_no_api(host: Hosted, owner:
         assert (await owner.get(path)).status_code == 401
 
 
-async def test_a_browser_that_is_signed_out_is_a_stranger(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_signed_out_browser_is_refused(host: Hosted, owner: httpx.AsyncClient) -> None:
     (browser,) = (await host.application.store.read(read_browsers)).values()
     await host.application.store.write(lambda tx: revoke_browser(tx, browser.id))
 
@@ -141,19 +141,21 @@ async def test_a_browser_that_is_signed_out_is_a_stranger(host: Hosted, owner: h
     ],
     ids=str,
 )
-async def test_a_foreign_page_changes_nothing(owner: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
+async def test_request_from_a_foreign_page_is_refused(
+    owner: httpx.AsyncClient, headers: dict[str, str], status: int
+) -> None:
     for route in [*CHANGING, *OPEN[:2]]:
         assert (await _ask(owner, route, **headers)).status_code == status, route
 
 
-async def test_a_browser_without_fetch_metadata_must_name_its_origin(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_browser_without_fetch_metadata_must_send_its_origin(host: Hosted, owner: httpx.AsyncClient) -> None:
     route = ("POST", "/web/commands", {"text": "/help"})
     del owner.headers["sec-fetch-site"]
     assert (await _ask(owner, route)).status_code == 403
     assert (await _ask(owner, route, origin=host.url)).status_code == 200
 
 
-async def test_a_guest_sees_only_their_own_conversations(
+async def test_guest_sees_only_their_own_sessions(
     host: Hosted, model: ModelServer, owner: httpx.AsyncClient, alice: httpx.AsyncClient
 ) -> None:
     model.otherwise(Say("A secret answer."))
@@ -199,7 +201,7 @@ async def test_signing_out_closes_the_stream(host: Hosted, owner: httpx.AsyncCli
         assert [message async for message in messages] == []
 
 
-async def test_a_code_works_once(host: Hosted) -> None:
+async def test_sign_in_code_works_once(host: Hosted) -> None:
     code = await host.application.store.write(create_code)
     async with loopback_client(host.url, headers=OWN_HEADERS) as client:
         first = await client.post("/web/login", json={"code": code.lower().replace("-", " ")})
@@ -210,7 +212,7 @@ async def test_a_code_works_once(host: Hosted) -> None:
     assert "Secure" not in cookie
 
 
-async def test_a_cookie_from_an_encrypted_page_is_for_encrypted_pages_only(host: Hosted) -> None:
+async def test_cookie_of_an_https_page_is_secure(host: Hosted) -> None:
     code = await host.application.store.write(create_code)
     headers = {**OWN_HEADERS, "origin": host.url.replace("http://", "https://")}
     async with loopback_client(host.url, headers=headers) as client:
@@ -219,7 +221,7 @@ async def test_a_cookie_from_an_encrypted_page_is_for_encrypted_pages_only(host:
     assert "; Secure" in cookie
 
 
-async def test_codes_can_not_be_guessed(host: Hosted) -> None:
+async def test_wrong_sign_in_codes_are_rate_limited(host: Hosted) -> None:
     async with loopback_client(host.url, headers=OWN_HEADERS) as client:
         answers = [(await client.post("/web/login", json={"code": f"WRONG{n}"})).status_code for n in range(7)]
         code = await host.application.store.write(create_code)
@@ -241,7 +243,7 @@ owners = ["alice"]
 """
 
 
-async def test_a_trusted_proxy_names_people(tmp_path: Path, model: ModelServer) -> None:
+async def test_trusted_proxy_header_identifies_people(tmp_path: Path, model: ModelServer) -> None:
     async with (
         hosted(tmp_path, model, _PROXY.format(address="127.0.0.1")) as host,
         loopback_client(host.url, headers=OWN_HEADERS) as client,
@@ -255,13 +257,13 @@ async def test_a_trusted_proxy_names_people(tmp_path: Path, model: ModelServer) 
         client.headers["x-forwarded-user"] = "bob@example.org"
         foreign = await client.get("/web/me", headers={"sec-fetch-site": "cross-site"})
         assert foreign.status_code == 401
-        for route in OWNERS:
+        for route in OWNER_ROUTES:
             assert (await _ask(client, route)).status_code == 403, route
         async with stream(client, "sessions") as messages:
             assert (await anext(messages))["topic"] == "hello"
 
 
-async def test_others_can_not_pretend_to_be_the_proxy(tmp_path: Path, model: ModelServer) -> None:
+async def test_proxy_header_from_another_address_is_ignored(tmp_path: Path, model: ModelServer) -> None:
     async with (
         hosted(tmp_path, model, _PROXY.format(address="192.0.2.1")) as host,
         loopback_client(host.url, headers=OWN_HEADERS) as client,
@@ -270,7 +272,7 @@ async def test_others_can_not_pretend_to_be_the_proxy(tmp_path: Path, model: Mod
         assert answer.status_code == 401
 
 
-async def test_every_reply_is_protected(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_every_response_has_security_headers(host: Hosted, owner: httpx.AsyncClient) -> None:
     page = (await owner.get("/")).text
     script = page.partition('type="module" src="')[2].partition('"')[0]
     for path in ("/", "/c/x", "/browsers", script, "/web/me", "/web/none", "/assets/old/js/main.js"):

@@ -1,4 +1,4 @@
-"""Edit, retry, branch, queue, export and files of a conversation over the web app's routes."""
+"""Edit, retry, branch, queue, export and files of a session over the web app's routes."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ async def _two_exchanges(model: ModelServer, client: httpx.AsyncClient) -> str:
     return session
 
 
-async def test_an_edited_message_begins_a_branch(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_edited_message_starts_a_branch(model: ModelServer, owner: httpx.AsyncClient) -> None:
     session = await _two_exchanges(model, owner)
     answer = await owner.post(f"/web/sessions/{session}/branch", json={"seq": 3, "text": "three"})
     assert answer.status_code == 200, answer.text
@@ -42,7 +42,7 @@ async def test_an_edited_message_begins_a_branch(model: ModelServer, owner: http
     assert await _texts(owner, again) == ["zero", "re: zero"]
 
 
-async def test_only_messages_of_people_are_edited(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_only_messages_of_people_can_be_edited(model: ModelServer, owner: httpx.AsyncClient) -> None:
     session = await _two_exchanges(model, owner)
     answer = await owner.post(f"/web/sessions/{session}/branch", json={"seq": 2, "text": "x"})
     assert (answer.status_code, answer.json()["error"]["message"]) == (404, "There is no such message to edit.")
@@ -72,7 +72,7 @@ async def test_retry_and_undo_continue_in_the_branch(model: ModelServer, owner: 
     assert await _texts(owner, undone) == ["one", "re: one"]
 
 
-async def test_nothing_is_edited_during_a_turn(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_editing_during_a_turn_is_refused(model: ModelServer, owner: httpx.AsyncClient) -> None:
     session = await _two_exchanges(model, owner)
     model.answering(lambda _: Say("word " * 500, pause=0.05))
     async with stream(owner, f"session:{session}") as messages:
@@ -85,7 +85,7 @@ async def test_nothing_is_edited_during_a_turn(model: ModelServer, owner: httpx.
         await events_until(messages, "stopped")
 
 
-async def test_a_queued_message_is_withdrawn_by_its_sender(
+async def test_queued_message_can_be_withdrawn_by_its_sender_only(
     host: Hosted, model: ModelServer, owner: httpx.AsyncClient
 ) -> None:
     model.answering(lambda _: Say("word " * 500, pause=0.05))
@@ -109,7 +109,7 @@ async def test_a_queued_message_is_withdrawn_by_its_sender(
     assert "never" not in await _texts(owner, session)
 
 
-async def test_a_conversation_is_exported(
+async def test_session_is_exported_as_markdown_and_json(
     model: ModelServer, owner: httpx.AsyncClient, alice: httpx.AsyncClient
 ) -> None:
     session = await _two_exchanges(model, owner)
@@ -136,7 +136,7 @@ async def test_options_are_chosen_before_the_first_message(model: ModelServer, o
     assert (detail["effort"], detail["context_limit"] > 0) == ("high", True)
 
 
-async def test_files_are_mentioned_by_the_owner_only(
+async def test_only_the_owner_can_mention_files(
     host: Hosted, model: ModelServer, owner: httpx.AsyncClient, alice: httpx.AsyncClient
 ) -> None:
     model.script(Say(calls=[Ask("write_file", {"path": "notes.md", "content": "The tide is high."})]))
@@ -156,7 +156,7 @@ async def test_files_are_mentioned_by_the_owner_only(
     assert (await alice.get("/web/completions", params={"text": "@", "session": guest})).json() == []
 
 
-async def test_the_whole_output_of_a_tool_is_shown(
+async def test_full_output_of_a_tool_can_be_fetched(
     model: ModelServer, owner: httpx.AsyncClient, alice: httpx.AsyncClient
 ) -> None:
     model.script(Say(calls=[Ask("terminal", {"command": "seq 1 20000"})]), Say("Done."))

@@ -1,4 +1,4 @@
-"""A conversation over the web app's routes: say, watch, steer, stop, answer, commands."""
+"""A session over the web app's routes: messages, stream, steering, stop, answers, commands."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ async def test_a_reply_is_streamed_and_equals_the_transcript(model: ModelServer,
     assert stored[-1]["parts"][0]["text"].strip() == reply.strip()
 
 
-async def test_a_late_watcher_gets_the_turn_so_far(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_late_stream_gets_a_snapshot_of_the_running_turn(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.script(Say("word " * 200, pause=0.01))
     session = await begin(owner, "Go")
     async with stream(owner, f"session:{session}", stream_id="first") as early:
@@ -48,7 +48,7 @@ async def test_a_late_watcher_gets_the_turn_so_far(model: ModelServer, owner: ht
             assert first[-1]["text"] == second[-1]["text"] == "word " * 200
 
 
-async def test_a_message_that_is_sent_twice_counts_once(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_message_sent_twice_is_stored_once(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.otherwise(Say("Yes."))
     session = await begin(owner, "Hi")
     await settled(owner, session, 2)
@@ -71,7 +71,7 @@ async def test_a_running_turn_is_stopped(model: ModelServer, owner: httpx.AsyncC
     assert (await owner.post(f"/web/sessions/{session}/stop", json={})).status_code == 409
 
 
-async def test_an_approval_is_given_and_the_question_closes(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_answered_approval_closes_its_question(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.script(Say(calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("Not done."))
     session = await begin(owner, "Clean up")
     async with stream(owner, f"session:{session}") as messages:
@@ -88,7 +88,7 @@ async def test_an_approval_is_given_and_the_question_closes(model: ModelServer, 
 
 
 @pytest.mark.parametrize(("reason", "read"), [("Use the trash.", "Use the trash."), ("always", "“always”")])
-async def test_a_refusal_has_a_reason_that_the_model_reads(
+async def test_reason_of_a_refusal_is_sent_to_the_model(
     model: ModelServer, owner: httpx.AsyncClient, reason: str, read: str
 ) -> None:
     model.script(Say(calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("Not done."))
@@ -103,7 +103,7 @@ async def test_a_refusal_has_a_reason_that_the_model_reads(
     assert any(f"the user refused: {read}" in str(received.json) for received in model.received)
 
 
-async def test_a_question_is_answered(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_answer_to_a_question_reaches_the_tool_call(model: ModelServer, owner: httpx.AsyncClient) -> None:
     ask = Ask("clarify", {"question": "Which one?", "choices": ["red", "blue"]})
     model.script(Say(calls=[ask]), Say("Blue it is."))
     session = await begin(owner, "Paint it")
@@ -148,7 +148,7 @@ async def test_commands_run_through_the_registry(model: ModelServer, owner: http
     assert unknown["session_id"] == ""
 
 
-async def test_spoken_replies_are_left_to_chat_networks(owner: httpx.AsyncClient, alice: httpx.AsyncClient) -> None:
+async def test_voice_command_is_refused_in_the_web_app(owner: httpx.AsyncClient, alice: httpx.AsyncClient) -> None:
     for person in (owner, alice):
         refused = (await person.post("/web/commands", json={"text": "/voice on"})).json()
         assert "for chat networks" in refused["shown"][0]
@@ -158,11 +158,11 @@ async def test_spoken_replies_are_left_to_chat_networks(owner: httpx.AsyncClient
     ("command", "field", "value"),
     [("/plan", "planning", True), ("/reasoning high", "effort", "high"), ("/title Holidays", "title", "Holidays")],
 )
-async def test_new_conversation_begins_with_what_a_command_chose(
+async def test_command_without_a_session_starts_one_with_its_option(
     owner: httpx.AsyncClient, command: str, field: str, value: object
 ) -> None:
-    begun = (await owner.post("/web/commands", json={"text": command})).json()
-    assert (await owner.get(f"/web/sessions/{begun['session_id']}")).json()[field] == value
+    started = (await owner.post("/web/commands", json={"text": command})).json()
+    assert (await owner.get(f"/web/sessions/{started['session_id']}")).json()[field] == value
 
 
 async def test_a_command_offers_completions(model: ModelServer, owner: httpx.AsyncClient) -> None:
@@ -175,7 +175,7 @@ async def test_a_command_offers_completions(model: ModelServer, owner: httpx.Asy
     assert offered
 
 
-async def test_conversations_are_listed_searched_renamed_archived_and_deleted(
+async def test_sessions_are_listed_searched_renamed_archived_and_deleted(
     model: ModelServer, owner: httpx.AsyncClient
 ) -> None:
     model.otherwise(Say("The answer mentions platypus."))
@@ -200,7 +200,7 @@ async def test_conversations_are_listed_searched_renamed_archived_and_deleted(
     assert (await owner.get(f"/web/sessions/{session}")).status_code == 404
 
 
-async def test_the_list_hears_of_new_conversations(model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_session_list_stream_reports_new_sessions(model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.otherwise(Say("Yes."))
     async with stream(owner, "sessions") as messages:
         assert (await anext(messages))["topic"] == "hello"
@@ -212,12 +212,12 @@ async def test_the_list_hears_of_new_conversations(model: ModelServer, owner: ht
             return []
 
         async with asyncio.TaskGroup() as group:
-            heard = group.create_task(rows())
+            listing = group.create_task(rows())
             first = await begin(owner, "One", "m1")
             await settled(owner, first, 2)
             second = await begin(owner, "Two", "m2")
             await settled(owner, second, 2)
-    assert {row["id"] for row in heard.result()} & {first, second}
+    assert {row["id"] for row in listing.result()} & {first, second}
 
 
 async def test_messages_are_read_backwards_in_pages(model: ModelServer, owner: httpx.AsyncClient) -> None:
@@ -250,7 +250,7 @@ async def test_a_failure_shows_its_details_to_the_owner_only(tmp_path: Path, mod
     assert endings["alice"]["details"] == ""
 
 
-async def test_two_servers_show_one_conversation(model: ModelServer, host: Hosted) -> None:
+async def test_session_run_by_another_server_is_shown_and_stopped(model: ModelServer, host: Hosted) -> None:
     model.script(Say("word " * 500, pause=0.02))
     async with SupervisedTaskGroup() as jobs, open_api(host.application, jobs, port=0) as url:
         other = Hosted(host.application, url, host.http)

@@ -46,10 +46,10 @@ async def _texts(http: httpx.AsyncClient, session: str) -> list[str]:
 
 
 def _has(http: httpx.AsyncClient, session: str, text: str) -> Callable[[], Awaitable[bool]]:
-    async def is_there() -> bool:
+    async def has_text() -> bool:
         return text in await _texts(http, session)
 
-    return is_there
+    return has_text
 
 
 @asynccontextmanager
@@ -65,7 +65,7 @@ async def _served(
 
 
 async def _say_hello(network: LoopbackNetwork, http: httpx.AsyncClient) -> str:
-    """Begin a conversation in a chat, and return its id."""
+    """Start a session in a chat, and return its id."""
     network.say("chat-1", "Hello")
     await network.until(lambda: "re: Hello" in network.shown("chat-1"))
     (session,) = await _rows(http)
@@ -123,17 +123,17 @@ async def test_a_job_delivers_to_the_web_app(tmp_path: Path, model: ModelServer,
         assert (await http.get(f"/web/sessions/{session}")).json()["unread"] == 0
 
 
-async def test_a_killed_server_loses_and_repeats_nothing(
+async def test_killed_web_server_loses_and_repeats_no_message(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
     asked, killed = asyncio.Event(), asyncio.Event()
 
     async def hold(received: Received) -> Say:
-        said = answer(received)
-        if said.text == GREETING and not killed.is_set():
+        reply = answer(received)
+        if reply.text == GREETING and not killed.is_set():
             asked.set()
             await killed.wait()
-        return said
+        return reply
 
     model.answering(hold)
     async with _served(tmp_path, model, network) as (program, server, http):
@@ -156,7 +156,7 @@ async def test_a_killed_server_loses_and_repeats_nothing(
         assert (await _texts(http, session)).count(GREETING) == 1
 
 
-async def test_a_terminal_hands_its_conversation_over_without_a_gateway(tmp_path: Path, model: ModelServer) -> None:
+async def test_terminal_session_moves_to_the_web_app_without_a_gateway(tmp_path: Path, model: ModelServer) -> None:
     model.answering(answer)
     program = scripted_program(tmp_path, model)
     assert (await talk(program, "chat", "-q", "Hello")).code == 0

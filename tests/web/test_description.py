@@ -34,7 +34,7 @@ async def test_every_described_route_has_its_access_tests(host: Hosted) -> None:
     assert tried == {(method.upper(), path) for path in paths if path.startswith("/web/") for method in paths[path]}
 
 
-async def test_a_route_says_who_may_use_it_and_what_it_takes(host: Hosted) -> None:
+async def test_route_description_has_access_and_parameters(host: Hosted) -> None:
     document = (await described_replies(host)).document
     paths, schemes = document["paths"], document["components"]["securitySchemes"]
     assert schemes["browser"]["in"] == "cookie"
@@ -50,7 +50,7 @@ async def test_a_route_says_who_may_use_it_and_what_it_takes(host: Hosted) -> No
     assert "/web/settings" in (await host.http.get("/docs")).text
 
 
-async def test_a_reply_that_is_not_described_is_a_failure(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_undescribed_response_fails_the_check(host: Hosted, owner: httpx.AsyncClient) -> None:
     document = (await described_replies(host)).document
     me = await owner.get("/web/me")
     await DescribedReplies(document).check(me)

@@ -1,4 +1,4 @@
-"""Files both ways: uploads that wait for their message, downloads that can run nothing, and who may see them."""
+"""Files: pending uploads, downloads that cannot run as scripts, and access to them."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ async def _begin_with(client: httpx.AsyncClient, text: str, *uploads: Any) -> st
     return session
 
 
-async def test_a_picture_and_a_document_reach_the_model_and_come_back(
+async def test_uploaded_files_reach_the_model_and_can_be_downloaded_safely(
     owner: httpx.AsyncClient, model: ModelServer
 ) -> None:
     model.otherwise(Say("Seen."))
@@ -67,7 +67,7 @@ async def test_a_picture_and_a_document_reach_the_model_and_come_back(
     assert (await owner.get(f"/web/uploads/{shot['id']}")).status_code == 404
 
 
-async def test_a_repeated_message_with_files_counts_once(owner: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_repeated_message_with_files_is_stored_once(owner: httpx.AsyncClient, model: ModelServer) -> None:
     model.otherwise(Say("Seen."))
     session = await begin(owner, "Hello")
     note = await _upload(owner, "note.txt", b"text")
@@ -101,7 +101,7 @@ async def test_people_see_only_their_own_files(
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "uploads/../../secret.txt", "/etc/passwd", "", "uploads\0x"])
-async def test_an_id_reaches_no_other_folder(owner: httpx.AsyncClient, host: Hosted, path: str) -> None:
+async def test_file_id_cannot_reach_other_folders(owner: httpx.AsyncClient, host: Hosted, path: str) -> None:
     session = await begin(owner, "Hello")
     host.application.profile.media_folder.mkdir(exist_ok=True)
     (host.application.profile.media_folder / "secret.txt").write_text("secret")
@@ -109,7 +109,7 @@ async def test_an_id_reaches_no_other_folder(owner: httpx.AsyncClient, host: Hos
     assert (await owner.get(f"/web/files/{file_id}")).status_code == 404
 
 
-async def test_what_is_too_large_or_empty_is_refused(tmp_path: Path, model: ModelServer) -> None:
+async def test_empty_or_too_large_upload_is_refused(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, "[media]\nfile_megabytes = 0.001\n") as host, web_client(host) as client:
         large = await client.post("/web/uploads", content=b"x" * 1001, headers=RAW)
         assert (large.status_code, large.json()["error"]["code"]) == (413, "body_too_large")
@@ -119,9 +119,7 @@ async def test_what_is_too_large_or_empty_is_refused(tmp_path: Path, model: Mode
         assert form.status_code == 415
 
 
-async def test_a_file_that_the_agent_sends_is_shown(
-    owner: httpx.AsyncClient, model: ModelServer, tmp_path: Path
-) -> None:
+async def test_file_sent_by_the_agent_is_shown(owner: httpx.AsyncClient, model: ModelServer, tmp_path: Path) -> None:
     chart = tmp_path / "chart.png"
     chart.write_bytes(picture())
     model.script(Say(calls=[Ask("send_file", {"path": str(chart), "caption": "The chart"})]), Say("Done."))
@@ -138,7 +136,7 @@ async def test_a_file_that_the_agent_sends_is_shown(
     assert (await owner.get(f"/web/files/{file['id']}")).content == picture()
 
 
-async def test_files_are_listed_for_those_who_see_their_conversation(
+async def test_files_are_listed_only_for_people_with_access_to_their_session(
     owner: httpx.AsyncClient, alice: httpx.AsyncClient, model: ModelServer
 ) -> None:
     model.otherwise(Say("Seen."))
@@ -153,18 +151,18 @@ async def test_files_are_listed_for_those_who_see_their_conversation(
     assert (await alice.get("/web/files", params={"session": session})).json() == []
 
 
-async def test_a_recording_becomes_text(tmp_path: Path, model: ModelServer) -> None:
+async def test_recording_is_transcribed(tmp_path: Path, model: ModelServer) -> None:
     settings = '[voice]\ntranscribe = "command"\ncommand = "cat {file}"\n'
     async with hosted(tmp_path, model, settings) as host, web_client(host) as client:
         assert (await client.get("/web/me")).json()["voice"] is True
         query = {"name": "recording.webm", "type": "audio/webm"}
-        heard = await client.post("/web/transcriptions", params=query, content=b"buy milk", headers=RAW)
-        assert heard.json() == {"text": "buy milk"}
+        transcription = await client.post("/web/transcriptions", params=query, content=b"buy milk", headers=RAW)
+        assert transcription.json() == {"text": "buy milk"}
         uploads = host.application.profile.media_folder / "uploads"
         assert not [one for one in uploads.rglob("*") if one.is_file()]
 
 
-async def test_without_transcription_there_is_no_voice(owner: httpx.AsyncClient) -> None:
+async def test_voice_is_off_without_transcription(owner: httpx.AsyncClient) -> None:
     assert (await owner.get("/web/me")).json()["voice"] is False
     refused = await owner.post("/web/transcriptions", content=b"x", headers=RAW)
     assert "voice.transcribe" in refused.json()["error"]["message"]

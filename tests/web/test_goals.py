@@ -1,4 +1,4 @@
-"""The goals page: goals of all conversations, set, paused, resumed and cleared from the browser."""
+"""The goals page: goals of all sessions are set, paused, resumed and cleared from the browser."""
 
 import httpx
 from tests.api.in_process_server import Hosted
@@ -60,7 +60,7 @@ async def test_a_goal_is_paused_resumed_and_cleared(host: Hosted, owner: httpx.A
     assert (await owner.post(f"/web/goals/{session}/resume", json={})).status_code == 409
 
 
-async def test_a_refused_goal_leaves_no_conversation(owner: httpx.AsyncClient) -> None:
+async def test_refused_goal_creates_no_session(owner: httpx.AsyncClient) -> None:
     answer = await owner.post("/web/goals", json={"text": "   "})
     assert answer.status_code == 409
     assert (await owner.get("/web/sessions")).json()["sessions"] == []

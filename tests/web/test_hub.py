@@ -1,4 +1,4 @@
-"""The hub: what a browser that reads slowly, or not at all, costs and misses."""
+"""Live hub: queues and snapshots of slow browsers."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ async def test_a_slow_browser_has_a_bounded_queue_and_gets_a_snapshot(store: Sto
             channel.publish(TextAdded(f"{number:x}" * PIECE))
             expected = min((number + 1) * PIECE, MAX_QUEUED)
             await until(partial(_has_queued, stream, expected))
-        hub.set_sessions(hub.open_stream("other", WebCaller()), [session.id], ())  # what is joined is sent now
+        hub.set_sessions(hub.open_stream("other", WebCaller()), [session.id], ())  # sends the joined events now
         assert stream.is_slow
         assert stream.queued < MAX_QUEUED + 2 * PIECE
         pieces = aiter(stream)
@@ -41,8 +41,8 @@ async def test_a_slow_browser_has_a_bounded_queue_and_gets_a_snapshot(store: Sto
         hub.close()
 
 
-async def test_the_first_words_of_a_reply_are_sent_at_once(store: Store) -> None:
-    """What came just before them doesn't delay them; words that follow at once are joined."""
+async def test_first_text_of_a_reply_is_sent_at_once(store: Store) -> None:
+    """Events just before it don't delay it; text that follows immediately is joined."""
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="web")))
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as jobs:
         hub = LiveHub(store, jobs)
@@ -56,7 +56,7 @@ async def test_the_first_words_of_a_reply_are_sent_at_once(store: Store) -> None
         hub.close()
 
 
-async def test_nothing_follows_the_snapshot_that_has_it(store: Store) -> None:
+async def test_events_in_a_snapshot_are_not_sent_again(store: Store) -> None:
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="web")))
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as jobs:
         hub = LiveHub(store, jobs)
@@ -67,7 +67,7 @@ async def test_nothing_follows_the_snapshot_that_has_it(store: Store) -> None:
         for word in ("one ", "two ", "three"):  # the later ones wait for a tick
             channel.publish(TextAdded(word))
         hub.set_sessions(stream, [session.id], [session.id])
-        hub.set_sessions(hub.open_stream("other", WebCaller()), [session.id], ())  # what is joined is sent now
+        hub.set_sessions(hub.open_stream("other", WebCaller()), [session.id], ())  # sends the joined events now
         last = _read(await anext(aiter(stream)))[-1]
         assert last["snapshot"]
         assert "".join(event["text"] for event in last["events"] if event["type"] == "text") == "one two three"

@@ -1,4 +1,4 @@
-"""Gateway, logs and doctor: only the owner sees them, and what they change happens."""
+"""Pages for gateway, logs and doctor: only the owner can see and use them."""
 
 import asyncio
 import logging
@@ -25,11 +25,11 @@ PATHS = ("/web/gateway", "/web/logs", "/web/doctor")
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_guests_see_nothing_of_the_inside(alice: httpx.AsyncClient, path: str) -> None:
+async def test_guests_cannot_open_gateway_logs_and_doctor(alice: httpx.AsyncClient, path: str) -> None:
     assert (await alice.get(path)).status_code == 403
 
 
-async def test_guests_hear_nothing_of_the_inside(alice: httpx.AsyncClient, host: Hosted) -> None:
+async def test_guests_get_no_events_of_gateway_and_logs(alice: httpx.AsyncClient, host: Hosted) -> None:
     async with stream(alice, "logs", "gateway", "goals") as messages:
         log.warning("something secret")
         await host.application.store.write(lambda tx: tx.notify("goals"))
@@ -39,7 +39,7 @@ async def test_guests_hear_nothing_of_the_inside(alice: httpx.AsyncClient, host:
                 break
 
 
-async def test_undelivered_messages_are_sent_again_or_dropped(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_undelivered_messages_can_be_retried_or_deleted(host: Hosted, owner: httpx.AsyncClient) -> None:
     store = host.application.store
 
     def queue(tx: Transaction) -> None:
@@ -64,7 +64,7 @@ async def test_a_gateway_is_restarted_on_request(host: Hosted, owner: httpx.Asyn
     store = host.application.store
     refused = await owner.post("/web/gateway/restart", json={})
     assert refused.status_code == 409
-    await store.write(request_restart)  # of a gateway that has ended since
+    await store.write(request_restart)  # for a gateway that has ended since
     stop = StopSignal()
     async with asyncio.TaskGroup() as group:
         group.create_task(follow_restart_requests(store, stop))
@@ -93,7 +93,7 @@ async def test_the_log_is_filtered_and_followed(owner: httpx.AsyncClient) -> Non
     assert [one["message"] for one in more] == ["a wolf was seen"]
 
 
-async def test_the_doctor_runs_its_checks_without_the_provider(owner: httpx.AsyncClient, host: Hosted) -> None:
+async def test_doctor_page_runs_checks_without_calling_the_provider(owner: httpx.AsyncClient, host: Hosted) -> None:
     checks = {one["name"]: one for one in (await owner.get("/web/doctor")).json()["checks"]}
     assert {"python", "files", "settings", "model", "store", "disk"} <= checks.keys()
     assert checks["settings"]["state"] == "ok"

@@ -18,7 +18,7 @@ KEY = "sk-test-key-number-0001-abcd"
 
 @pytest.fixture
 async def fresh(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
-    """A server of a home in which no model can be used."""
+    """A server without a usable model."""
     async with hosted(tmp_path, model) as server:
         profile = server.application.profile
         profile.config_file.write_text("[embedded]\nenabled = false\n")
@@ -31,7 +31,7 @@ async def _models(client: httpx.AsyncClient) -> Any:
     return (await client.get("/web/models")).json()
 
 
-async def test_the_model_that_answers_is_shown_with_the_reason(owner: httpx.AsyncClient) -> None:
+async def test_chosen_model_is_shown_with_the_reason(owner: httpx.AsyncClient) -> None:
     shown = await _models(owner)
     assert shown["chosen"]["model"]["provider"] == shown["provider_setting"] != ""
     assert "model.provider" in shown["chosen"]["why"]
@@ -65,7 +65,7 @@ async def test_another_model_becomes_the_default(host: Hosted, owner: httpx.Asyn
     assert (await owner.post("/web/models/default", json={"model": "mine:none"})).status_code == 404
 
 
-async def test_a_first_model_is_set_up_in_the_browser(model: ModelServer, fresh: Hosted) -> None:
+async def test_first_model_can_be_set_up_in_the_browser(model: ModelServer, fresh: Hosted) -> None:
     async with web_client(fresh) as owner:
         shown = await _models(owner)
         assert shown["chosen"] is None
@@ -89,7 +89,7 @@ async def test_a_first_model_is_set_up_in_the_browser(model: ModelServer, fresh:
     assert model.received[-1].headers["authorization"] == f"Bearer {KEY}"
 
 
-async def test_a_wrong_key_is_not_saved_unless_asked_to(model: ModelServer, fresh: Hosted) -> None:
+async def test_unchecked_provider_is_saved_only_on_request(model: ModelServer, fresh: Hosted) -> None:
     async with web_client(fresh) as owner:
         wrong = {"provider": "mine", "base_url": "http://127.0.0.1:9/v1", "key": KEY, "use": True}
         result = (await owner.post("/web/models/providers", json=wrong)).json()
@@ -116,7 +116,7 @@ async def test_a_key_is_write_only_and_removable(fresh: Hosted) -> None:
         assert (await owner.request("DELETE", "/web/models/keys/TELEGRAM_BOT_TOKEN", json={})).status_code == 404
 
 
-async def test_the_built_in_model_is_chosen(fresh: Hosted) -> None:
+async def test_built_in_model_can_be_chosen(fresh: Hosted) -> None:
     async with web_client(fresh) as owner:
         if (await _models(owner))["embedded"] == "missing":
             pytest.skip("The built-in model is not installed; scripts/embedded-model.sh installs it.")

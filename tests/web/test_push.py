@@ -1,4 +1,4 @@
-"""Push notifications: encryption against the example of RFC 8291, and everything else against a strict service."""
+"""Push notifications: encryption as in the example of RFC 8291, and delivery to a strict service."""
 
 import stat
 from collections.abc import AsyncIterator
@@ -50,12 +50,12 @@ async def _subscribe(client: httpx.AsyncClient, service: PushService, **options:
     assert answer.json()["subscribed"] is True
 
 
-async def _arrived(service: PushService, count: int = 1) -> None:
+async def _until_arrived(service: PushService, count: int = 1) -> None:
     await until(lambda: len(service.messages) + len(service.refusals) >= count)
     assert service.refusals == []
 
 
-def test_encryption_is_that_of_the_standard() -> None:
+def test_encryption_matches_the_example_of_rfc_8291() -> None:
     """The example of RFC 8291, section 5."""
     subscription = PushSubscription(
         endpoint="https://push.example.net/push/JzLQ3raZJfFBR0aqvOMsLrt54w4rJUsV",
@@ -80,17 +80,17 @@ async def test_an_answer_is_pushed_without_its_text(
     key_file = pushing.application.profile.folder / "push-key.pem"
     assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
     session = await begin(browser, "Hello")
-    await _arrived(service)
+    await _until_arrived(service)
     assert service.messages == [{"title": "New answer", "body": "", "path": f"/c/{session}", "tag": f"/c/{session}"}]
 
 
-async def test_texts_are_pushed_only_if_chosen(
+async def test_text_is_pushed_only_if_the_subscription_shows_content(
     browser: httpx.AsyncClient, service: PushService, model: ModelServer
 ) -> None:
     model.otherwise(Say("Plain words."))
     await _subscribe(browser, service, shows_content=True)
     await begin(browser, "Hello")
-    await _arrived(service)
+    await _until_arrived(service)
     assert service.messages[0]["body"] == "Plain words."
 
 
@@ -99,7 +99,7 @@ async def test_an_approval_is_pushed(browser: httpx.AsyncClient, service: PushSe
     model.otherwise(Say("Done."))
     await _subscribe(browser, service, shows_content=True)
     await begin(browser, "Clean up")
-    await _arrived(service)
+    await _until_arrived(service)
     assert "rm -rf" in service.messages[0]["body"]
 
 
@@ -111,7 +111,7 @@ async def test_the_result_of_a_job_is_pushed(
     added = await browser.post("/web/schedules", json={"prompt": "every day 7:00 Weather?", "deliver": ["web"]})
     assert added.status_code == 201, added.text
     assert (await browser.post(f"/web/schedules/{added.json()['id']}/run", json={})).status_code == 200
-    await _arrived(service)
+    await _until_arrived(service)
     assert service.messages[0]["body"] == "It rains."
 
 
@@ -121,7 +121,7 @@ async def test_a_pairing_request_is_pushed_to_the_owner(
     await _subscribe(browser, service, shows_content=True)
     person = PairedPerson("telegram", "42", "Ann")
     await pushing.application.store.write(lambda tx: offer_code(tx, person))
-    await _arrived(service)
+    await _until_arrived(service)
     assert (service.messages[0]["title"], service.messages[0]["path"]) == ("Ann on Telegram", "/people")
 
 
@@ -139,7 +139,7 @@ async def test_nothing_is_pushed_while_a_page_is_visible(
     assert service.messages == []
 
 
-async def test_a_subscription_that_is_gone_is_removed(
+async def test_expired_subscription_is_removed(
     browser: httpx.AsyncClient, pushing: Hosted, service: PushService
 ) -> None:
     await _subscribe(browser, service)
@@ -158,7 +158,7 @@ async def test_signing_out_removes_the_subscription(
     assert await _subscriptions(pushing) == 0
 
 
-async def test_each_person_gets_only_their_own_news(
+async def test_each_person_gets_only_their_own_notifications(
     browser: httpx.AsyncClient, pushing: Hosted, service: PushService, model: ModelServer
 ) -> None:
     model.otherwise(Say("For alice."))
@@ -166,7 +166,7 @@ async def test_each_person_gets_only_their_own_news(
         await _subscribe(browser, service, shows_content=True)
         await _subscribe(alice, other, shows_content=True)
         await begin(alice, "Hello")
-        await _arrived(other)
+        await _until_arrived(other)
     assert service.messages == []
 
 
@@ -192,7 +192,7 @@ async def test_only_known_push_services_are_used(
         (("", ""), 3, False),
     ],
 )
-def test_quiet_hours_are_local_times(hours: tuple[str, str], at: int, quiet: bool) -> None:
+def test_quiet_hours_are_in_the_zone_of_the_subscription(hours: tuple[str, str], at: int, quiet: bool) -> None:
     subscription = PushSubscription(
         endpoint="", p256dh="", auth="", quiet_from=hours[0], quiet_to=hours[1], zone="Asia/Tokyo"
     )

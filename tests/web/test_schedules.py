@@ -20,8 +20,8 @@ async def _add(client: httpx.AsyncClient, **values: object) -> dict[str, Any]:
 
 
 async def test_a_preview_shows_the_next_five_runs(owner: httpx.AsyncClient) -> None:
-    asked = {"text": TEXT, "zone": "Europe/Berlin"}
-    shown = (await owner.get("/web/schedule-preview", params=asked)).json()["preview"]
+    query = {"text": TEXT, "zone": "Europe/Berlin"}
+    shown = (await owner.get("/web/schedule-preview", params=query)).json()["preview"]
     assert (shown["schedule"], shown["prompt"]) == ("every weekday 9:00", "summarise my inbox")
     times = [datetime.fromisoformat(one) for one in shown["next"]]
     assert len(times) == 5

@@ -23,7 +23,7 @@ async def _change(owner: httpx.AsyncClient, **values: object) -> httpx.Response:
     return await owner.patch("/web/settings", json={"values": named, "version": version})
 
 
-async def test_every_setting_has_what_a_form_needs(owner: httpx.AsyncClient) -> None:
+async def test_every_setting_has_the_data_for_its_form(owner: httpx.AsyncClient) -> None:
     view = await _view(owner)
     settings = {one["key"]: one for section in view["sections"] for one in section["settings"]}
     assert len(settings) > 100
@@ -55,7 +55,7 @@ async def test_a_change_is_written_applied_and_reset(host: Hosted, owner: httpx.
     assert "allow-list" not in file.read_text()
 
 
-async def test_wrong_values_are_named_and_nothing_is_written(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_invalid_values_are_named_and_nothing_is_written(host: Hosted, owner: httpx.AsyncClient) -> None:
     before = host.application.profile.config_file.read_text()
     answer = await _change(owner, log__level="loud", gateway__open_sessions="many", approval__mode="off")
     assert answer.status_code == 422
@@ -66,7 +66,7 @@ async def test_wrong_values_are_named_and_nothing_is_written(host: Hosted, owner
     assert (await _change(owner, no__such="1")).status_code == 400
 
 
-async def test_a_change_to_a_file_that_has_changed_is_refused(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_change_based_on_an_outdated_file_is_refused(host: Hosted, owner: httpx.AsyncClient) -> None:
     version = (await _view(owner))["version"]
     set_value(host.application.profile, "log.level", "debug")
     answer = await owner.patch("/web/settings", json={"values": {"approval.mode": "off"}, "version": version})
@@ -76,7 +76,7 @@ async def test_a_change_to_a_file_that_has_changed_is_refused(host: Hosted, owne
     assert 'level = "debug"' in host.application.profile.config_file.read_text()
 
 
-async def test_settings_that_need_a_restart_say_so(owner: httpx.AsyncClient) -> None:
+async def test_settings_that_need_a_restart_are_listed(owner: httpx.AsyncClient) -> None:
     answer = await _change(owner, gateway__open_sessions=9)
     assert answer.json()["notes"] == ["`gateway.open_sessions` takes effect after a restart."]
     assert (await _view(owner))["restart"] == ["gateway.open_sessions"]
@@ -91,7 +91,7 @@ async def test_a_named_table_is_added_and_removed(host: Hosted, owner: httpx.Asy
     assert "carol" not in host.application.settings.people
 
 
-async def test_secrets_never_leave(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_secrets_are_masked_in_all_responses_and_preserved(host: Hosted, owner: httpx.AsyncClient) -> None:
     change = {"mcp.box.url": "http://me:hunter22@127.0.0.1:1/mcp", "mcp.box.headers.Authorization": "Bearer hunter22"}
     version = (await _view(owner))["version"]
     assert (await owner.patch("/web/settings", json={"values": change, "version": version})).status_code == 200
@@ -109,7 +109,7 @@ async def test_secrets_never_leave(host: Hosted, owner: httpx.AsyncClient) -> No
     assert changed.json()["faults"][0]["key"] == "mcp.box.url"
 
 
-async def test_a_text_is_checked_and_compared_before_it_is_saved(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_settings_text_is_checked_and_compared_before_saving(host: Hosted, owner: httpx.AsyncClient) -> None:
     file = (await owner.get("/web/settings/file")).json()
     text = file["text"] + '\n[log]\nlevel = "loud"\n'
     checked = (await owner.post("/web/settings/file/check", json={"text": text})).json()

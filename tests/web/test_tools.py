@@ -10,7 +10,7 @@ SKILL = "---\nname: greet\ndescription: How to greet.\n---\n\nSay hello twice.\n
 HOOK = "name: note\nevents: [agent:end]\nrun: cat\ndescription: Writes it down\n"
 
 
-async def test_toolsets_are_switched(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_toolsets_are_switched_on_and_off(host: Hosted, owner: httpx.AsyncClient) -> None:
     async def is_on(name: str) -> bool:
         toolsets = (await owner.get("/web/tools")).json()["toolsets"]
         return bool(next(one["enabled"] for one in toolsets if one["name"] == name))
@@ -49,11 +49,11 @@ async def test_a_skill_is_written_changed_and_switched_off(host: Hosted, owner: 
     assert (created.status_code, created.json()["source"]) == (200, SKILL)
     file = host.application.profile.skills_folder / "greet/SKILL.md"
     assert file.read_text() == SKILL
-    kept = SKILL.replace("---\n\n", "license: MIT\n---\n\n").replace("twice", "once")
-    assert (await save("greet", kept, before=SKILL)).json()["text"] == "Say hello once."
+    changed = SKILL.replace("---\n\n", "license: MIT\n---\n\n").replace("twice", "once")
+    assert (await save("greet", changed, before=SKILL)).json()["text"] == "Say hello once."
     late = await save("greet", SKILL, before=SKILL)
     assert (late.status_code, "changed in the meantime" in late.json()["error"]["message"]) == (409, True)
-    assert file.read_text() == kept
+    assert file.read_text() == changed
     for name, text in (("greet", SKILL), ("../out", SKILL), ("Greet", SKILL), ("new", SKILL), ("new", "No head.")):
         assert (await save(name, text)).status_code in (404, 409), (name, text)
     assert (await save("none", SKILL.replace("greet", "none"), before="x")).status_code == 409
@@ -62,7 +62,7 @@ async def test_a_skill_is_written_changed_and_switched_off(host: Hosted, owner: 
     assert (await owner.patch("/web/settings", json=off)).status_code == 200
     (shown,) = (await owner.get("/web/tools")).json()["skills"]
     assert shown["enabled"] is False
-    assert (await owner.get("/web/skills/greet")).json()["source"] == kept
+    assert (await owner.get("/web/skills/greet")).json()["source"] == changed
 
 
 async def test_a_hook_is_written_changed_and_switched_off(host: Hosted, owner: httpx.AsyncClient) -> None:
@@ -97,7 +97,7 @@ def _entries(view: Any, kind: str) -> list[str]:
     return next([one["text"] for one in book["entries"]] for book in view["books"] if book["kind"] == kind)
 
 
-async def test_memory_is_added_changed_and_forgotten(owner: httpx.AsyncClient) -> None:
+async def test_memory_is_added_changed_and_removed(owner: httpx.AsyncClient) -> None:
     async def edit(**change: str) -> httpx.Response:
         return await owner.post("/web/memory", json={"kind": "user", **change})
 
@@ -109,7 +109,7 @@ async def test_memory_is_added_changed_and_forgotten(owner: httpx.AsyncClient) -
     assert _entries((await edit(old="Likes coffee")).json(), "user") == []
 
 
-async def test_memory_is_that_of_the_person(owner: httpx.AsyncClient, alice: httpx.AsyncClient) -> None:
+async def test_guest_sees_and_changes_only_their_own_memory(owner: httpx.AsyncClient, alice: httpx.AsyncClient) -> None:
     await owner.post("/web/memory", json={"kind": "user", "new": "The owner's secret"})
     await alice.post("/web/memory", json={"kind": "user", "new": "Alice likes cake"})
     mine = (await alice.get("/web/memory")).json()

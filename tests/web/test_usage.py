@@ -1,4 +1,4 @@
-"""The usage page: cost and tokens by day, only of those who may see them."""
+"""The usage page: cost and tokens by day, for guests only their own."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ def _spend(tx: Transaction, owner: str, model: str, usage: Usage) -> None:
     tx.usage.add(session.id, usage, model=model, turns=1, has_price=bool(usage.cost_microdollars))
 
 
-async def test_usage_is_shown_by_model_with_the_dearest_first(host: Hosted, owner: httpx.AsyncClient) -> None:
+async def test_usage_is_shown_by_model_with_the_most_expensive_first(host: Hosted, owner: httpx.AsyncClient) -> None:
     store = host.application.store
     await store.write(lambda tx: _spend(tx, "", "small", Usage(1, 10, 5, cost_microdollars=100)))
     await store.write(lambda tx: _spend(tx, "alice", "large", Usage(1, 100, 50, 30, cost_microdollars=9_000)))
@@ -37,7 +37,7 @@ async def test_usage_is_shown_by_model_with_the_dearest_first(host: Hosted, owne
     assert [one["name"] for one in by_person["series"]] == ["alice", ""]
 
 
-async def test_caps_and_the_dearest_conversations_are_shown(
+async def test_caps_and_the_most_expensive_sessions_are_shown(
     host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient
 ) -> None:
     store = host.application.store
@@ -76,7 +76,9 @@ async def test_a_guest_sees_only_their_own_usage(
         assert shown["totals"]["cost_microdollars"] == 9_000
 
 
-async def test_a_turn_counts_when_it_ends(host: Hosted, owner: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_turn_is_counted_in_usage_when_it_ends(
+    host: Hosted, owner: httpx.AsyncClient, model: ModelServer
+) -> None:
     model.otherwise(Say("Hello."))
     await begin(owner, "Hi")
 
@@ -92,6 +94,6 @@ async def test_a_turn_counts_when_it_ends(host: Hosted, owner: httpx.AsyncClient
     assert (shown["totals"]["turns"], shown["totals"]["calls"]) == (1, 1)
 
 
-async def test_a_period_must_be_sensible(owner: httpx.AsyncClient) -> None:
-    for asked in ({"days": 0}, {"days": 5_000}, {"by": "session"}):
-        assert (await owner.get("/web/usage", params=asked)).status_code == 400
+async def test_invalid_usage_query_is_refused(owner: httpx.AsyncClient) -> None:
+    for query in ({"days": 0}, {"days": 5_000}, {"by": "session"}):
+        assert (await owner.get("/web/usage", params=query)).status_code == 400

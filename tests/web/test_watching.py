@@ -53,8 +53,8 @@ async def _settled(http: httpx.AsyncClient, session: str, count: int) -> Any:
     return await until(is_settled)
 
 
-async def _until_said(messages: AsyncIterator[Any], text: str) -> None:
-    """Wait for a reply; the one before may come once more, if its process still held it as the stream was opened."""
+async def _until_reply(messages: AsyncIterator[Any], text: str) -> None:
+    """Wait for a reply; the previous one may be repeated if its process still had it when the stream was opened."""
     while text_of(await events_until(messages, "answered")) != text:
         pass
 
@@ -62,12 +62,12 @@ async def _until_said(messages: AsyncIterator[Any], text: str) -> None:
 async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
-    going_on, asked = asyncio.Event(), asyncio.Event()
+    resumed, asked = asyncio.Event(), asyncio.Event()
 
     async def answer(received: Received) -> Say:
         if received.question == "Wait.":
             asked.set()
-            await going_on.wait()
+            await resumed.wait()
         if received.question == "Clean up." and "rm -rf" not in str(received.json["messages"]):
             return Say(calls=[Ask("terminal", {"command": "rm -rf *"})])
         return Say(f"re: {received.question}")
@@ -88,7 +88,7 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
             assert (await anext(messages))["events"] == []
 
             await http.post(f"{path}/messages", json={"text": "From here", "id": "m1"})
-            await _until_said(messages, "re: From here")
+            await _until_reply(messages, "re: From here")
             await network.until(lambda: "re: From here" in network.shown("chat-1"))
             assert any("From the web app" in text for text in network.shown("chat-1"))
 
@@ -102,7 +102,7 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
             await asked.wait()
             taken = (await http.post(f"{path}/take", json={})).json()
             assert (taken["network"], taken["taken_from"]) == ("", "Loopback")
-            going_on.set()
+            resumed.set()
             events = await events_until(messages, "answered")
             assert text_of(events) == "re: Wait."
             await network.until(lambda: any("moved to the web app" in text for text in network.shown("chat-1")))

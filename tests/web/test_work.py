@@ -1,4 +1,4 @@
-"""Home, background work and traces: everybody sees what is theirs, and can act on it."""
+"""Home, background work and traces: people see and control only their own work."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ async def _home_with_question(client: httpx.AsyncClient, messages: AsyncIterator
     raise AssertionError("the stream ended")
 
 
-async def test_an_approval_is_shown_to_its_person_and_answered(
+async def test_pending_approval_is_shown_to_its_person_and_can_be_answered(
     host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient, model: ModelServer
 ) -> None:
     model.script(Say("", calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("I left it alone."))
@@ -58,7 +58,7 @@ async def test_an_approval_is_shown_to_its_person_and_answered(
     assert await host.application.store.read(list_open_questions) == []
 
 
-async def test_the_owner_sees_requests_for_access_and_failed_jobs(
+async def test_owner_sees_pairing_requests_and_failed_jobs(
     host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient
 ) -> None:
     store = host.application.store
@@ -80,7 +80,7 @@ async def test_the_owner_sees_requests_for_access_and_failed_jobs(
     assert (hers["pairing"], hers["failed_jobs"], hers["next_jobs"], hers["networks"]) == ([], [], [], [])
 
 
-async def test_a_background_process_is_followed_and_stopped(
+async def test_background_process_can_be_followed_and_stopped(
     host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient, model: ModelServer
 ) -> None:
     command = "echo ready; cat"
@@ -131,7 +131,9 @@ async def test_a_trace_shows_the_calls_of_a_turn(
     assert (await alice.get(path)).status_code == 404
 
 
-async def test_delegated_tasks_are_a_tree(host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient) -> None:
+async def test_delegated_tasks_are_shown_as_a_tree(
+    host: Hosted, owner: httpx.AsyncClient, alice: httpx.AsyncClient
+) -> None:
     store = host.application.store
 
     def create(tx: Transaction) -> SessionId:

@@ -1,4 +1,4 @@
-"""A browser without a screen: the requests that the web app's page makes."""
+"""HTTP client that makes the requests of the web app's page."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def _parse(document: bytes) -> DescribedReplies:
 
 
 async def described_replies(host: Hosted) -> DescribedReplies:
-    """Return the description that a server gives of itself."""
+    """Return the OpenAPI description of a server."""
     return _parse((await host.http.get("/openapi.json")).content)
 
 
@@ -78,7 +78,7 @@ async def web_client(
 
 
 async def begin(client: httpx.AsyncClient, text: str, message_id: str = "m1") -> str:
-    """Begin a conversation, and return its id."""
+    """Start a session, and return its id."""
     answer = await client.post("/web/sessions", json={"text": text, "id": message_id})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["session_id"])
@@ -109,7 +109,7 @@ async def stream(client: httpx.AsyncClient, *topics: str, stream_id: str = "s1")
 
 
 async def events_until(messages: AsyncIterator[Any], kind: str) -> list[Any]:
-    """Return the events of a turn up to one of this kind; a turn that begins again replaces them, as on the page."""
+    """Return the events of a turn up to one of this kind; a restarted turn replaces them, as on the page."""
     found: list[Any] = []
     async for message in messages:
         if message["topic"] == "session":
