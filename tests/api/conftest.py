@@ -1,4 +1,4 @@
-"""What the tests of the API ask: the program or the application itself, with a scripted model behind it."""
+"""API servers for tests: as a process or in the test's process, with a scripted model."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def model() -> AsyncIterator[ModelServer]:
-    """A model that says what a test has scripted."""
+    """A scripted model server."""
     async with ModelServer() as server:
         yield server
 
 
 @pytest.fixture
 async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    """`talaria serve` as a process, with that model."""
+    """`talaria serve` as a process, with the scripted model."""
     async with serving(scripted_program(tmp_path, model)) as served:
         yield served
 
 
 @pytest.fixture
 async def sdk(server: Server) -> "AsyncIterator[AsyncOpenAI]":
-    """The official client, asking it."""
+    """OpenAI's client of that server."""
     from openai import AsyncOpenAI  # noqa: PLC0415 (takes a second of every worker, and few tests use it)
 
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.key, timeout=PATIENCE, max_retries=0) as one:
@@ -42,7 +42,7 @@ async def sdk(server: Server) -> "AsyncIterator[AsyncOpenAI]":
 
 @pytest.fixture
 async def http(server: Server) -> AsyncIterator[httpx.AsyncClient]:
-    """A plain client, asking it."""
+    """A plain HTTP client of that server."""
     async with client(server) as one:
         yield one
 

@@ -1,4 +1,4 @@
-"""The API in this process, over a real house with a scripted model behind a socket."""
+"""The API in this process, over a real application with a scripted model server."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,7 +23,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Hosted:
-    """``url`` is where it listens, without ``/v1``; ``http`` asks there with ``key``, the first one."""
+    """``url`` is the address without ``/v1``; ``http`` is a client with ``key``, the first API key."""
 
     application: TalariaApplication
     url: str

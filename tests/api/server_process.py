@@ -1,4 +1,4 @@
-"""`talaria serve` as a process of its own, killed and started again at will, and clients that follow runs."""
+"""`talaria serve` as a process that tests can kill and restart, and clients that follow runs."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(rb"(http://[\d.:]+)/v1")
 
 @dataclass
 class Server:
-    """The program at one port; ``url`` is where, without ``/v1``."""
+    """The program at one port; ``url`` is its address without ``/v1``."""
 
     program: Program
     port: int = 0
@@ -38,11 +38,11 @@ class Server:
         return read_key_file(Profiles(self.program.home).active())
 
     async def start(self) -> Self:
-        """Listen at the same port as before, unless somebody has taken it meanwhile."""
+        """Listen at the same port as before, unless another process uses it now."""
         for port in dict.fromkeys((self.port, 0)):
             if await self._listens_at(port):
                 return self
-        raise AssertionError("the server did not begin to listen")
+        raise AssertionError("the server did not start to listen")
 
     async def _listens_at(self, port: int) -> bool:
         self.process = await warm_program.start(
@@ -64,13 +64,13 @@ class Server:
         return False
 
     async def kill(self) -> None:
-        """End it in the middle of whatever it does."""
+        """Kill the process without warning."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGKILL)
         await self.process.wait()
 
     async def end(self) -> int:
-        """Ask it to end, and return its exit code."""
+        """Terminate the process, and return its exit code."""
         assert self.process is not None
         if self.process.returncode is None:
             self.process.terminate()
@@ -92,8 +92,8 @@ async def serving(program: Program, **environment: str) -> AsyncIterator[Server]
 @asynccontextmanager
 async def client(server: Server, key: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client with a key: the first one of the server, unless another is given."""
-    shown = server.key if key is None else key
-    headers = {"authorization": f"Bearer {shown}"} if shown else {}
+    used_key = server.key if key is None else key
+    headers = {"authorization": f"Bearer {used_key}"} if used_key else {}
     async with loopback_client(server.url, headers=headers, timeout=PATIENCE) as http:
         yield http
 
@@ -114,7 +114,7 @@ async def follow(
     until: Callable[[Heard], bool] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> list[Heard]:
-    """Return the events of a stream, all of them or up to the first that fits."""
+    """Return the events of a stream, all of them or up to the first that matches ``until``."""
     heard: list[Heard] = []
     async with http.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200, await response.aread()

@@ -33,17 +33,17 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 @asynccontextmanager
 async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> AsyncIterator[httpx.AsyncClient]:
-    """Run a gateway that serves the API as well, and give a client of that."""
+    """Run a gateway that serves the API too, and yield a client of the API."""
     server = Server(program, port, f"http://127.0.0.1:{port}")
     async with worker(program), client(server, key="") as http:
 
-        async def lives() -> bool:
+        async def is_healthy() -> bool:
             try:
                 return (await http.get("/health")).status_code == httpx.codes.OK
             except httpx.TransportError:
                 return False
 
-        await until(lives)
+        await until(is_healthy)
         http.headers["authorization"] = f"Bearer {server.key}"
         await network.until(lambda: network.receivers == 1)
         yield http
@@ -56,7 +56,7 @@ def _program(home: Path, model: ModelServer, network: LoopbackNetwork, port: int
     return program
 
 
-async def test_a_conversation_moves_from_the_api_to_a_chat(
+async def test_session_moves_from_the_api_to_a_chat(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
     port = free_port()
@@ -80,15 +80,15 @@ async def test_a_conversation_moves_from_the_api_to_a_chat(
 
 
 @pytest.mark.parametrize("path", ["/v1/runs", "/v1/chat/completions", "/v1/responses"])
-async def test_a_conversation_moves_in_the_middle_of_a_turn(
+async def test_session_moves_to_a_chat_in_the_middle_of_a_turn(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork, path: str
 ) -> None:
-    port, going_on, asked = free_port(), asyncio.Event(), asyncio.Event()
+    port, resumed, asked = free_port(), asyncio.Event(), asyncio.Event()
 
     async def answer(received: Received) -> Say:
         if received.question == "Go.":
             asked.set()
-            await going_on.wait()
+            await resumed.wait()
         return Say(f"re: {received.question}")
 
     model.answering(answer)
@@ -99,20 +99,20 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
         asking = group.create_task(http.post(path, json=body))
         await asked.wait()
         (session,) = (await http.get("/v1/sessions", params={"source": "api"})).json()["data"]
-        where = f"/v1/sessions/{session['id']}/move"
-        busy = await http.post(where, json={"to": "loopback:chat-1"})
+        path_of_move = f"/v1/sessions/{session['id']}/move"
+        busy = await http.post(path_of_move, json={"to": "loopback:chat-1"})
         assert (busy.status_code, busy.json()["error"]["code"]) == (409, "busy")
-        moved = (await http.post(where, json={"to": "loopback:chat-1", "now": True})).json()
+        moved = (await http.post(path_of_move, json={"to": "loopback:chat-1", "now": True})).json()
         assert (moved["handoff"], moved["running"]) == ("completed", True)
         _, chat, *thread = moved["address"].split(":")
         there = Address("loopback", chat, "private", *thread)
-        going_on.set()
+        resumed.set()
         await network.until(lambda: "re: Go." in network.shown(chat, *thread))
         answered = await asking
         assert answered.is_success
         if path == "/v1/runs":
-            heard = await follow(http, f"/v1/runs/{answered.json()['id']}/events")
-            assert heard[-1].data == {"type": "run.completed", "text": "re: Go."}
+            events = await follow(http, f"/v1/runs/{answered.json()['id']}/events")
+            assert events[-1].data == {"type": "run.completed", "text": "re: Go."}
         else:
             assert "re: Go." in answered.text
         network.say(there, "And now?")
@@ -120,16 +120,16 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
         assert network.shown(chat, *thread).count("re: Go.") == 1
         named = {"x-talaria-session-id": session["id"]}
 
-        async def goes_on_here() -> bool:
+        async def continues_here() -> bool:
             again = await http.post("/v1/responses", json={"input": "Here too."}, headers=named)
-            return again.is_success  # else the gateway has not given it up yet
+            return again.is_success  # else the gateway has not released the session yet
 
-        await until(goes_on_here)
-    said = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
-    assert said == ["Go.", "And now?", "Here too."]
+        await until(continues_here)
+    texts = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
+    assert texts == ["Go.", "And now?", "Here too."]
 
 
-async def test_runs_and_chats_continue_alongside_each_other(
+async def test_runs_and_chats_are_served_in_parallel(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
     later = {"command": "sleep 0.3; echo finished", "background": True, "notify_on_complete": True}
@@ -137,8 +137,8 @@ async def test_runs_and_chats_continue_alongside_each_other(
     async with _gateway(_program(tmp_path, model, network, port), network, port) as http:
         model.script(Say(calls=[Ask("terminal", later)]), Say("Started."), Say("Finished."))
         run = (await http.post("/v1/runs", json={"input": "Go."})).json()
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-        assert [one.data["text"] for one in heard if one.name == "message.completed"] == ["Started.", "Finished."]
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+        assert [one.data["text"] for one in events if one.name == "message.completed"] == ["Started.", "Finished."]
         network.say("chat-1", "Hello")
         await network.until(lambda: network.shown("chat-1") == ["ok"])
         assert network.posts

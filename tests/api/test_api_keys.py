@@ -1,4 +1,4 @@
-"""API keys: which requests they allow, revoking them, and what other keys can see."""
+"""API keys: allowed requests, revocation, and separation between keys."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -20,7 +20,7 @@ CHAT = "/v1/chat/completions"
 
 
 async def _key(host: Hosted, name: str, *scopes: KeyScope) -> dict[str, str]:
-    """Create a key and return the header that shows it."""
+    """Create a key and return its authorization header."""
     token = new_token()
     await host.application.store.write(lambda tx: create_key(tx, name, scopes, token))
     return {"authorization": f"Bearer {token}"}
@@ -34,8 +34,8 @@ def _error(answer: httpx.Response) -> Any:
     return body["error"]
 
 
-async def _known(host: Hosted, headers: dict[str, str], status: int) -> None:
-    """Wait until a key that was created or revoked elsewhere counts, which takes a moment."""
+async def _until_status(host: Hosted, headers: dict[str, str], status: int) -> None:
+    """Wait until a key that was created or revoked takes effect, which takes a moment."""
 
     async def has_status() -> bool:
         return (await host.http.get("/v1/models", headers=headers)).status_code == status
@@ -45,9 +45,9 @@ async def _known(host: Hosted, headers: dict[str, str], status: int) -> None:
 
 async def test_every_request_needs_a_key(host: Hosted) -> None:
     key = await _key(host, "mine", "chat")
-    await _known(host, key, 200)
-    for words in ("", "Bearer", "Bearer tal_wrong", key["authorization"][7:]):
-        headers = {"authorization": words}
+    await _until_status(host, key, 200)
+    for value in ("", "Bearer", "Bearer tal_wrong", key["authorization"][7:]):
+        headers = {"authorization": value}
         answer = await host.http.post(CHAT, json=HI, headers=headers)
         assert (answer.status_code, _error(answer)["code"]) == (401, "invalid_api_key")
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -55,20 +55,20 @@ async def test_every_request_needs_a_key(host: Hosted) -> None:
     assert (await host.http.get("/health")).status_code == 200
 
 
-async def test_a_key_that_is_revoked_is_good_for_nothing(host: Hosted) -> None:
+async def test_revoked_key_is_refused(host: Hosted) -> None:
     key = await _key(host, "mine", "chat")
     await _key(host, "other", "chat")
-    await _known(host, key, 200)
+    await _until_status(host, key, 200)
     await host.application.store.write(lambda tx: revoke_key(tx, "mine"))
-    await _known(host, key, 401)
+    await _until_status(host, key, 401)
 
 
 async def test_streams_end_when_their_key_is_revoked_and_runs_continue(tmp_path: Path, model: ModelServer) -> None:
     model.otherwise(Say("and so on " * 1000, pause=0.05))
-    settings = "[api]\nheartbeat_seconds = 0.05\n[gateway]\ndrain_seconds = 0.1\n"  # the run goes on at the end
+    settings = "[api]\nheartbeat_seconds = 0.05\n[gateway]\ndrain_seconds = 0.1\n"  # the run continues at the end
     async with hosted(tmp_path, model, settings) as host:
         key, admin = await _key(host, "mine", "chat"), await _key(host, "other", "admin")
-        await _known(host, key, 200)
+        await _until_status(host, key, 200)
         run = (await host.http.post("/v1/runs", json={"input": "Go."}, headers=key)).json()
 
         async def follow() -> None:
@@ -78,7 +78,7 @@ async def test_streams_end_when_their_key_is_revoked_and_runs_continue(tmp_path:
             await host.http.post(CHAT, json={**HI, "stream": True}, headers=key)
 
         async with asyncio.TaskGroup() as group:
-            ended = [group.create_task(_broken(one)) for one in (follow(), ask())]
+            ended = [group.create_task(_is_broken_off(one)) for one in (follow(), ask())]
             await model.arrived(2)
             await host.application.store.write(lambda tx: revoke_key(tx, "mine"))
         assert all(one.result() for one in ended)
@@ -86,12 +86,12 @@ async def test_streams_end_when_their_key_is_revoked_and_runs_continue(tmp_path:
         assert (await host.http.get(f"/v1/runs/{run['id']}", headers=admin)).json()["status"] == "running"
 
 
-async def test_an_answer_that_is_awaited_ends_when_its_key_is_revoked(tmp_path: Path, model: ModelServer) -> None:
+async def test_pending_answer_is_refused_when_its_key_is_revoked(tmp_path: Path, model: ModelServer) -> None:
     model.otherwise(Say("and so on " * 1000, pause=0.05))
     async with hosted(tmp_path, model, "[api]\nheartbeat_seconds = 0.05\n") as host, asyncio.TaskGroup() as group:
         key = await _key(host, "mine", "chat")
         await _key(host, "other", "chat")
-        await _known(host, key, 200)
+        await _until_status(host, key, 200)
         asking = group.create_task(host.http.post(CHAT, json=HI, headers=key))
         await model.arrived(1)
         await host.application.store.write(lambda tx: revoke_key(tx, "mine"))
@@ -99,8 +99,8 @@ async def test_an_answer_that_is_awaited_ends_when_its_key_is_revoked(tmp_path: 
         await model.gone()
 
 
-async def _broken(asking: Coroutine[Any, Any, None]) -> bool:
-    """Tell whether a connection is closed before the answer is whole."""
+async def _is_broken_off(asking: Coroutine[Any, Any, None]) -> bool:
+    """Return whether a connection is closed before the answer is complete."""
     try:
         await asking
     except httpx.RemoteProtocolError:
@@ -108,7 +108,7 @@ async def _broken(asking: Coroutine[Any, Any, None]) -> bool:
     return False
 
 
-async def test_unknown_keys_are_logged_and_slow_only_themselves(
+async def test_unknown_keys_are_logged_and_rate_limited(
     tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with hosted(tmp_path, model) as host, asyncio.TaskGroup() as group:
@@ -121,23 +121,23 @@ async def test_unknown_keys_are_logged_and_slow_only_themselves(
     assert logged == [f"unknown API key from 127.0.0.1 ({count} in a row)" for count in (1, 10)]
 
 
-async def test_a_key_is_good_for_its_scopes_alone(host: Hosted) -> None:
+async def test_key_allows_only_its_scopes(host: Hosted) -> None:
     read, admin = await _key(host, "reader", "read"), await _key(host, "admin", "admin")
-    await _known(host, admin, 200)
+    await _until_status(host, admin, 200)
     answer = await host.http.post(CHAT, json=HI, headers=read)
     assert (answer.status_code, _error(answer)["code"]) == (403, "insufficient_scope")
     assert (await host.http.get("/metrics", headers=read)).status_code == 200
     assert (await host.http.post(CHAT, json=HI, headers=admin)).status_code == 200
 
 
-async def test_the_store_does_not_know_the_words_of_a_key(host: Hosted) -> None:
+async def test_tokens_of_keys_are_not_stored(host: Hosted) -> None:
     key = await _key(host, "mine", "chat")
-    kept = await host.application.store.read(lambda tx: tx.api_keys.all())
-    assert [entry.name for entry in kept] == ["first", "mine"]
-    assert not any(token in repr(entry) for entry in kept for token in (key["authorization"][7:], host.key))
+    stored = await host.application.store.read(lambda tx: tx.api_keys.all())
+    assert [entry.name for entry in stored] == ["first", "mine"]
+    assert not any(token in repr(entry) for entry in stored for token in (key["authorization"][7:], host.key))
 
 
-async def test_the_key_of_the_environment_is_good_for_everything(tmp_path: Path, model: ModelServer) -> None:
+async def test_key_from_the_environment_has_all_scopes(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, secrets="TALARIA_API_KEY=a-long-word-of-mine\n") as host:
         assert host.key == ""
         assert (await host.http.post(CHAT, json=HI)).status_code == 401
@@ -146,13 +146,13 @@ async def test_the_key_of_the_environment_is_good_for_everything(tmp_path: Path,
         assert (await host.http.get("/metrics", headers=key)).status_code == 200
 
 
-async def test_a_conversation_of_another_key_or_place_is_not_there(host: Hosted) -> None:
+async def test_session_of_another_key_or_surface_is_not_found(host: Hosted) -> None:
     one, other, admin = (
         await _key(host, "one", "chat"),
         await _key(host, "other", "chat"),
         await _key(host, "all", "admin"),
     )
-    await _known(host, admin, 200)
+    await _until_status(host, admin, 200)
     answer = await host.http.post(CHAT, json=HI, headers=one)
     named = {"x-talaria-session-id": answer.headers["x-talaria-session-id"]}
     await host.application.store.write(
@@ -167,12 +167,14 @@ async def test_a_conversation_of_another_key_or_place_is_not_there(host: Hosted)
     assert [answer.status_code for answer in tried] == [200, 404, 404, 404, 200, 200]
 
 
-async def test_a_history_that_another_key_tells_is_not_recognised(host: Hosted, model: ModelServer) -> None:
+async def test_history_of_another_key_is_not_continued(host: Hosted, model: ModelServer) -> None:
     one, other = await _key(host, "one", "chat"), await _key(host, "other", "chat")
-    await _known(host, one, 200)
+    await _until_status(host, one, 200)
     first = await host.http.post(CHAT, json=HI, headers=one)
-    told = {"messages": [*HI["messages"], {"role": "assistant", "content": "ok"}, {"role": "user", "content": "more"}]}
-    strange = await host.http.post(CHAT, json=told, headers=other)
-    own = await host.http.post(CHAT, json=told, headers=one)
+    history = {
+        "messages": [*HI["messages"], {"role": "assistant", "content": "ok"}, {"role": "user", "content": "more"}]
+    }
+    strange = await host.http.post(CHAT, json=history, headers=other)
+    own = await host.http.post(CHAT, json=history, headers=one)
     sessions = [answer.headers["x-talaria-session-id"] for answer in (first, strange, own)]
     assert sessions[0] == sessions[2] != sessions[1]

@@ -1,4 +1,4 @@
-"""Background tasks: plain requests wait for them and say so; a run gets their reports."""
+"""Background tasks: plain requests wait for them with a note to the model; runs get their reports."""
 
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,15 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 _NOTE = "Background tasks can't report here"
-_GOES_ON = "is running in the background"
+_RUNNING = "is running in the background"
 _DONE = "This message is automatic, not from the person. Your background work reports:"
 _CHAT = {"messages": [{"role": "user", "content": "go"}]}
 _RESPONSE = {"input": "go"}
 
 
 def _company(model: ModelServer, *, gates: tuple[str, ...] = ()) -> Company:
-    begun = [hand_on("task", background=True), Say("well")]
-    return Company(model, {"go": begun, "task": Say("tortoise"), _DONE: Say("told")}, gates=gates)
+    replies = [hand_on("task", background=True), Say("well")]
+    return Company(model, {"go": replies, "task": Say("tortoise"), _DONE: Say("told")}, gates=gates)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def _company(model: ModelServer, *, gates: tuple[str, ...] = ()) -> Company:
         ("/v1/responses", {**_RESPONSE, "background": True}),
     ],
 )
-async def test_request_and_response_wait_for_tasks_and_say_so(
+async def test_plain_requests_wait_for_tasks_and_the_model_gets_a_note(
     server: Server, model: ModelServer, path: str, body: dict[str, Any]
 ) -> None:
     company = _company(model)
@@ -58,16 +58,16 @@ async def test_a_run_receives_task_results_after_a_server_kill(server: Server, m
     company.gates["task"].set()
     await server.start()
     async with client(server) as http:
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-    assert heard[-1].data == {"type": "run.completed", "text": "told"}
-    outputs = [one.data["output"] for one in heard if one.name == "tool.completed"]
-    assert _GOES_ON in outputs[0]
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+    assert events[-1].data == {"type": "run.completed", "text": "told"}
+    outputs = [one.data["output"] for one in events if one.name == "tool.completed"]
+    assert _RUNNING in outputs[0]
     assert "tortoise" in model.received[-1].question
 
 
-async def test_one_question_of_a_script_waits_for_tasks_too(tmp_path: Path, model: ModelServer) -> None:
+async def test_single_question_from_a_shell_waits_for_tasks(tmp_path: Path, model: ModelServer) -> None:
     company = _company(model)
-    said = await talk(scripted_program(tmp_path, model), "chat", "-q", "go")
-    assert (said.code, said.out.strip()) == (0, "well")
+    result = await talk(scripted_program(tmp_path, model), "chat", "-q", "go")
+    assert (result.code, result.out.strip()) == (0, "well")
     assert company.asked[:3] == ["go", "task", "go"]
     assert _NOTE in str(model.received[2].json["messages"][-1])

@@ -1,4 +1,4 @@
-"""Ids that clients send name conversations, and never a path."""
+"""Ids sent by clients are never used as paths."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def _files(folder: Path) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["../../../../escaped", "{home}/escaped", "../.env", "..", ".", "a/b", "unknown", "é" * 16]
 )
-async def test_no_id_makes_a_folder_or_writes_a_file(host: Hosted, tmp_path: Path, path: str, name: str) -> None:
+async def test_invalid_session_id_creates_no_folder_or_file(host: Hosted, tmp_path: Path, path: str, name: str) -> None:
     before = _files(tmp_path)
     named = {b"x-talaria-session-id": name.format(home=tmp_path).encode()}
     answer = await host.http.post(path, json=_BODIES[path], headers=named)
@@ -37,7 +37,7 @@ async def test_no_id_makes_a_folder_or_writes_a_file(host: Hosted, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["..%2F..%2Fescaped", "%2E%2E", "%2Fetc", "unknown"])
-async def test_no_route_takes_a_path_for_an_id(host: Hosted, tmp_path: Path, name: str) -> None:
+async def test_path_in_place_of_an_id_is_not_found(host: Hosted, tmp_path: Path, name: str) -> None:
     before = _files(tmp_path)
     for method, path in (
         ("GET", "/v1/sessions/{}"),
@@ -60,7 +60,7 @@ async def test_no_route_takes_a_path_for_an_id(host: Hosted, tmp_path: Path, nam
     assert _files(tmp_path) == before
 
 
-async def test_pictures_are_stored_for_ids_of_our_form_only(tmp_path: Path) -> None:
+async def test_pictures_are_stored_only_for_valid_session_ids(tmp_path: Path) -> None:
     async def fetch(_: str) -> bytes:
         raise AssertionError
 
@@ -75,6 +75,6 @@ async def test_pictures_are_stored_for_ids_of_our_form_only(tmp_path: Path) -> N
     assert [path.stat().st_mode & 0o777 for path in (media, stored.parent, stored)] == [0o700, 0o700, 0o600]
 
 
-def test_ids_have_a_form() -> None:
+def test_only_well_formed_ids_are_recognised() -> None:
     assert all(is_id(new_id()) for _ in range(1000))
     assert not any(map(is_id, ("", "0" * 15, "0" * 17, "i" * 16, "../../../../../..", "0123456789abcde\n")))

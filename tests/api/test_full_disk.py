@@ -22,7 +22,7 @@ _FULL = (1024, resource.RLIM_INFINITY)
 
 @asynccontextmanager
 async def _full(server: Server) -> AsyncIterator[None]:
-    """Let no file of the server grow within the block."""
+    """Prevent files of the server from growing within the block."""
     assert server.process is not None
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, _FULL)
     try:
@@ -32,12 +32,12 @@ async def _full(server: Server) -> AsyncIterator[None]:
 
 
 async def _is_answered(http: httpx.AsyncClient, session: str = "") -> bool:
-    """Return whether a session is answered again; a lost lease is held for some more seconds."""
+    """Return whether a session is answered again; a lost lease expires only after some seconds."""
     answer = await http.post(CHAT, json=HI, headers={SESSION: session} if session else {})
     return answer.status_code == httpx.codes.OK
 
 
-async def test_nothing_is_begun_that_cannot_be_kept(server: Server, http: httpx.AsyncClient) -> None:
+async def test_request_is_refused_while_the_disk_is_full(server: Server, http: httpx.AsyncClient) -> None:
     session = (await http.post(CHAT, json=HI)).headers[SESSION]
     async with _full(server):
         for path in (CHAT, RESPONSES, "/v1/runs"):
@@ -52,13 +52,13 @@ async def test_nothing_is_begun_that_cannot_be_kept(server: Server, http: httpx.
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_turn_that_cannot_be_kept_is_reported_as_an_error(
+async def test_turn_that_cannot_be_stored_is_reported_as_an_error(
     server: Server, http: httpx.AsyncClient, model: ModelServer, path: str, *, stream: bool
 ) -> None:
-    held = asyncio.Event()
+    released = asyncio.Event()
 
     async def wait(_: object) -> Say:
-        await held.wait()
+        await released.wait()
         return Say("Not to be kept.", chunks=1)
 
     model.answering(wait)
@@ -66,17 +66,17 @@ async def test_a_turn_that_cannot_be_kept_is_reported_as_an_error(
         asked = group.create_task(http.post(path, json={**HI, "stream": stream}))
         await model.arrived()
         async with _full(server):
-            held.set()
+            released.set()
             answer = await asked
     if not stream:
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store")
     else:
-        told = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+        events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
         if path == CHAT:
-            assert msgspec.json.decode(told[-2])["error"]["code"] == "store"
-            assert told[-1] == "[DONE]"
+            assert msgspec.json.decode(events[-2])["error"]["code"] == "store"
+            assert events[-1] == "[DONE]"
         else:
-            assert msgspec.json.decode(told[-1])["type"] == "response.failed"
+            assert msgspec.json.decode(events[-1])["type"] == "response.failed"
     model.answering(lambda received: Say(f"You said {received.question}.", chunks=1))
     await until(lambda: _is_answered(http))
     log = (server.program.home / "profiles" / "default" / "logs" / "talaria.log").read_text()

@@ -1,4 +1,4 @@
-"""A request that comes again gets the first answer: from the same server, from another, after a kill."""
+"""Repeated requests with an idempotency key get the first answer: from any server, also after a kill."""
 
 import asyncio
 import socket
@@ -24,20 +24,20 @@ CHAT = "/v1/chat/completions"
 KEY = {"idempotency-key": "the first of May"}
 
 
-async def _held(model: ModelServer) -> asyncio.Event:
-    """Let the model wait until the event is set."""
-    held = asyncio.Event()
+async def _hold_model(model: ModelServer) -> asyncio.Event:
+    """Let the model wait until the returned event is set."""
+    released = asyncio.Event()
 
     async def wait(_: object) -> Say:
-        await held.wait()
+        await released.wait()
         return Say("At last.", chunks=1)
 
     model.answering(wait)
-    return held
+    return released
 
 
-async def _answered(host: Hosted, body: bytes) -> httpx.Response:
-    """Ask again until the first answer is there."""
+async def _until_answered(host: Hosted, body: bytes) -> httpx.Response:
+    """Repeat the request until the first answer is available."""
 
     async def ask() -> httpx.Response | None:
         answer = await host.http.post(CHAT, content=body, headers=KEY)
@@ -48,7 +48,7 @@ async def _answered(host: Hosted, body: bytes) -> httpx.Response:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_same_request_is_answered_once(host: Hosted, model: ModelServer, *, stream: bool) -> None:
+async def test_repeated_request_gets_the_first_answer(host: Hosted, model: ModelServer, *, stream: bool) -> None:
     body = {**HI, "stream": stream}
     first = await host.http.post(CHAT, json=body, headers=KEY)
     again = await host.http.post(CHAT, json=body, headers=KEY)
@@ -60,15 +60,15 @@ async def test_the_same_request_is_answered_once(host: Hosted, model: ModelServe
     assert len(model.received) == 1
 
 
-async def test_of_many_at_once_one_is_answered_whichever_server_they_ask(
+async def test_one_of_many_parallel_requests_to_two_servers_is_answered(
     pair: Sequence[httpx.AsyncClient], model: ModelServer
 ) -> None:
-    held = await _held(model)
+    released = await _hold_model(model)
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(pair[number % 2].post(CHAT, json=HI, headers=KEY)) for number in range(6)]
         while sum(task.done() for task in asked) < 5:
             await asyncio.wait([task for task in asked if not task.done()], return_when=asyncio.FIRST_COMPLETED)
-        held.set()
+        released.set()
     (first,) = (task.result() for task in asked if task.result().status_code == 200)
     codes = {task.result().json()["error"]["code"] for task in asked if task.result() is not first}
     assert (codes, len(model.received)) == ({"in_progress"}, 1)
@@ -77,14 +77,14 @@ async def test_of_many_at_once_one_is_answered_whichever_server_they_ask(
     assert len(model.received) == 1
 
 
-async def test_another_key_is_another_request(host: Hosted, model: ModelServer) -> None:
+async def test_request_with_another_key_is_answered_separately(host: Hosted, model: ModelServer) -> None:
     await host.http.post(CHAT, json=HI, headers=KEY)
     await host.http.post(CHAT, json=HI, headers={"idempotency-key": "another"})
     await host.http.post(CHAT, json=HI)
     assert len(model.received) == 3
 
 
-async def test_a_key_stands_for_one_request_alone(host: Hosted) -> None:
+async def test_reused_or_invalid_idempotency_key_is_refused(host: Hosted) -> None:
     await host.http.post(CHAT, json=HI, headers=KEY)
     other = await host.http.post(CHAT, json={"messages": [{"role": "user", "content": "bye"}]}, headers=KEY)
     assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
@@ -93,7 +93,7 @@ async def test_a_key_stands_for_one_request_alone(host: Hosted) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_idempotency_key")
 
 
-async def test_errors_are_answers_too(host: Hosted, model: ModelServer) -> None:
+async def test_repeated_request_gets_the_first_error(host: Hosted, model: ModelServer) -> None:
     model.otherwise(bad_key())
     first = await host.http.post(CHAT, json=HI, headers=KEY)
     asked = len(model.received)
@@ -103,14 +103,14 @@ async def test_errors_are_answers_too(host: Hosted, model: ModelServer) -> None:
     assert len(model.received) == asked
 
 
-async def test_an_answer_that_says_to_come_again_does_not_use_up_the_key(host: Hosted, model: ModelServer) -> None:
+async def test_retryable_error_does_not_use_up_the_key(host: Hosted, model: ModelServer) -> None:
     named = {"x-talaria-session-id": (await host.http.post(CHAT, json=HI)).headers["x-talaria-session-id"]}
     session_id = SessionId(named["x-talaria-session-id"])
 
-    async def take() -> SessionClaim | None:
+    async def claim_session() -> SessionClaim | None:
         return await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
 
-    claim = await until(take)
+    claim = await until(claim_session)
     busy = await host.http.post(CHAT, json=HI, headers=KEY | named)
     assert busy.status_code == 409
     await host.application.store.write(lambda tx: tx.leases.release(claim.lease))
@@ -119,33 +119,35 @@ async def test_an_answer_that_says_to_come_again_does_not_use_up_the_key(host: H
 
 
 async def test_a_repeated_request_is_rejected_while_the_first_is_running(host: Hosted, model: ModelServer) -> None:
-    held = await _held(model)
+    released = await _hold_model(model)
     async with asyncio.TaskGroup() as group:
         first = group.create_task(host.http.post(CHAT, json=HI, headers=KEY))
         await model.arrived()
         early = await host.http.post(CHAT, json=HI, headers=KEY)
         assert (early.status_code, early.json()["error"]["code"]) == (409, "in_progress")
         assert int(early.headers["retry-after"]) > 0
-        held.set()
+        released.set()
     again = await host.http.post(CHAT, json=HI, headers=KEY)
     assert again.content == first.result().content
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_who_hangs_up_may_come_back_for_the_answer(host: Hosted, model: ModelServer, *, stream: bool) -> None:
-    held, body = await _held(model), {**HI, "stream": stream}
+async def test_disconnected_client_can_fetch_the_answer_later(
+    host: Hosted, model: ModelServer, *, stream: bool
+) -> None:
+    released, body = await _hold_model(model), {**HI, "stream": stream}
     async with asyncio.TaskGroup() as group:
         first = group.create_task(host.http.post(CHAT, content=msgspec.json.encode(body), headers=KEY))
         await model.arrived()
         first.cancel()
-    held.set()
-    answer = await _answered(host, msgspec.json.encode(body))
+    released.set()
+    answer = await _until_answered(host, msgspec.json.encode(body))
     assert "At last." in answer.text
     assert len(model.received) == 1
 
 
 async def test_a_turn_finishes_when_its_client_reads_nothing(tmp_path: Path, model: ModelServer) -> None:
-    model.script(Say("\x01" * 900_000, chunks=100, pause=0.02))  # as JSON, more than lies between two sockets
+    model.script(Say("\x01" * 900_000, chunks=100, pause=0.02))  # as JSON, more than the buffers of two sockets
     body = msgspec.json.encode({**HI, "stream": True})
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
@@ -153,17 +155,17 @@ async def test_a_turn_finishes_when_its_client_reads_nothing(tmp_path: Path, mod
         head += f"idempotency-key: {KEY['idempotency-key']}\r\n"
         writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         await reader.read(10)
-        answer = await _answered(host, body)
+        answer = await _until_answered(host, body)
         writer.close()
-    assert answer.json()["error"]["code"] == "answer_not_kept"  # so it came to its end
+    assert answer.json()["error"]["code"] == "answer_not_kept"  # so the turn was finished
     assert len(model.received) == 1
 
 
 async def test_a_turn_finishes_when_its_client_reads_nothing_and_the_model_pauses(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    """The server gives up on the client while it sends a keep-alive, and has to notice that for the next piece too."""
-    text = "\x01" * 500_000  # half of it, as JSON, is more than lies between the two sockets
+    """The server drops the client while it sends a keep-alive, and must remember that for the next piece."""
+    text = "\x01" * 500_000  # half of it, as JSON, is more than the buffers of the two sockets
     model.script(Say(text, chunks=2, pause=1.0))
     body = msgspec.json.encode({**HI, "stream": True})
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
@@ -174,7 +176,7 @@ async def test_a_turn_finishes_when_its_client_reads_nothing_and_the_model_pause
         head += f"idempotency-key: {KEY['idempotency-key']}\r\n"
         connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         await model.arrived()
-        answer = await _answered(host, body)
+        answer = await _until_answered(host, body)
         connection.close()
     assert answer.text.count("\\u0001") == len(text)
     assert len(model.received) == 1
@@ -195,9 +197,7 @@ async def test_an_answer_too_long_to_store_is_reported_as_such(host: Hosted, mod
     assert len(model.received) == 1
 
 
-async def test_the_answer_is_known_to_a_server_that_was_killed_and_started_again(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_answer_is_preserved_after_a_server_kill(tmp_path: Path, model: ModelServer) -> None:
     async with serving(scripted_program(tmp_path, model)) as server:
         async with client(server) as http:
             first = await http.post(CHAT, json=HI, headers=KEY)
@@ -209,19 +209,19 @@ async def test_the_answer_is_known_to_a_server_that_was_killed_and_started_again
     assert len(model.received) == 1
 
 
-async def test_a_request_whose_server_was_killed_can_be_made_again(tmp_path: Path, model: ModelServer) -> None:
-    held = await _held(model)
+async def test_request_interrupted_by_a_server_kill_can_be_repeated(tmp_path: Path, model: ModelServer) -> None:
+    released = await _hold_model(model)
     async with serving(scripted_program(tmp_path, model)) as server:
         async with client(server) as http, asyncio.TaskGroup() as group:
 
-            async def cut_off() -> None:
+            async def expect_disconnect() -> None:
                 with pytest.raises(httpx.HTTPError):
                     await http.post(CHAT, json=HI, headers=KEY)
 
-            group.create_task(cut_off())
+            group.create_task(expect_disconnect())
             await model.arrived()
             await server.kill()
-        held.set()
+        released.set()
         await server.start()
         async with client(server) as http:
             answer = await http.post(CHAT, json=HI, headers=KEY)

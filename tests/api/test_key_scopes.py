@@ -1,4 +1,4 @@
-"""What a caller may do: without a key, as a guest, as the owner's agent, as an admin."""
+"""Rights of callers: without a key, as a guest, with the scope agent, and as an admin."""
 
 from pathlib import Path
 
@@ -19,20 +19,20 @@ WIDE = '[access]\nguest_tools = ["terminal", "code", "files", "memory", "mcp", "
 
 
 async def create(host: Hosted, name: str, *scopes: KeyScope) -> dict[str, str]:
-    """Create a key and return the header that shows it, as soon as the server knows it."""
+    """Create a key and return its authorization header, as soon as the server knows it."""
     token = new_token()
     await host.application.store.write(lambda tx: create_key(tx, name, scopes, token))
     headers = {"authorization": f"Bearer {token}"}
 
-    async def known() -> bool:
+    async def is_known() -> bool:
         refusal = await host.http.delete("/v1/sessions/0123456789abcdef", headers=headers)
         return refusal.status_code == httpx.codes.NOT_FOUND or "you have no key" not in refusal.text
 
-    async def accepted() -> bool:
+    async def is_accepted() -> bool:
         return (await host.http.get("/v1/models", headers=headers)).status_code == httpx.codes.OK
 
-    await until(accepted)
-    await until(known)
+    await until(is_accepted)
+    await until(is_known)
     return headers
 
 
@@ -45,7 +45,7 @@ def tools(model: ModelServer) -> set[str]:
     return {one["function"]["name"] for one in model.received[-1].json.get("tools", ())}
 
 
-async def test_revoking_every_key_opens_nothing(host: Hosted) -> None:
+async def test_server_without_keys_refuses_every_request(host: Hosted) -> None:
     await host.application.store.write(lambda tx: revoke_key(tx, "first"))
 
     async def refused() -> bool:
@@ -58,7 +58,7 @@ async def test_revoking_every_key_opens_nothing(host: Hosted) -> None:
             assert answer.status_code == 401, (method, path)
 
 
-async def test_without_a_key_a_caller_may_chat_and_no_more(tmp_path: Path, model: ModelServer) -> None:
+async def test_keyless_caller_may_only_chat(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, KEYLESS + WIDE) as host:
         assert host.key == ""
         admin = await create(host, "admin", "admin")
@@ -82,25 +82,25 @@ async def test_without_a_key_a_caller_may_chat_and_no_more(tmp_path: Path, model
         assert set(refused.values()) == {403}, refused
 
 
-async def test_nobody_approves_without_an_admin_key(tmp_path: Path, model: ModelServer) -> None:
+async def test_approval_needs_an_admin_key(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, KEYLESS) as host:
         admin, agent = await create(host, "admin", "admin"), await create(host, "mine", "agent")
         model.script(Say(calls=[Ask("terminal", {"command": "cat /etc/shadow"})]))
         run = (await host.http.post("/v1/runs", json={"input": "Go."}, headers=agent)).json()
-        where = f"/v1/runs/{run['id']}"
-        heard = await follow(host.http, f"{where}/events", until=_is_approval, headers=agent)
-        asked = heard[-1].data
+        path = f"/v1/runs/{run['id']}"
+        events = await follow(host.http, f"{path}/events", until=_is_approval, headers=agent)
+        asked = events[-1].data
         body = {"id": asked["id"], "decision": "approve"}
         tried = [
-            (await host.http.post(f"{where}/approval", json=body, headers=headers)).status_code
+            (await host.http.post(f"{path}/approval", json=body, headers=headers)).status_code
             for headers in ({}, {"authorization": "Bearer wrong"}, agent, await create(host, "guest", "chat"))
         ]
         assert tried == [403, 403, 403, 403]
         denied = {"id": asked["id"], "decision": "deny"}
-        assert (await host.http.post(f"{where}/approval", json=denied, headers=admin)).status_code == 200
+        assert (await host.http.post(f"{path}/approval", json=denied, headers=admin)).status_code == 200
 
 
-async def test_keys_with_the_scope_chat_are_guests_of_their_own(host: Hosted, model: ModelServer) -> None:
+async def test_keys_with_the_scope_chat_are_separate_guests(host: Hosted, model: ModelServer) -> None:
     one, other = await create(host, "one", "chat"), await create(host, "other", "chat")
     canary = {"messages": [{"role": "user", "content": "my canary is CANARYONE"}]}
     await host.http.post(CHAT, json=canary)
@@ -121,7 +121,7 @@ async def test_a_key_with_the_scope_agent_has_all_tools_and_no_other_rights(host
     assert (await host.http.get("/v1/sessions", headers=agent)).status_code == 403
 
 
-async def test_conversations_of_a_guest_stay_those_of_a_guest(host: Hosted, model: ModelServer) -> None:
+async def test_session_of_a_guest_has_guest_tools_for_every_caller(host: Hosted, model: ModelServer) -> None:
     guest = await create(host, "guest", "chat")
     named = {SESSION: (await host.http.post(CHAT, json=HI, headers=guest)).headers[SESSION]}
     assert (await host.http.post(CHAT, json=HI, headers=named)).status_code == 200  # by the admin
@@ -132,7 +132,7 @@ async def test_conversations_of_a_guest_stay_those_of_a_guest(host: Hosted, mode
 
 
 @pytest.mark.parametrize("path", ["api-key", ".api-key.1", ".env"])
-async def test_the_agent_asks_before_it_reads_the_key(host: Hosted, model: ModelServer, path: str) -> None:
+async def test_reading_the_key_file_needs_approval(host: Hosted, model: ModelServer, path: str) -> None:
     file = host.application.profile.folder / path
     for call in (Ask("read_file", {"path": str(file)}), Ask("terminal", {"command": f"cat {file}"})):
         model.script(Say(calls=[call]), Say("done"))
@@ -142,23 +142,23 @@ async def test_the_agent_asks_before_it_reads_the_key(host: Hosted, model: Model
         assert "refused" in answer.lower() or "not allowed" in answer.lower() or "approv" in answer.lower(), answer
 
 
-async def test_the_first_key_is_masked_where_tools_show_it(host: Hosted, model: ModelServer) -> None:
+async def test_first_key_is_masked_in_tool_output(host: Hosted, model: ModelServer) -> None:
     model.script(Say(calls=[Ask("terminal", {"command": f"echo {host.key}"})]), Say("done"))
     await host.http.post(CHAT, json=HI)
     assert host.key not in str(model.received[-1].json["messages"][-1])
 
 
-async def test_skills_of_an_untrusted_folder_are_named_to_the_owner_only(
+async def test_notice_about_an_untrusted_folder_is_for_the_owner_only(
     tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "served"
     (folder / ".talaria" / "skills" / "deploy").mkdir(parents=True)
     (folder / ".talaria" / "skills" / "deploy" / "SKILL.md").write_text("---\nname: deploy\ndescription: It.\n---\n")
     async with hosted(tmp_path, model, f'[gateway]\nfolder = "{folder}"\n') as host:
-        wanted = f"Commands and skills in {folder} are ignored until you trust them: `talaria trust {folder}`."
-        assert wanted in caplog.messages
+        notice = f"Commands and skills in {folder} are ignored until you trust them: `talaria trust {folder}`."
+        assert notice in caplog.messages
         agent, guest = await create(host, "mine", "agent"), await create(host, "guest", "chat")
-        for headers, told in ((agent, [wanted]), (guest, []), ({}, [wanted])):
-            assert (await host.http.get("/v1/capabilities", headers=headers)).json()["notices"] == told
+        for headers, expected in ((agent, [notice]), (guest, []), ({}, [notice])):
+            assert (await host.http.get("/v1/capabilities", headers=headers)).json()["notices"] == expected
         FolderTrust(Profiles(tmp_path).active().folder).trust(folder)
         assert (await host.http.get("/v1/capabilities")).json()["notices"] == []

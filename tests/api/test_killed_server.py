@@ -18,12 +18,12 @@ def _asking(text: str) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], "stream": True}
 
 
-async def test_a_conversation_continues_when_the_server_is_back(tmp_path: Path, model: ModelServer) -> None:
+async def test_session_continues_after_a_server_kill(tmp_path: Path, model: ModelServer) -> None:
     model.script(Say("words " * 1000, pause=0.05))
     async with serving(scripted_program(tmp_path, model)) as server:
         named = {}
 
-        async def cut_off() -> None:
+        async def ask_and_kill() -> None:
             async with client(server) as http, http.stream("POST", CHAT, json=_asking("the first")) as answer:
                 named[SESSION] = answer.headers[SESSION]
                 async for piece in answer.aiter_text():
@@ -31,18 +31,18 @@ async def test_a_conversation_continues_when_the_server_is_back(tmp_path: Path, 
                         await server.kill()
 
         with pytest.raises(httpx.HTTPError):
-            await cut_off()
+            await ask_and_kill()
         model.answering(lambda received: Say(f"You said {received.question}.", chunks=1))
         await server.start()
         async with client(server) as http:
             again = await http.post(CHAT, json=_asking("the second"), headers=named)
     assert "You said the second." in again.text
     assert "the first" not in again.text
-    told = [one["content"] for one in model.received[-1].json["messages"][1:]]
-    assert told == ["the first", "You said the first.", "the second"]
+    texts = [one["content"] for one in model.received[-1].json["messages"][1:]]
+    assert texts == ["the first", "You said the first.", "the second"]
 
 
-async def test_many_clients_at_once_get_each_their_own_answer_after_a_kill(tmp_path: Path, model: ModelServer) -> None:
+async def test_parallel_clients_get_their_own_answers_after_a_server_kill(tmp_path: Path, model: ModelServer) -> None:
     def echo(received: Received) -> Say:
         return Say(f"You said {received.question}.", chunks=4, pause=0.01)
 

@@ -1,4 +1,4 @@
-"""Late completions: plain requests can't deliver them and say so; a run can."""
+"""Late completions: plain requests can't deliver them and tell the model so; runs can."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def _processes(server: Server) -> list[BackgroundProcess]:
         ("/v1/responses", {**_RESPONSE, "background": True, "stream": True}),
     ],
 )
-async def test_request_and_response_register_no_watcher_and_say_so(
+async def test_plain_requests_register_no_watcher_and_tell_the_model_so(
     server: Server, model: ModelServer, path: str, body: dict[str, Any]
 ) -> None:
     model.script(_starting(_LONG), Say("Started."))
@@ -60,22 +60,22 @@ async def test_request_and_response_register_no_watcher_and_say_so(
     assert (await talk(server.program, "ps", "kill", process.id)).code == 0
 
 
-async def test_what_a_run_has_started_reports_as_its_events(server: Server, model: ModelServer) -> None:
+async def test_process_started_by_a_run_reports_in_its_events(server: Server, model: ModelServer) -> None:
     model.script(_starting(_SHORT), Say("Started."), Say("It has finished."))
     async with client(server) as http:
         run = (await http.post("/v1/runs", json={"input": "Start it."})).json()
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-        over = (await http.get(f"/v1/runs/{run['id']}")).json()
-    names = [one.name for one in heard]
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+        ended = (await http.get(f"/v1/runs/{run['id']}")).json()
+    names = [one.name for one in events]
     assert names.count("turn.started") == 2
     assert names.index("run.waiting") < len(names) - 1 - names[::-1].index("turn.started")
-    assert (names[-1], over["output"]) == ("run.completed", "It has finished.")
+    assert (names[-1], ended["output"]) == ("run.completed", "It has finished.")
     assert _CANNOT not in str(model.received[1].json)
     assert "finished" in model.received[2].question
-    assert over["usage"]["calls"] == 3
+    assert ended["usage"]["calls"] == 3
 
 
-async def test_the_report_comes_after_the_server_was_killed_as_well(server: Server, model: ModelServer) -> None:
+async def test_process_report_arrives_after_a_server_kill(server: Server, model: ModelServer) -> None:
     model.script(_starting({**_SHORT, "command": "sleep 1; echo finished"}), Say("Started."), Say("It has finished."))
     async with client(server) as http:
         run = (await http.post("/v1/runs", json={"input": "Start it."})).json()
@@ -83,13 +83,13 @@ async def test_the_report_comes_after_the_server_was_killed_as_well(server: Serv
     await server.kill()
     await server.start()
     async with client(server) as http:
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-    assert [one.number for one in heard] == list(range(1, len(heard) + 1))
-    assert heard[-1].data == {"type": "run.completed", "text": "It has finished."}
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+    assert [one.number for one in events] == list(range(1, len(events) + 1))
+    assert events[-1].data == {"type": "run.completed", "text": "It has finished."}
     assert len(model.received) == 3
 
 
-async def test_a_run_that_waits_for_its_background_can_be_stopped(server: Server, model: ModelServer) -> None:
+async def test_run_waiting_for_a_background_process_can_be_stopped(server: Server, model: ModelServer) -> None:
     model.script(_starting(_LONG), Say("Started."))
     async with client(server) as http:
         run = (await http.post("/v1/runs", json={"input": "Start it."})).json()
@@ -101,7 +101,7 @@ async def test_a_run_that_waits_for_its_background_can_be_stopped(server: Server
     assert (await talk(server.program, "ps", "kill", process.id)).code == 0
 
 
-async def test_the_flag_belongs_to_the_door_and_not_to_the_session(server: Server, model: ModelServer) -> None:
+async def test_late_delivery_depends_on_the_route_not_on_the_session(server: Server, model: ModelServer) -> None:
     def answer(received: Received) -> Say:
         last = received.json["messages"][-1]
         return _starting(_SHORT) if last["role"] == "user" and "Start" in str(last["content"]) else Say("Well.")
@@ -112,8 +112,8 @@ async def test_the_flag_belongs_to_the_door_and_not_to_the_session(server: Serve
         assert _CANNOT in str(model.received[-1].json)
         session = first.headers["x-talaria-session-id"]
         run = await http.post("/v1/runs", json={"input": "Start another.", "session_id": session})
-        heard = await follow(http, f"/v1/runs/{run.json()['id']}/events")
-    outputs = [one.data["output"] for one in heard if one.name == "tool.completed"]
+        events = await follow(http, f"/v1/runs/{run.json()['id']}/events")
+    outputs = [one.data["output"] for one in events if one.name == "tool.completed"]
     assert outputs
     assert _CANNOT not in outputs[0]
 
@@ -124,14 +124,14 @@ async def test_a_run_processed_by_another_worker_still_ends(server: Server, mode
         run = (await http.post("/v1/runs", json={"input": "Go."})).json()
         await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "text.delta")
     await server.kill()
-    said = await talk(server.program, "chat", "-r", run["session_id"], "-q", "And?")
-    assert said.out.strip().endswith("And that."), said
+    result = await talk(server.program, "chat", "-r", run["session_id"], "-q", "And?")
+    assert result.out.strip().endswith("And that."), result
     await server.start()
     async with client(server) as http:
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-        over = (await http.get(f"/v1/runs/{run['id']}")).json()
-    assert heard[-1].data == {"type": "run.completed", "text": "In the terminal."}
-    assert (over["status"], over["output"]) == ("completed", "In the terminal.")
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+        ended = (await http.get(f"/v1/runs/{run['id']}")).json()
+    assert events[-1].data == {"type": "run.completed", "text": "In the terminal."}
+    assert (ended["status"], ended["output"]) == ("completed", "In the terminal.")
 
 
 async def test_a_run_whose_session_is_deleted_is_gone(server: Server) -> None:

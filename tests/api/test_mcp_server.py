@@ -35,7 +35,7 @@ async def connected(host: Hosted, headers: dict[str, str], *, legacy: bool = Fal
 
 
 async def use(client: Client, name: str, **arguments: Any) -> Any:
-    """Call a tool and return what it answers: decoded JSON, or the text of an error."""
+    """Call a tool and return its result: decoded JSON, or the text of an error."""
     result = await client.call_tool(name, arguments)
     (block,) = result.content
     assert isinstance(block, TextContent)
@@ -46,8 +46,8 @@ async def names(client: Client) -> set[str]:
     return {tool.name for tool in (await client.list_tools()).tools}
 
 
-async def begin(host: Hosted, text: str) -> str:
-    """Begin a conversation and return its id."""
+async def start_session(host: Hosted, text: str) -> str:
+    """Start a session and return its id."""
     answer = await host.http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": text}]})
     assert answer.status_code == 200, answer.text
     return str(answer.headers["x-talaria-session-id"])
@@ -56,7 +56,7 @@ async def begin(host: Hosted, text: str) -> str:
 @pytest.mark.parametrize("legacy", [False, True])
 async def test_official_client_reads_searches_and_gets_errors(host: Hosted, model: ModelServer, legacy: bool) -> None:
     model.script(Say("Bread needs time."))
-    session_id = await begin(host, "How do I bake sourdough?")
+    session_id = await start_session(host, "How do I bake sourdough?")
     async with connected(host, {"authorization": f"Bearer {host.key}"}, legacy=legacy) as client:
         assert await names(client) == READS | ACTS
         listed = await use(client, "list_conversations", limit=5)
@@ -72,7 +72,7 @@ async def test_official_client_reads_searches_and_gets_errors(host: Hosted, mode
         assert "waits for an answer" in await use(client, "answer_approval", approval_id="x", decision="deny")
 
 
-async def test_scopes_of_a_key_decide_about_tools(host: Hosted) -> None:
+async def test_scopes_of_a_key_determine_its_mcp_tools(host: Hosted) -> None:
     reading, chatting = await create(host, "reader", "read", "chat"), await create(host, "guest", "chat")
     async with connected(host, reading) as client:
         assert await names(client) == READS
@@ -91,20 +91,20 @@ async def test_pending_approval_is_listed_and_answered(host: Hosted, model: Mode
     assert started.status_code == 202, started.text
     async with connected(host, {"authorization": f"Bearer {host.key}"}) as client:
 
-        async def asked() -> bool:
+        async def is_asked() -> bool:
             return bool((await use(client, "list_approvals"))["data"])
 
-        await until(asked)
-        (waiting,) = (await use(client, "list_approvals"))["data"]
-        assert (waiting["tool"], command in waiting["text"]) == ("terminal", True)
-        decided = await use(client, "answer_approval", approval_id=waiting["id"], decision="deny", answer="keep it")
-        assert decided == {"id": waiting["id"]}
+        await until(is_asked)
+        (pending,) = (await use(client, "list_approvals"))["data"]
+        assert (pending["tool"], command in pending["text"]) == ("terminal", True)
+        decided = await use(client, "answer_approval", approval_id=pending["id"], decision="deny", answer="keep it")
+        assert decided == {"id": pending["id"]}
 
-        async def ended() -> bool:
+        async def has_ended() -> bool:
             run = await host.http.get(f"/v1/runs/{started.json()['id']}")
             return bool(run.json()["status"] == "completed")
 
-        await until(ended)
+        await until(has_ended)
     assert (tmp_path / "precious").exists()
     assert "keep it" in str(model.received[-1].json["messages"])
 
@@ -121,7 +121,7 @@ async def test_owner_is_served_over_stdio(tmp_path: Path) -> None:
 async def test_inspector_lists_and_calls_tools(host: Hosted) -> None:
     node = shutil.which("node")
     if node is None or not INSPECTOR.exists():
-        pytest.skip("The MCP inspector is not installed; `make apiclients` installs it where it can be had")
+        pytest.skip("The MCP inspector is not installed; `make apiclients` installs it where it is available")
     process = await asyncio.create_subprocess_exec(
         node, INSPECTOR, "--cli", f"{host.url}/mcp", "--transport", "http", "--header",
         f"Authorization: Bearer {host.key}", "--method", "tools/call", "--tool-name", "list_conversations",

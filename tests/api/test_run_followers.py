@@ -70,25 +70,25 @@ async def test_every_follower_gets_every_event_once(store: Store) -> None:
     assert [one.result() for one in later] == [expected[30:]] * FOLLOWERS + [expected[-1:]] * FOLLOWERS
 
 
-async def test_a_slow_reader_holds_a_bounded_queue_and_misses_nothing(store: Store) -> None:
+async def test_slow_reader_has_a_bounded_queue_and_misses_no_event(store: Store) -> None:
     long = "x" * (MAX_QUEUED // 4)
     async with _followers(store) as followers, asyncio.TaskGroup() as group:
         follower = followers.follow(RUN)
         pages = aiter(follower)
         reading = group.create_task(_read_page(pages))
         await until(lambda: follower.is_joined)
-        said: list[str] = []
+        added: list[str] = []
         while follower.is_joined:
-            said.append(f"{long}{len(said)}")
-            await _add(store, said[-1])
-            await until(lambda: follower.position >= len(said) or not follower.is_joined)
+            added.append(f"{long}{len(added)}")
+            await _add(store, added[-1])
+            await until(lambda: follower.position >= len(added) or not follower.is_joined)
         assert follower.is_slow
         await _add(store, "read from the store")
         await _end(store)
         seen = [one.payload for one in (await reading).events]
         seen += [one.payload async for page in pages for one in page.events]
         await follower.close()
-    assert seen == [*said, "read from the store", '{"type":"run.stopped"}']
+    assert seen == [*added, "read from the store", '{"type":"run.stopped"}']
 
 
 async def test_followers_are_disconnected_before_the_end(store: Store) -> None:

@@ -18,7 +18,7 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.media import PNG
 
 DRAW = Say(calls=[Ask("image_generate", {"prompt": "a red fox"})])
-ASKED: list[ChatCompletionMessageParam] = [{"role": "user", "content": "a fox, please"}]
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "a fox, please"}]
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ async def client(host: Hosted) -> AsyncIterator[openai.AsyncOpenAI]:
         yield one
 
 
-async def test_a_chat_completion_links_to_an_image_that_the_client_downloads(
+async def test_chat_completion_links_to_a_downloadable_image(
     host: Hosted, client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(DRAW, Say("Here is your fox."), Say("You're welcome."))
-    answer = await client.chat.completions.create(model="talaria", messages=ASKED)
+    answer = await client.chat.completions.create(model="talaria", messages=MESSAGES)
     message = answer.choices[0].message
     assert message.annotations is not None
     [link] = [one.url_citation for one in message.annotations]
@@ -53,7 +53,7 @@ async def test_a_chat_completion_links_to_an_image_that_the_client_downloads(
     assert [one.id async for one in client.files.list()] == [file_id]
 
     history: list[ChatCompletionMessageParam] = [
-        *ASKED,
+        *MESSAGES,
         {"role": "assistant", "content": message.content},
         {"role": "user", "content": "thanks"},
     ]
@@ -66,17 +66,17 @@ async def test_a_streamed_completion_ends_with_the_link(
     host: Hosted, client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(DRAW, Say("Here."), Say("You're welcome."))
-    stream = await client.chat.completions.create(model="talaria", messages=ASKED, stream=True)
+    stream = await client.chat.completions.create(model="talaria", messages=MESSAGES, stream=True)
     chunks = [chunk async for chunk in stream]
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    [made] = [files for one in chunks if (files := ((one.model_extra or {}).get("talaria") or {}).get("files"))]
-    url = f"{host.url}/v1/files/{made[0]['id']}/content"
-    assert made == [{"id": made[0]["id"], "filename": "a-red-fox.png", "media_type": "image/png"}]
+    [sent] = [files for one in chunks if (files := ((one.model_extra or {}).get("talaria") or {}).get("files"))]
+    url = f"{host.url}/v1/files/{sent[0]['id']}/content"
+    assert sent == [{"id": sent[0]["id"], "filename": "a-red-fox.png", "media_type": "image/png"}]
     assert text == f"Here.\n\n![a-red-fox.png]({url})"
     [annotation] = (chunks[-1].choices[0].delta.model_extra or {})["annotations"]
     assert annotation["url_citation"]["url"] == url
     history: list[ChatCompletionMessageParam] = [
-        *ASKED,
+        *MESSAGES,
         {"role": "assistant", "content": text},
         {"role": "user", "content": "thanks"},
     ]
@@ -84,7 +84,7 @@ async def test_a_streamed_completion_ends_with_the_link(
     assert len((await host.http.get("/v1/sessions")).json()["data"]) == 1
 
 
-async def test_a_response_names_the_file_of_its_message(client: openai.AsyncOpenAI, model: ModelServer) -> None:
+async def test_response_annotates_its_message_with_the_file(client: openai.AsyncOpenAI, model: ModelServer) -> None:
     model.script(DRAW, Say("Here is your fox."), DRAW, Say("Another one."))
     response = await client.responses.create(model="talaria", input="a fox")
     last = response.output[-1]
@@ -102,11 +102,11 @@ async def test_a_response_names_the_file_of_its_message(client: openai.AsyncOpen
     assert [(event.annotation_index, event.content_index) for event in added] == [(0, 0)]
 
 
-async def test_a_run_names_the_file_in_its_events_and_its_result(host: Hosted, model: ModelServer) -> None:
+async def test_run_lists_the_file_in_its_events_and_its_result(host: Hosted, model: ModelServer) -> None:
     model.script(DRAW, Say(""))
     run = (await host.http.post("/v1/runs", json={"input": "a fox"})).json()
-    heard = await follow(host.http, f"/v1/runs/{run['id']}/events")
-    [completed] = [one.data for one in heard if one.name == "tool.completed"]
+    events = await follow(host.http, f"/v1/runs/{run['id']}/events")
+    [completed] = [one.data for one in events if one.name == "tool.completed"]
     shown = (await host.http.get(f"/v1/runs/{run['id']}")).json()
     assert shown["files"] == completed["files"]
     [file] = shown["files"]
@@ -115,12 +115,12 @@ async def test_a_run_names_the_file_in_its_events_and_its_result(host: Hosted, m
     assert "a-red-fox.png" in answer.headers["content-disposition"]
 
 
-async def test_send_file_attaches_any_file_of_the_workspace(
+async def test_send_file_attaches_a_file_of_the_workspace(
     host: Hosted, client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     write = Ask("write_file", {"path": "report [1].csv", "content": "a,b\n"})
     model.script(Say(calls=[write]), Say(calls=[Ask("send_file", {"path": "report [1].csv"})]), Say("Done."))
-    answer = await client.chat.completions.create(model="talaria", messages=ASKED)
+    answer = await client.chat.completions.create(model="talaria", messages=MESSAGES)
     message = answer.choices[0].message
     assert message.annotations is not None
     url = message.annotations[0].url_citation.url
@@ -129,11 +129,11 @@ async def test_send_file_attaches_any_file_of_the_workspace(
     assert (download.text, download.headers["content-type"]) == ("a,b\n", "application/octet-stream")
 
 
-async def test_files_are_only_for_the_key_of_their_session(
+async def test_files_can_be_downloaded_only_with_the_key_of_their_session(
     host: Hosted, client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(DRAW, Say("Here."), Say("Hello."))
-    await client.chat.completions.create(model="talaria", messages=ASKED)
+    await client.chat.completions.create(model="talaria", messages=MESSAGES)
     [file] = (await host.http.get("/v1/files")).json()["data"]
     guest, agent = await create(host, "guest", "chat"), await create(host, "agent", "agent")
     paths = (f"/v1/files/{file['id']}", f"/v1/files/{file['id']}/content")
@@ -141,7 +141,7 @@ async def test_files_are_only_for_the_key_of_their_session(
         for path in paths:
             assert (await host.http.get(path, headers=headers)).status_code == status, path
     assert (await host.http.get("/v1/files", headers=guest)).json()["data"] == []
-    await host.http.post("/v1/chat/completions", json={"messages": ASKED}, headers=guest)
+    await host.http.post("/v1/chat/completions", json={"messages": MESSAGES}, headers=guest)
     assert not tools(model) & {"send_file", "image_generate"}  # unless the owner allows them
 
     deleted = await host.http.delete(f"/v1/sessions/{file['session_id']}")
@@ -149,9 +149,9 @@ async def test_files_are_only_for_the_key_of_their_session(
     assert [(await host.http.get(path)).status_code for path in paths] == [404, 404]
 
 
-async def test_ids_that_name_no_file_are_refused(host: Hosted, model: ModelServer) -> None:
+async def test_invalid_file_ids_are_not_found(host: Hosted, model: ModelServer) -> None:
     model.script(DRAW, Say("Here."))
-    await host.http.post("/v1/chat/completions", json={"messages": ASKED})
+    await host.http.post("/v1/chat/completions", json={"messages": MESSAGES})
     [file] = (await host.http.get("/v1/files")).json()["data"]
     media = host.application.profile.media_folder
     (media / "secret.txt").write_text("hidden")

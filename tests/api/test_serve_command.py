@@ -1,4 +1,4 @@
-"""`talaria serve`, `talaria api-keys` and the gateway that serves the API as well, as processes."""
+"""`talaria serve`, `talaria api-keys` and the gateway that serves the API, as processes."""
 
 import asyncio
 import json
@@ -28,24 +28,22 @@ CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_until_terminated_and_finishes_open_requests(
-    tmp_path: Path, model: ModelServer, number: int
-) -> None:
-    held = asyncio.Event()
+async def test_serve_finishes_open_requests_when_terminated(tmp_path: Path, model: ModelServer, number: int) -> None:
+    released = asyncio.Event()
 
     async def wait(_: object) -> Say:
-        await held.wait()
+        await released.wait()
         return Say("At last.")
 
     model.answering(wait)
     async with serving(scripted_program(tmp_path, model)) as server:
         assert server.process is not None
         async with client(server) as http, asyncio.TaskGroup() as group:
-            asked = group.create_task(http.post(CHAT, json=HI))
+            answers = group.create_task(http.post(CHAT, json=HI))
             await model.arrived()
             os.kill(server.process.pid, number)
-            held.set()
-        assert asked.result().json()["choices"][0]["message"]["content"] == "At last."
+            released.set()
+        assert answers.result().json()["choices"][0]["message"]["content"] == "At last."
         async with asyncio.timeout(PATIENCE):
             assert await server.process.wait() == 0
 
@@ -58,7 +56,7 @@ async def test_keyless_is_refused_where_others_can_connect(tmp_path: Path, model
     assert "Traceback" not in refused.err
 
 
-async def test_an_easy_key_is_refused(tmp_path: Path, model: ModelServer) -> None:
+async def test_weak_api_key_is_refused(tmp_path: Path, model: ModelServer) -> None:
     for key in ("a", "fifteen-letters", "aaaaaaaaaaaaaaaaaaaaaaaa"):
         program = scripted_program(tmp_path / key, model, secrets=f"TALARIA_API_KEY={key}\n")
         refused = await talk(program, "serve", "--port", "0")
@@ -67,7 +65,7 @@ async def test_an_easy_key_is_refused(tmp_path: Path, model: ModelServer) -> Non
         assert "TALARIA_API_KEY is too easy to guess" in doctor.out
 
 
-async def test_the_first_start_creates_a_key_and_later_ones_do_not(tmp_path: Path, model: ModelServer) -> None:
+async def test_first_start_creates_a_key_and_later_ones_do_not(tmp_path: Path, model: ModelServer) -> None:
     program = scripted_program(tmp_path, model)
     file = tmp_path / "profiles" / "default" / "api-key"
     async with serving(program) as server:
@@ -93,7 +91,7 @@ async def test_the_first_start_creates_a_key_and_later_ones_do_not(tmp_path: Pat
         assert server.key not in ("", first)
 
 
-async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServer) -> None:
+async def test_serve_listens_on_all_addresses_with_a_key(tmp_path: Path, model: ModelServer) -> None:
     program = scripted_program(tmp_path, model)
     made = await talk(program, "api-keys", "create", "mine", "--json")
     key = json.loads(made.out)["key"]
@@ -109,8 +107,8 @@ async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServ
     try:
         assert process.stderr is not None
         async with asyncio.timeout(PATIENCE):
-            said = await process.stderr.readline()
-        port = int(said.decode().partition("0.0.0.0:")[2].partition("/")[0])
+            line = await process.stderr.readline()
+        port = int(line.decode().partition("0.0.0.0:")[2].partition("/")[0])
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             lines = ("GET /v1/models HTTP/1.1", "host: any.name", f"authorization: Bearer {key}", "connection: close")
@@ -123,14 +121,14 @@ async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServ
 
 
 @asynccontextmanager
-async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
+async def _listening(program: Program, *arguments: str) -> AsyncIterator[Any]:
     """Serve on a free port while the block runs, and yield the printed JSON; nothing else may be printed."""
     process = await warm_program.start(
         "serve",
         "--port",
         "0",
         "--json",
-        *words,
+        *arguments,
         env=program.environment(),
         cwd=program.home / "work",
         stdout=asyncio.subprocess.PIPE,
@@ -139,9 +137,9 @@ async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
-            told = json.loads(await process.stdout.readline())
-        assert told["pid"] == process.pid
-        yield told
+            announced = json.loads(await process.stdout.readline())
+        assert announced["pid"] == process.pid
+        yield announced
     finally:
         process.terminate()
         async with asyncio.timeout(PATIENCE):
@@ -149,48 +147,48 @@ async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
     assert (process.returncode, rest) == (0, (b"", b""))
 
 
-def _key_of(told: dict[str, str]) -> str:
-    return Path(told["api_key_file"]).read_text().strip()
+def _key_of(announced: dict[str, str]) -> str:
+    return Path(announced["api_key_file"]).read_text().strip()
 
 
 async def test_a_script_can_read_the_listening_address(tmp_path: Path, model: ModelServer) -> None:
-    async with _listening(scripted_program(tmp_path, model)) as told:
-        assert told["base_url"] == f"{told['url']}/v1"
-        key = _key_of(told)
-        async with loopback_client(told["base_url"]) as http:
+    async with _listening(scripted_program(tmp_path, model)) as announced:
+        assert announced["base_url"] == f"{announced['url']}/v1"
+        key = _key_of(announced)
+        async with loopback_client(announced["base_url"]) as http:
             assert (await http.get("models")).status_code == httpx.codes.UNAUTHORIZED
             known = {"authorization": f"Bearer {key}"}
             assert (await http.get("models", headers=known)).status_code == httpx.codes.OK
 
 
-async def test_it_listens_at_an_address_of_six_as_well(tmp_path: Path, model: ModelServer) -> None:
+async def test_serve_listens_at_an_ipv6_address(tmp_path: Path, model: ModelServer) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("There is no IPv6 here.")
-    async with _listening(scripted_program(tmp_path, model), "--host", "::1") as told:
-        assert told["url"].startswith("http://[::1]:")
-        key = {"authorization": f"Bearer {_key_of(told)}"}
-        async with loopback_client(told["url"], headers=key) as http:
-            asked = {
+    async with _listening(scripted_program(tmp_path, model), "--host", "::1") as announced:
+        assert announced["url"].startswith("http://[::1]:")
+        key = {"authorization": f"Bearer {_key_of(announced)}"}
+        async with loopback_client(announced["url"], headers=key) as http:
+            answers = {
                 name: (await http.post(CHAT, json=HI, headers=headers)).status_code
                 for name, headers in {
                     "by its address": {},
-                    "by its own page": {"origin": told["url"]},
+                    "by its own page": {"origin": announced["url"]},
                     "by its name": {"host": "localhost"},
                     "by another name": {"host": "evil.example.org"},
                     "by a page elsewhere": {"origin": "http://[::2]"},
                 }.items()
             }
-    assert list(asked.values()) == [200, 200, 200, 421, 403], asked
+    assert list(answers.values()) == [200, 200, 200, 421, 403], answers
 
 
-async def test_a_port_that_is_taken_is_named_in_a_sentence(tmp_path: Path, model: ModelServer) -> None:
+async def test_port_in_use_is_reported_in_one_line(tmp_path: Path, model: ModelServer) -> None:
     program = scripted_program(tmp_path, model)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
+        port = occupied.getsockname()[1]
         refused = await talk(program, "serve", "--port", str(port))
     assert refused.code == 1
     (line,) = refused.err.splitlines()
@@ -217,11 +215,11 @@ def test_keys_are_created_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     assert program.run("api-keys", "create", "x", "--scope", "everything").code == 2
 
 
-async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: ModelServer) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+async def test_gateway_serves_chats_if_the_api_port_is_in_use(tmp_path: Path, model: ModelServer) -> None:
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
+        port = occupied.getsockname()[1]
         settings = f"[api]\nenabled = true\nport = {port}\n"
         alone = await talk(scripted_program(tmp_path / "alone", model, settings), "gateway", "run")
         assert (alone.code, f"Can't listen on 127.0.0.1:{port}" in alone.err) == (1, True)
@@ -236,18 +234,18 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
         )
         try:
 
-            async def told() -> str:
+            async def announced() -> str:
                 status = await talk(program, "gateway", "status", "--json")
                 return status.out if "The API isn't served" in status.out else ""
 
-            assert f":{port} (" in await until(told)
+            assert f":{port} (" in await until(announced)
         finally:
             process.terminate()
             async with asyncio.timeout(PATIENCE):
                 await process.communicate()
 
 
-async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path: Path, model: ModelServer) -> None:
+async def test_gateway_serves_the_api_if_enabled(tmp_path: Path, model: ModelServer) -> None:
     port = free_port()
     program = scripted_program(tmp_path, model, f"[api]\nenabled = true\nport = {port}\n")
     process = await warm_program.start(
@@ -259,7 +257,7 @@ async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path:
     )
     try:
 
-        async def asked() -> str:
+        async def answers() -> str:
             run = await asyncio.create_subprocess_exec(
                 "curl",
                 "-sf",
@@ -275,7 +273,7 @@ async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path:
 
         if shutil.which("curl") is None:
             pytest.skip("There is no curl here.")
-        answer = json.loads(await until(asked))
+        answer = json.loads(await until(answers))
         assert answer["choices"][0]["message"]["content"] == "ok"
     finally:
         process.terminate()

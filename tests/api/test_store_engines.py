@@ -21,15 +21,15 @@ async def host(tmp_path: Path, model: ModelServer, store_settings: str) -> Async
         yield served
 
 
-async def test_a_conversation_continues(host: Hosted, model: ModelServer) -> None:
+async def test_named_session_continues(host: Hosted, model: ModelServer) -> None:
     first = await host.http.post(CHAT, json=_asking("one"))
     named = {"x-talaria-session-id": first.headers["x-talaria-session-id"]}
     await host.http.post(CHAT, json=_asking("two", stream=True), headers=named)
-    told = [one["content"] for one in model.received[-1].json["messages"][1:]]
-    assert told == ["one", "ok", "two"]
+    texts = [one["content"] for one in model.received[-1].json["messages"][1:]]
+    assert texts == ["one", "ok", "two"]
 
 
-async def test_a_request_that_comes_again_is_answered_once(host: Hosted, model: ModelServer) -> None:
+async def test_repeated_request_is_answered_once(host: Hosted, model: ModelServer) -> None:
     key = {"idempotency-key": "once"}
     answers = [await host.http.post(CHAT, json=_asking("one"), headers=key) for _ in range(3)]
     assert len({answer.content for answer in answers}) == 1
@@ -37,6 +37,6 @@ async def test_a_request_that_comes_again_is_answered_once(host: Hosted, model: 
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\0", "🙂\uffff", "ab" * 100_000])
-async def test_strange_words_are_taken_or_refused(host: Hosted, text: str) -> None:
+async def test_unusual_text_is_accepted_or_refused(host: Hosted, text: str) -> None:
     answer = await host.http.post(CHAT, json=_asking(text))
     assert answer.status_code in {200, 400}, answer.text

@@ -1,4 +1,4 @@
-"""Clients of others ask the API: OpenAI's for JavaScript, the command `llm`, and curl."""
+"""Third-party clients of the API: OpenAI's for JavaScript, the command `llm`, and curl."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
 _CLIENTS = Path(__file__).parents[2] / ".api-clients"
 _MODULES, _LLM = _CLIENTS / "node_modules", _CLIENTS / "llm" / "bin" / "llm"
-_MISSING = "{} is not installed; `make apiclients` installs it where it can be had"
+_MISSING = "{} is not installed; `make apiclients` installs it where it is available"
 _MODEL = """\
 - model_id: talaria
   model_name: talaria
@@ -45,9 +45,9 @@ async def api(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
         yield served
 
 
-async def _ran(*words: str | Path, env: Mapping[str, str], cwd: Path) -> str:
+async def _run(*command: str | Path, env: Mapping[str, str], cwd: Path) -> str:
     process = await asyncio.create_subprocess_exec(
-        *words,
+        *command,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(cwd), **env},
         cwd=cwd,
         stdin=asyncio.subprocess.DEVNULL,
@@ -60,36 +60,36 @@ async def _ran(*words: str | Path, env: Mapping[str, str], cwd: Path) -> str:
     return out.decode()
 
 
-async def test_the_client_for_javascript_understands_every_answer(api: Server, tmp_path: Path) -> None:
+async def test_openai_client_for_javascript_parses_every_answer(api: Server, tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None or not (_MODULES / "openai").exists():
         pytest.skip(_MISSING.format("the openai client for JavaScript"))
     script = Path(__file__).with_name("client.cjs")
-    out = await _ran(node, script, f"{api.url}/v1", api.key, env={"NODE_PATH": str(_MODULES)}, cwd=tmp_path)
-    told: dict[str, Any] = json.loads(out)
-    assert (told["completion"], told["chunks"], told["response"]) == ("one", "one", "one")
-    assert told["previous"]
-    assert told["streamed"]["text"] == "Let me look.It is done."
-    assert "response.mcp_call.completed" in told["streamed"]["names"]
-    assert told["streamed"]["names"][-1] == "response.completed"
-    assert told["items"] == ["message", "mcp_call", "message"]
-    assert told["final"] == "Let me look.It is done."
-    assert (told["queued"], told["followed"]["text"], told["kept"]) == ("queued", "one", "one")
-    assert told["error"] == {"status": 404, "code": "response_not_found", "kind": "NotFoundError"}
+    out = await _run(node, script, f"{api.url}/v1", api.key, env={"NODE_PATH": str(_MODULES)}, cwd=tmp_path)
+    results: dict[str, Any] = json.loads(out)
+    assert (results["completion"], results["chunks"], results["response"]) == ("one", "one", "one")
+    assert results["previous"]
+    assert results["streamed"]["text"] == "Let me look.It is done."
+    assert "response.mcp_call.completed" in results["streamed"]["names"]
+    assert results["streamed"]["names"][-1] == "response.completed"
+    assert results["items"] == ["message", "mcp_call", "message"]
+    assert results["final"] == "Let me look.It is done."
+    assert (results["queued"], results["followed"]["text"], results["kept"]) == ("queued", "one", "one")
+    assert results["error"] == {"status": 404, "code": "response_not_found", "kind": "NotFoundError"}
 
 
-async def test_the_command_llm_talks_and_continues(api: Server, model: ModelServer, tmp_path: Path) -> None:
+async def test_llm_command_chats_and_continues(api: Server, model: ModelServer, tmp_path: Path) -> None:
     if not _LLM.exists():
         pytest.skip(_MISSING.format("the command llm"))
-    place = tmp_path / "llm"
-    place.mkdir()
-    (place / "extra-openai-models.yaml").write_text(_MODEL.format(url=api.url))
-    env = {"LLM_USER_PATH": str(place), "OPENAI_API_KEY": api.key}
-    assert (await _ran(_LLM, "-m", "talaria", "Say one.", env=env, cwd=tmp_path)).strip() == "one"
-    assert (await _ran(_LLM, "-c", "Use a tool.", env=env, cwd=tmp_path)).strip().endswith("It is done.")
-    said = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
-    assert said == ["Say one.", "Use a tool."]
-    assert (await _ran(_LLM, "-m", "talaria", "--no-stream", "Say one.", env=env, cwd=tmp_path)).strip() == "one"
+    folder = tmp_path / "llm"
+    folder.mkdir()
+    (folder / "extra-openai-models.yaml").write_text(_MODEL.format(url=api.url))
+    env = {"LLM_USER_PATH": str(folder), "OPENAI_API_KEY": api.key}
+    assert (await _run(_LLM, "-m", "talaria", "Say one.", env=env, cwd=tmp_path)).strip() == "one"
+    assert (await _run(_LLM, "-c", "Use a tool.", env=env, cwd=tmp_path)).strip().endswith("It is done.")
+    texts = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
+    assert texts == ["Say one.", "Use a tool."]
+    assert (await _run(_LLM, "-m", "talaria", "--no-stream", "Say one.", env=env, cwd=tmp_path)).strip() == "one"
 
 
 async def test_curl_starts_a_run_and_follows_it(api: Server, tmp_path: Path) -> None:
@@ -97,12 +97,12 @@ async def test_curl_starts_a_run_and_follows_it(api: Server, tmp_path: Path) -> 
     if curl is None:
         pytest.skip(_MISSING.format("curl"))
     body, key = json.dumps({"input": "Use a tool."}), ("-H", f"Authorization: Bearer {api.key}")
-    started = await _ran(curl, "-sf", *key, f"{api.url}/v1/runs", "-d", body, env={}, cwd=tmp_path)
+    started = await _run(curl, "-sf", *key, f"{api.url}/v1/runs", "-d", body, env={}, cwd=tmp_path)
     run = json.loads(started)["id"]
-    heard = await _ran(curl, "-sfN", *key, f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
-    numbers = [int(line.removeprefix("id: ")) for line in heard.splitlines() if line.startswith("id: ")]
+    events = await _run(curl, "-sfN", *key, f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
+    numbers = [int(line.removeprefix("id: ")) for line in events.splitlines() if line.startswith("id: ")]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert heard.rstrip().endswith('"text":"It is done."}')
+    assert events.rstrip().endswith('"text":"It is done."}')
     last = ("-H", f"Last-Event-ID: {numbers[-2]}")
-    rest = await _ran(curl, "-sfN", *key, *last, f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
+    rest = await _run(curl, "-sfN", *key, *last, f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
     assert rest.count("id: ") == 1

@@ -1,4 +1,4 @@
-"""Words that a store cannot keep, or that are no words at all, are taken or refused on both engines."""
+"""Text that a store cannot save, or that is not valid, is accepted or refused on both engines."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -58,7 +58,7 @@ async def http(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServe
         yield one
 
 
-def _refused_or_taken(response: httpx.Response) -> None:
+def _check_accepted_or_refused(response: httpx.Response) -> None:
     assert response.status_code < 500, response.text
     if response.status_code >= 400:
         error: dict[str, Any] = response.json()["error"]
@@ -66,26 +66,26 @@ def _refused_or_taken(response: httpx.Response) -> None:
 
 
 @pytest.mark.one_engine
-async def test_in_bodies(http: httpx.AsyncClient) -> None:
+async def test_unusual_text_in_bodies_causes_no_server_error(http: httpx.AsyncClient) -> None:
     run = (await http.post("/v1/runs", json={"input": "Go."})).json()
     there = [(path.replace("nowhere", run["session_id"]), body) for path, body in _BODIES if "nowhere" in path]
     for path, body in (*_BODIES, *there):
         for strange in _STRANGE:
-            _refused_or_taken(await http.post(path, content=body.replace("%s", strange)))
+            _check_accepted_or_refused(await http.post(path, content=body.replace("%s", strange)))
 
 
 @pytest.mark.one_engine
-async def test_in_paths_and_queries(http: httpx.AsyncClient) -> None:
+async def test_unusual_text_in_paths_and_queries_causes_no_server_error(http: httpx.AsyncClient) -> None:
     for path in _PATHS:
         for strange in ("%00", "a%00b", "%ff%fe", "%F0%9F%98%80", "%27%22%3B", "x" * 5000):
-            _refused_or_taken(await http.get(path.replace("{}", strange)))
+            _check_accepted_or_refused(await http.get(path.replace("{}", strange)))
 
 
 @pytest.mark.one_engine
-async def test_in_headers(http: httpx.AsyncClient) -> None:
+async def test_unusual_text_in_headers_causes_no_server_error(http: httpx.AsyncClient) -> None:
     for path in ("/v1/runs", "/v1/responses"):
         for name in ("x-talaria-session-id", "idempotency-key", "last-event-id"):
             for strange in (b"\xff\xfe", b"x" * 5000, b"a b"):
                 headers = {name.encode(): strange}
-                _refused_or_taken(await http.post(path, json={"input": "x"}, headers=headers))
-    _refused_or_taken(await http.get("/v1/runs/run_x/events", headers={b"last-event-id": b"\xb2"}))
+                _check_accepted_or_refused(await http.post(path, json={"input": "x"}, headers=headers))
+    _check_accepted_or_refused(await http.get("/v1/runs/run_x/events", headers={b"last-event-id": b"\xb2"}))

@@ -20,7 +20,7 @@ HOME = Address("telegram", "7")
 
 
 @pytest.fixture
-async def here(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
+async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
     secret = "TELEGRAM_BOT_TOKEN=1:never-used\n"
     async with hosted(tmp_path, model, "[api]\nvoice_seconds = 60.0\n", secret) as served:
         yield served
@@ -30,37 +30,37 @@ def sent(tx: Transaction) -> list[str]:
     return [one.payload for one in tx.outbox.find(OutboxFilter()) if one.address.chat_id == HOME.chat_id]
 
 
-async def test_plain_text_in_and_plain_text_out_in_one_conversation(here: Hosted, model: ModelServer) -> None:
+async def test_plain_text_questions_are_answered_in_one_session(host: Hosted, model: ModelServer) -> None:
     model.script(Say("It is *noon*."), Say("In an hour."))
-    first = await here.http.post("/v1/ask", content="What time is it?", headers={"content-type": "text/plain"})
+    first = await host.http.post("/v1/ask", content="What time is it?", headers={"content-type": "text/plain"})
     assert (first.status_code, first.text) == (200, "It is *noon*.")
     assert first.headers["content-type"].startswith("text/plain")
     assert "spoken by a voice assistant" in model.received[0].body.decode()
     known = {"x-talaria-session-id": first.headers["x-talaria-session-id"]}
-    assert (await here.http.post("/v1/ask", content="And lunch?", headers=known)).text == "In an hour."
+    assert (await host.http.post("/v1/ask", content="And lunch?", headers=known)).text == "In an hour."
     assert "What time is it?" in model.received[1].body.decode()
 
 
-async def test_home_assistants_conversation_api(here: Hosted, model: ModelServer) -> None:
+async def test_conversation_api_of_home_assistant_is_served(host: Hosted, model: ModelServer) -> None:
     model.script(Say("The light is on."), Say("Yes."), Say("New."))
     question = {"text": "Is the light on?", "language": "en", "conversation_id": None, "agent_id": "talaria"}
-    first = (await here.http.post("/api/conversation/process", json=question)).json()
+    first = (await host.http.post("/api/conversation/process", json=question)).json()
     assert first["response"]["speech"]["plain"]["speech"] == "The light is on."
     assert first["response"]["language"] == "en"
     again = {"text": "Sure?", "conversation_id": first["conversation_id"]}
-    second = (await here.http.post("/api/conversation/process", json=again)).json()
+    second = (await host.http.post("/api/conversation/process", json=again)).json()
     assert second["conversation_id"] == first["conversation_id"]
     foreign = {"text": "Hello", "conversation_id": "01JD0000000000000000000000"}
-    third = (await here.http.post("/api/conversation/process", json=foreign)).json()
+    third = (await host.http.post("/api/conversation/process", json=foreign)).json()
     assert third["response"]["speech"]["plain"]["speech"] == "New."
     assert third["conversation_id"] != first["conversation_id"]
 
 
-async def test_a_late_answer_is_sent_to_the_home_chat_once(here: Hosted, model: ModelServer) -> None:
-    store, released = here.application.store, asyncio.Event()
+async def test_a_late_answer_is_sent_to_the_home_chat_once(host: Hosted, model: ModelServer) -> None:
+    store, released = host.application.store, asyncio.Event()
     await store.write(lambda tx: write_home(tx, HomeChat(HOME)))
     model.script(Say("Forty-two in all.", hold=(1, released)))
-    promised = await here.http.post("/v1/ask?seconds=0", content="Count\nthe stars")
+    promised = await host.http.post("/v1/ask?seconds=0", content="Count\nthe stars")
     assert promised.text == "That takes a little longer. I'll send you the answer."
     released.set()
     await until(lambda: store.read(lambda tx: bool(sent(tx))))
@@ -69,19 +69,19 @@ async def test_a_late_answer_is_sent_to_the_home_chat_once(here: Hosted, model: 
     assert "> Count the stars" in payload
 
 
-async def test_a_guest_gets_no_promise_and_the_owner_no_message(here: Hosted, model: ModelServer) -> None:
-    store, released = here.application.store, asyncio.Event()
+async def test_late_answer_for_a_guest_is_not_sent_to_the_owner(host: Hosted, model: ModelServer) -> None:
+    store, released = host.application.store, asyncio.Event()
     await store.write(lambda tx: write_home(tx, HomeChat(HOME)))
     model.script(Say("Late indeed.", hold=(1, released)), Say("Now."))
     key = new_token()
     await store.write(lambda tx: create_key(tx, "kitchen", ("chat",), key))
     guest = {"authorization": f"Bearer {key}"}
-    refused = await here.http.post("/v1/ask?seconds=0", content="Count the stars", headers=guest)
+    refused = await host.http.post("/v1/ask?seconds=0", content="Count the stars", headers=guest)
     assert refused.text.startswith("That takes longer than I can wait here.")
     released.set()
     known = {"x-talaria-session-id": refused.headers["x-talaria-session-id"]}
     await until(lambda: store.read(lambda tx: _is_answered(tx, known["x-talaria-session-id"])))
-    assert (await here.http.post("/v1/ask", content="And now?", headers={**guest, **known})).text == "Now."
+    assert (await host.http.post("/v1/ask", content="And now?", headers={**guest, **known})).text == "Now."
     assert await store.read(sent) == []
 
 
@@ -90,7 +90,7 @@ def _is_answered(tx: Transaction, session_id: str) -> bool:
 
 
 @pytest.mark.parametrize(("path", "body"), [("/v1/ask", b" "), ("/api/conversation/process", b'{"text": ""}')])
-async def test_a_question_needs_a_key_and_words(here: Hosted, path: str, body: bytes) -> None:
-    assert (await here.http.post(path, content=body)).status_code == 400
-    nobody = await here.http.post(path, content=b'{"text": "hi"}', headers={"authorization": "Bearer wrong"})
-    assert nobody.status_code == 401
+async def test_question_without_text_or_valid_key_is_refused(host: Hosted, path: str, body: bytes) -> None:
+    assert (await host.http.post(path, content=body)).status_code == 400
+    unauthorized = await host.http.post(path, content=b'{"text": "hi"}', headers={"authorization": "Bearer wrong"})
+    assert unauthorized.status_code == 401

@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI's own client sees them: whole, streamed, with tools, pictures and histories."""
+"""Chat completions with OpenAI's client: plain, streamed, with tools, pictures and histories."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,11 +37,11 @@ async def _streamed(client: openai.AsyncOpenAI, **more: Any) -> list[ChatComplet
     return [chunk async for chunk in stream]
 
 
-def _words(chunks: list[ChatCompletionChunk]) -> str:
+def _text(chunks: list[ChatCompletionChunk]) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-async def test_a_whole_answer_has_everything_that_the_client_reads(
+async def test_plain_answer_has_all_fields_that_the_client_reads(
     client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(Say("Hello there.", usage=Tokens(20, 5, cache_read=10, reasoning=2)))
@@ -56,31 +56,29 @@ async def test_a_whole_answer_has_everything_that_the_client_reads(
     assert answer.usage.prompt_tokens_details.cached_tokens == 10
 
 
-async def test_a_client_that_waits_for_nothing_else_works_as_well(host: Hosted, model: ModelServer) -> None:
+async def test_synchronous_openai_client_is_answered(host: Hosted, model: ModelServer) -> None:
     model.script(Say("One."), Say("Two three.", chunks=2))
 
     def ask() -> tuple[str | None, str]:
         with openai.OpenAI(base_url=f"{host.url}/v1", api_key=host.key, max_retries=0) as one:
             whole = one.chat.completions.create(model="talaria", messages=HI)
             stream = one.chat.completions.create(model="talaria", messages=HI, stream=True)
-            return whole.choices[0].message.content, _words(list(stream))
+            return whole.choices[0].message.content, _text(list(stream))
 
     assert await asyncio.to_thread(ask) == ("One.", "Two three.")
 
 
-async def test_a_stream_says_who_speaks_then_the_words_then_why_it_ends(
-    client: openai.AsyncOpenAI, model: ModelServer
-) -> None:
+async def test_stream_has_role_then_text_then_finish_reason(client: openai.AsyncOpenAI, model: ModelServer) -> None:
     model.script(Say("Hello there, friend.", chunks=3, pause=0.01))
-    first, *words, last = await _streamed(client)
+    first, *pieces, last = await _streamed(client)
     assert (first.choices[0].delta.role, first.choices[0].delta.content) == ("assistant", "")
-    assert _words(words) == "Hello there, friend."
-    assert all(chunk.choices[0].finish_reason is None and chunk.usage is None for chunk in (first, *words))
+    assert _text(pieces) == "Hello there, friend."
+    assert all(chunk.choices[0].finish_reason is None and chunk.usage is None for chunk in (first, *pieces))
     assert (last.choices[0].finish_reason, last.choices[0].delta.content) == ("stop", None)
-    assert len({chunk.id for chunk in (first, *words, last)}) == 1
+    assert len({chunk.id for chunk in (first, *pieces, last)}) == 1
 
 
-async def test_a_stream_tells_what_was_used_if_it_is_asked_to(client: openai.AsyncOpenAI, model: ModelServer) -> None:
+async def test_stream_includes_usage_on_request(client: openai.AsyncOpenAI, model: ModelServer) -> None:
     model.script(Say("Hello.", usage=Tokens(7, 3)))
     *others, used = await _streamed(client, stream_options={"include_usage": True})
     assert used.choices == []
@@ -89,7 +87,7 @@ async def test_a_stream_tells_what_was_used_if_it_is_asked_to(client: openai.Asy
     assert all(chunk.usage is None for chunk in others)
 
 
-async def test_the_bytes_of_a_stream_end_as_clients_expect(host: Hosted, model: ModelServer) -> None:
+async def test_stream_ends_with_the_done_marker(host: Hosted, model: ModelServer) -> None:
     model.script(Say("Hello."))
     answer = await host.http.post("/v1/chat/completions", json={"messages": HI, "stream": True})
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -102,7 +100,7 @@ async def test_tool_calls_are_sent_next_to_the_text_and_never_in_it(
 ) -> None:
     model.script(_LOOK, Say("It is empty."))
     chunks = await _streamed(client)
-    assert _words(chunks) == "Let me look.\n\nIt is empty."
+    assert _text(chunks) == "Let me look.\n\nIt is empty."
     news = [chunk.model_extra["talaria"] for chunk in chunks if chunk.model_extra and "talaria" in chunk.model_extra]
     assert [(one["type"], one["name"]) for one in news] == [
         ("tool.called", "list_files"),
@@ -120,7 +118,7 @@ async def test_a_request_without_streaming_returns_the_answer_alone(
 
 
 @pytest.mark.parametrize(("asked", "named"), [("tools", True), ("none", False)])
-async def test_news_of_tools_come_as_events_of_their_own_or_not_at_all(
+async def test_tool_events_are_separate_events_or_omitted_by_header(
     host: Hosted, model: ModelServer, asked: str, *, named: bool
 ) -> None:
     model.script(_LOOK, Say("It is empty."))
@@ -130,17 +128,17 @@ async def test_news_of_tools_come_as_events_of_their_own_or_not_at_all(
     assert '"talaria":' not in answer.text
 
 
-async def test_what_the_client_tells_becomes_the_transcript_of_a_conversation(
+async def test_history_of_the_client_becomes_the_transcript_of_a_session(
     client: openai.AsyncOpenAI, model: ModelServer, host: Hosted
 ) -> None:
-    told: list[ChatCompletionMessageParam] = [
+    history: list[ChatCompletionMessageParam] = [
         {"role": "system", "content": "Speak like a cat."},
         {"role": "user", "content": "Who am I?"},
         {"role": "assistant", "content": "You are Nobody."},
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "you?"}]},
     ]
-    answer = await client.chat.completions.with_raw_response.create(model="talaria", messages=told)
+    answer = await client.chat.completions.with_raw_response.create(model="talaria", messages=history)
     session_id = SessionId(answer.headers["x-talaria-session-id"])
     stored = await host.application.store.read(lambda tx: tx.messages.load(session_id))
     assert [(one.message.role, one.message.text) for one in stored] == [
@@ -157,12 +155,12 @@ async def test_what_the_client_tells_becomes_the_transcript_of_a_conversation(
     assert (session.source, session.model) == ("api", "scripted")
 
 
-async def test_calls_in_a_history_are_kept_with_their_results_and_only_so(
+async def test_tool_calls_in_a_history_are_stored_only_with_their_results(
     client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     call: Any = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
     lost: Any = {"id": "c2", "type": "function", "function": {"name": "lost", "arguments": "{}"}}
-    told: list[ChatCompletionMessageParam] = [
+    history: list[ChatCompletionMessageParam] = [
         {"role": "user", "content": "What time is it?"},
         {"role": "assistant", "content": None, "tool_calls": [call, lost]},
         {"role": "tool", "tool_call_id": "c1", "content": "noon"},
@@ -170,47 +168,47 @@ async def test_calls_in_a_history_are_kept_with_their_results_and_only_so(
         {"role": "assistant", "content": "Noon."},
         {"role": "user", "content": "Thanks."},
     ]
-    await client.chat.completions.create(model="talaria", messages=told)
+    await client.chat.completions.create(model="talaria", messages=history)
     asked = model.received[0].json["messages"][1:]
     assert [one["role"] for one in asked] == ["user", "assistant", "tool", "assistant", "user"]
     assert [one["id"] for one in asked[1]["tool_calls"]] == ["c1"]
 
 
-async def test_a_history_that_grows_stays_one_conversation_with_one_prefix(
+async def test_growing_history_continues_one_session_with_one_prefix(
     client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     model.script(Say("First."), _LOOK, Say("Second."), Say("Third."))
-    told: list[ChatCompletionMessageParam] = [{"role": "system", "content": "Be brief."}, *HI]
+    history: list[ChatCompletionMessageParam] = [{"role": "system", "content": "Be brief."}, *HI]
     sessions = set()
     for streamed in (False, True, False):
         if streamed:
             async with client.chat.completions.with_streaming_response.create(
-                model="talaria", messages=told, stream=True
+                model="talaria", messages=history, stream=True
             ) as raw:
                 sessions.add(raw.headers["x-talaria-session-id"])
-                said = _words([chunk async for chunk in await raw.parse()])
+                text = _text([chunk async for chunk in await raw.parse()])
         else:
-            answer = await client.chat.completions.with_raw_response.create(model="talaria", messages=told)
+            answer = await client.chat.completions.with_raw_response.create(model="talaria", messages=history)
             sessions.add(answer.headers["x-talaria-session-id"])
-            said = answer.parse().choices[0].message.content or ""
-        told += [{"role": "assistant", "content": said}, {"role": "user", "content": f"And after {said}"}]
+            text = answer.parse().choices[0].message.content or ""
+        history += [{"role": "assistant", "content": text}, {"role": "user", "content": f"And after {text}"}]
     assert len(sessions) == 1
     before, after = model.received[-2].json["messages"], model.received[-1].json["messages"]
     assert after[: len(before)] == before
     assert [one["role"] for one in after[1:]] == ["user", "assistant", "user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_two_that_continue_from_the_same_point_do_not_meet(
+async def test_two_requests_continuing_from_the_same_history_have_separate_sessions(
     client: openai.AsyncOpenAI, model: ModelServer
 ) -> None:
     await client.chat.completions.create(model="talaria", messages=HI)
-    told: list[ChatCompletionMessageParam] = [*HI, {"role": "assistant", "content": "ok"}]
+    history: list[ChatCompletionMessageParam] = [*HI, {"role": "assistant", "content": "ok"}]
     one, other = await asyncio.gather(
         client.chat.completions.with_raw_response.create(
-            model="talaria", messages=[*told, {"role": "user", "content": "left"}]
+            model="talaria", messages=[*history, {"role": "user", "content": "left"}]
         ),
         client.chat.completions.with_raw_response.create(
-            model="talaria", messages=[*told, {"role": "user", "content": "right"}]
+            model="talaria", messages=[*history, {"role": "user", "content": "right"}]
         ),
     )
     assert one.headers["x-talaria-session-id"] != other.headers["x-talaria-session-id"]
@@ -218,31 +216,33 @@ async def test_two_that_continue_from_the_same_point_do_not_meet(
     assert ["left" in text and "right" in text for text in asked] == [False, False]
 
 
-async def test_a_conversation_that_is_named_continues_with_the_last_message_alone(
+async def test_named_session_continues_with_only_the_last_message(
     client: openai.AsyncOpenAI, model: ModelServer, host: Hosted
 ) -> None:
     first = await client.chat.completions.with_raw_response.create(model="talaria", messages=HI)
     named = {"x-talaria-session-id": first.headers["x-talaria-session-id"]}
-    told: list[ChatCompletionMessageParam] = [
+    history: list[ChatCompletionMessageParam] = [
         {"role": "system", "content": "Nobody hears this."},
         {"role": "user", "content": "nor this"},
         {"role": "assistant", "content": "nor that"},
         {"role": "user", "content": "again"},
     ]
-    again = await client.chat.completions.with_raw_response.create(model="talaria", messages=told, extra_headers=named)
+    again = await client.chat.completions.with_raw_response.create(
+        model="talaria", messages=history, extra_headers=named
+    )
     assert again.headers["x-talaria-session-id"] == named["x-talaria-session-id"]
-    words = [one["content"] for one in model.received[-1].json["messages"][1:]]
-    assert words == ["hi", "ok", "again"]
+    texts = [one["content"] for one in model.received[-1].json["messages"][1:]]
+    assert texts == ["hi", "ok", "again"]
     unknown = {"x-talaria-session-id": "nowhere"}
     with pytest.raises(openai.NotFoundError) as error:
         await client.chat.completions.create(model="talaria", messages=HI, extra_headers=unknown)
     assert error.value.code == "session_not_found"
 
 
-async def test_pictures_reach_the_model_and_are_kept_with_the_conversation(
+async def test_pictures_reach_the_model_and_are_stored_with_the_session(
     client: openai.AsyncOpenAI, model: ModelServer, host: Hosted
 ) -> None:
-    told: list[ChatCompletionMessageParam] = [
+    history: list[ChatCompletionMessageParam] = [
         {
             "role": "user",
             "content": [
@@ -251,7 +251,7 @@ async def test_pictures_reach_the_model_and_are_kept_with_the_conversation(
             ],
         }
     ]
-    answer = await client.chat.completions.with_raw_response.create(model="talaria", messages=told)
+    answer = await client.chat.completions.with_raw_response.create(model="talaria", messages=history)
     shown = [part for part in model.received[0].json["messages"][-1]["content"] if part["type"] == "image_url"]
     assert shown[0]["image_url"]["url"] == PIXEL
     folder = host.application.profile.media_folder / answer.headers["x-talaria-session-id"]
@@ -259,7 +259,7 @@ async def test_pictures_reach_the_model_and_are_kept_with_the_conversation(
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "message"),
     [
         ("file:///etc/passwd", "https:// or http://"),
         ("data:image/png;base64,@@@", "is invalid"),
@@ -269,12 +269,12 @@ async def test_pictures_reach_the_model_and_are_kept_with_the_conversation(
         ("http://169.254.169.254/latest", "Can't fetch"),
     ],
 )
-async def test_pictures_that_may_not_be_had_are_refused(client: openai.AsyncOpenAI, url: str, words: str) -> None:
-    told: list[ChatCompletionMessageParam] = [
+async def test_invalid_or_internal_picture_urls_are_refused(client: openai.AsyncOpenAI, url: str, message: str) -> None:
+    history: list[ChatCompletionMessageParam] = [
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
     ]
-    with pytest.raises(openai.BadRequestError, match=words) as error:
-        await client.chat.completions.create(model="talaria", messages=told)
+    with pytest.raises(openai.BadRequestError, match=message) as error:
+        await client.chat.completions.create(model="talaria", messages=history)
     assert (error.value.param, error.value.code) == ("messages", "invalid_image")
 
 
@@ -295,7 +295,7 @@ async def test_pictures_that_may_not_be_had_are_refused(client: openai.AsyncOpen
         ("messages[0].role", {"messages": [{"role": "cat", "content": "miaow"}]}),
     ],
 )
-async def test_what_cannot_be_honoured_is_refused_by_its_name(
+async def test_unsupported_parameter_is_refused_by_name(
     host: Hosted, model: ModelServer, param: str, more: dict[str, Any]
 ) -> None:
     answer = await host.http.post("/v1/chat/completions", json={"model": "talaria", "messages": HI, **more})
@@ -304,14 +304,14 @@ async def test_what_cannot_be_honoured_is_refused_by_its_name(
     assert model.received == []
 
 
-async def test_empty_lists_and_settings_of_other_models_do_no_harm(client: openai.AsyncOpenAI) -> None:
+async def test_ignored_parameters_are_accepted(client: openai.AsyncOpenAI) -> None:
     answer = await client.chat.completions.create(
         model="talaria", messages=HI, tools=[], n=1, temperature=0.2, max_tokens=9, user="me", seed=3, stop=None
     )
     assert answer.choices[0].message.content == "ok"
 
 
-async def test_a_model_is_named_with_its_provider(client: openai.AsyncOpenAI, model: ModelServer) -> None:
+async def test_model_can_be_requested_with_its_provider(client: openai.AsyncOpenAI, model: ModelServer) -> None:
     answer = await client.chat.completions.create(model="mine:test-model", messages=HI)
     assert answer.model == "mine:test-model"
     assert model.received[-1].json["model"] == "test-model"
@@ -320,7 +320,7 @@ async def test_a_model_is_named_with_its_provider(client: openai.AsyncOpenAI, mo
     assert (error.value.code, error.value.param) == ("model_not_found", "model")
 
 
-async def test_a_turn_that_fails_is_an_error_that_clients_do_not_repeat(
+async def test_failed_turn_is_an_error_that_clients_do_not_retry(
     host: Hosted, model: ModelServer, client: openai.AsyncOpenAI
 ) -> None:
     model.otherwise(bad_key())

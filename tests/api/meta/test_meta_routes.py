@@ -22,7 +22,7 @@ async def model() -> AsyncIterator[ModelServer]:
         yield one
 
 
-async def test_the_events_of_a_stream_are_described(host: Hosted) -> None:
+async def test_openapi_describes_the_events_of_streams(host: Hosted) -> None:
     found = (await host.http.get("/openapi.json")).json()
     for path, method in (
         ("/v1/chat/completions", "post"),
@@ -34,7 +34,7 @@ async def test_the_events_of_a_stream_are_described(host: Hosted) -> None:
     assert found["paths"]["/v1/runs"]["post"]["security"] == [{"key": []}]
 
 
-async def test_the_description_names_every_route_once_and_all_it_refers_to(host: Hosted) -> None:
+async def test_openapi_names_every_route_once_and_defines_all_references(host: Hosted) -> None:
     found = (await host.http.get("/openapi.json")).json()
     assert found["openapi"].startswith("3.1")
     paths = found["paths"]
@@ -49,13 +49,13 @@ async def test_the_description_names_every_route_once_and_all_it_refers_to(host:
         for one in methods.values():
             declared = {each["name"] for each in one["parameters"] if each["in"] == "path"}
             assert declared == set(re.findall(r"{(\w+)}", path))
-    heeded = {each["name"] for each in paths["/v1/chat/completions"]["post"]["parameters"] if each["in"] == "header"}
-    assert heeded == {"idempotency-key", "x-talaria-events", "x-talaria-session-id"}
+    headers = {each["name"] for each in paths["/v1/chat/completions"]["post"]["parameters"] if each["in"] == "header"}
+    assert headers == {"idempotency-key", "x-talaria-events", "x-talaria-session-id"}
     (last,) = (one for one in paths["/v1/runs/{run_id}/events"]["get"]["parameters"] if one["in"] == "header")
     assert (last["name"], last["required"]) == ("last-event-id", False)
 
 
-async def test_answers_are_what_the_description_says(host: Hosted) -> None:
+async def test_responses_match_the_openapi_description(host: Hosted) -> None:
     found = (await host.http.get("/openapi.json")).json()
     for method, path, body in (
         ("post", "/v1/chat/completions", HI),
@@ -73,7 +73,7 @@ async def test_answers_are_what_the_description_says(host: Hosted) -> None:
     Draft202012Validator({**error, "components": found["components"]}).validate(wrong.json())
 
 
-async def test_the_page_loads_nothing_from_elsewhere(host: Hosted) -> None:
+async def test_documentation_page_loads_nothing_from_other_servers(host: Hosted) -> None:
     page = await host.http.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "/v1/chat/completions" in page.text
@@ -94,7 +94,7 @@ async def test_metrics_count_requests_by_route_and_status(host: Hosted) -> None:
     assert "talaria_sessions_open 1" in text
 
 
-async def test_clients_find_the_models_by_the_names_that_they_may_use(host: Hosted) -> None:
+async def test_models_are_listed_by_the_names_that_requests_accept(host: Hosted) -> None:
     async with openai.AsyncOpenAI(base_url=f"{host.url}/v1", api_key=host.key, timeout=PATIENCE) as client:
         names = [one.id async for one in client.models.list()]
         assert names[0] == "talaria"
@@ -104,7 +104,7 @@ async def test_clients_find_the_models_by_the_names_that_they_may_use(host: Host
             await client.models.retrieve("mine:nobody")
 
 
-async def test_health_needs_nothing_and_capabilities_name_the_routes(host: Hosted) -> None:
+async def test_health_needs_no_parameters_and_capabilities_list_the_routes(host: Hosted) -> None:
     health = (await host.http.get("/health")).json()
     assert health["status"] == "ok"
     able = (await host.http.get("/v1/capabilities")).json()
@@ -122,7 +122,7 @@ async def test_health_needs_nothing_and_capabilities_name_the_routes(host: Hoste
         ("/v1/runs", {"input": "hi"}),
     ],
 )
-async def test_a_name_of_no_model_means_the_agents_own(
+async def test_unknown_model_name_uses_the_configured_model(
     host: Hosted, model: ModelServer, name: str, path: str, body: dict[str, Any]
 ) -> None:
     answer = await host.http.post(path, json={**body, "model": name})
@@ -133,7 +133,7 @@ async def test_a_name_of_no_model_means_the_agents_own(
     assert (await host.http.get(f"/v1/models/{name[:20].strip()}")).status_code == 404
 
 
-async def test_strict_names_refuse_an_unknown_model(tmp_path: Path, model: ModelServer) -> None:
+async def test_strict_models_setting_refuses_an_unknown_model(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path / "strict", model, "[api]\nstrict_models = true\n") as host:
         answers = [
             await host.http.post("/v1/chat/completions", json={**HI, "model": name})
@@ -144,15 +144,13 @@ async def test_strict_names_refuse_an_unknown_model(tmp_path: Path, model: Model
     assert [call.json["model"] for call in model.received] == ["scripted", "test-model"]
 
 
-async def test_a_provider_that_does_not_answer_is_not_taken_for_a_model_that_is_missing(
-    tmp_path: Path, host: Hosted
-) -> None:
+async def test_unreachable_provider_is_not_reported_as_a_missing_model(tmp_path: Path, host: Hosted) -> None:
     chat = "/v1/chat/completions"
     unknown = await host.http.post(chat, json={**HI, "model": "mine:nobody"})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
     assert "`/v1/models` lists" in unknown.json()["error"]["message"]
     async with ModelServer() as model:
-        pass  # nobody listens there any more
+        pass  # the server is closed now
     async with hosted(tmp_path / "gone", model) as other:
         named = await other.http.post(chat, json={**HI, "model": "mine:test-model"})
         usual = await other.http.post(chat, json=HI)

@@ -1,4 +1,4 @@
-"""What happens in a turn becomes a response of which the official client understands every event."""
+"""Events of a turn become a response whose events OpenAI's client can parse."""
 
 import msgspec
 import pytest
@@ -49,7 +49,7 @@ def _response() -> Response:
     return Response(id="resp_x", created_at=_AT, model="talaria", status="in_progress")
 
 
-def _told(*happened: TurnEvent) -> list[RunEvent]:
+def _run_events(*happened: TurnEvent) -> list[RunEvent]:
     telling = RunEventMapper()
     told: list[RunEvent] = []
     for event in happened:
@@ -59,23 +59,23 @@ def _told(*happened: TurnEvent) -> list[RunEvent]:
     return told
 
 
-def _composed(told: list[RunEvent], *, thoughts: bool = False) -> tuple[ResponseBuilder, list[ResponseEvent]]:
-    composition = ResponseBuilder(_response(), thoughts=thoughts)
-    return composition, [one for event in told for one in composition.take(event, _AT)]
+def _build(told: list[RunEvent], *, thoughts: bool = False) -> tuple[ResponseBuilder, list[ResponseEvent]]:
+    builder = ResponseBuilder(_response(), thoughts=thoughts)
+    return builder, [one for event in told for one in builder.take(event, _AT)]
 
 
-def _checked(composed: list[ResponseEvent]) -> list[str]:
+def _check(events: list[ResponseEvent]) -> list[str]:
     """Return the names of the events, each read by the official client's own types, strictly."""
-    for number, event in enumerate(composed):
+    for number, event in enumerate(events):
         official = _official.validate_json(msgspec.json.encode(event))
         assert official.type == get_event_name(event)
         assert official.sequence_number == number
-    return [get_event_name(event).removeprefix("response.") for event in composed]
+    return [get_event_name(event).removeprefix("response.") for event in events]
 
 
-def test_a_plain_answer_has_the_sequence_of_events_that_clients_expect() -> None:
-    composition, composed = _composed(_told(_BEGAN, TextAdded("Hel"), TextAdded("lo"), TurnAnswered("Hello")))
-    assert _checked(composed) == [
+def test_plain_answer_has_the_event_sequence_that_clients_expect() -> None:
+    builder, events = _build(_run_events(_BEGAN, TextAdded("Hel"), TextAdded("lo"), TurnAnswered("Hello")))
+    assert _check(events) == [
         "created",
         "in_progress",
         "output_item.added",
@@ -87,15 +87,15 @@ def test_a_plain_answer_has_the_sequence_of_events_that_clients_expect() -> None
         "output_item.done",
         "completed",
     ]
-    official = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response))
+    official = OfficialResponse.model_validate_json(msgspec.json.encode(builder.response))
     assert official.output_text == "Hello"
     assert official.status == "completed"
     assert official.output[0].id == "msg_x_0"
 
 
-def test_a_tool_of_the_agent_is_an_item_that_no_client_has_to_answer() -> None:
-    composition, composed = _composed(_told(*_WITH_A_TOOL))
-    names = _checked(composed)
+def test_tool_call_of_the_agent_becomes_an_mcp_call_item() -> None:
+    builder, events = _build(_run_events(*_WITH_A_TOOL))
+    names = _check(events)
     assert names[names.index("mcp_call.in_progress") - 1 :][:6] == [
         "output_item.added",
         "mcp_call.in_progress",
@@ -104,7 +104,7 @@ def test_a_tool_of_the_agent_is_an_item_that_no_client_has_to_answer() -> None:
         "mcp_call.completed",
         "output_item.done",
     ]
-    official = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response))
+    official = OfficialResponse.model_validate_json(msgspec.json.encode(builder.response))
     assert [item.type for item in official.output] == ["message", "mcp_call", "message"]
     use = official.output[1]
     assert use.type == "mcp_call"
@@ -120,43 +120,43 @@ def test_a_tool_of_the_agent_is_an_item_that_no_client_has_to_answer() -> None:
 
 
 def test_usage_is_the_sum_of_all_model_calls() -> None:
-    composition, _ = _composed(_told(*_WITH_A_TOOL))
-    official = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response))
+    builder, _ = _build(_run_events(*_WITH_A_TOOL))
+    official = OfficialResponse.model_validate_json(msgspec.json.encode(builder.response))
     assert official.usage is not None
     assert (official.usage.input_tokens, official.usage.output_tokens, official.usage.total_tokens) == (30, 6, 36)
     assert official.usage.input_tokens_details.cached_tokens == 3
     assert official.usage.output_tokens_details.reasoning_tokens == 1
 
 
-def test_thoughts_are_reported_only_where_they_were_asked_for() -> None:
-    composition, composed = _composed(_told(*_WITH_A_TOOL), thoughts=True)
-    names = _checked(composed)
+def test_reasoning_is_included_only_on_request() -> None:
+    builder, events = _build(_run_events(*_WITH_A_TOOL), thoughts=True)
+    names = _check(events)
     assert names.count("reasoning_summary_text.delta") == 2
-    official = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response))
+    official = OfficialResponse.model_validate_json(msgspec.json.encode(builder.response))
     first = official.output[0]
     assert first.type == "reasoning"
     assert first.summary[0].text == "A clock is needed."
-    _, without = _composed(_told(*_WITH_A_TOOL))
-    assert not [name for name in _checked(without) if "reasoning" in name]
+    _, without = _build(_run_events(*_WITH_A_TOOL))
+    assert not [name for name in _check(without) if "reasoning" in name]
 
 
-def test_a_tool_that_fails_says_why() -> None:
-    told = _told(
+def test_failed_tool_call_has_its_error() -> None:
+    told = _run_events(
         _BEGAN, ToolCalled(_CALL, "x"), ToolAnswered(ToolResult("call_1", "No.", failed=True), "terminal", 0.1)
     )
-    composition, composed = _composed([*told, *_told(TurnAnswered("Sorry."))])
-    assert "mcp_call.failed" in _checked(composed)
-    use = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response)).output[0]
+    builder, events = _build([*told, *_run_events(TurnAnswered("Sorry."))])
+    assert "mcp_call.failed" in _check(events)
+    use = OfficialResponse.model_validate_json(msgspec.json.encode(builder.response)).output[0]
     assert use.type == "mcp_call"
     assert use.status == "failed"
     assert "No." in str(use.error)
 
 
-def test_a_call_of_which_nobody_hears_again_is_cut_off_when_the_model_speaks() -> None:
-    told = _told(_BEGAN, ToolCalled(_CALL, "x"), TextAdded("Well."), TurnAnswered("Well."))
-    composition, composed = _composed(told)
-    _checked(composed)
-    use = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response)).output[0]
+def test_tool_call_without_a_result_is_marked_interrupted() -> None:
+    told = _run_events(_BEGAN, ToolCalled(_CALL, "x"), TextAdded("Well."), TurnAnswered("Well."))
+    builder, events = _build(told)
+    _check(events)
+    use = OfficialResponse.model_validate_json(msgspec.json.encode(builder.response)).output[0]
     assert use.type == "mcp_call"
     assert INTERRUPTED in str(use.error)
 
@@ -169,22 +169,22 @@ def test_a_call_of_which_nobody_hears_again_is_cut_off_when_the_model_speaks() -
         (TurnOutOfBudget("time", "I stopped."), "incomplete", "incomplete"),
     ],
 )
-def test_other_ends_are_reported_as_such(end: TurnEnd, status: str, name: str) -> None:
-    composition, composed = _composed(_told(_BEGAN, TextAdded("So"), end))
-    assert _checked(composed)[-1] == name
-    official = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response))
+def test_failed_stopped_and_limited_turns_have_their_status(end: TurnEnd, status: str, name: str) -> None:
+    builder, events = _build(_run_events(_BEGAN, TextAdded("So"), end))
+    assert _check(events)[-1] == name
+    official = OfficialResponse.model_validate_json(msgspec.json.encode(builder.response))
     assert official.status == status
     assert official.output[0].type == "message"
-    assert "/retry" not in str(composed), "no command can be typed here"
+    assert "/retry" not in str(events), "clients of the API cannot type commands"
 
 
-def test_an_answer_without_any_piece_before_it_is_reported_whole() -> None:
-    composition, composed = _composed(_told(_BEGAN, TurnAnswered("Done before.")))
-    assert _checked(composed).count("output_text.delta") == 1
-    assert OfficialResponse.model_validate_json(msgspec.json.encode(composition.response)).output_text == "Done before."
+def test_answer_without_earlier_text_events_is_sent_as_one_delta() -> None:
+    builder, events = _build(_run_events(_BEGAN, TurnAnswered("Done before.")))
+    assert _check(events).count("output_text.delta") == 1
+    assert OfficialResponse.model_validate_json(msgspec.json.encode(builder.response)).output_text == "Done before."
 
 
-def test_what_continues_after_a_crash_repeats_no_words_that_stay_the_same() -> None:
+def test_resumed_response_does_not_repeat_unchanged_text() -> None:
     telling = RunEventMapper()
     told = [one for event in (_BEGAN, TextAdded("One two")) for one in telling.tell(event)]
     again = RunEventMapper()
@@ -192,25 +192,23 @@ def test_what_continues_after_a_crash_repeats_no_words_that_stay_the_same() -> N
     told += [*again.restart(), TurnResumed("t1")]
     told += [one for event in (TextAdded("One "), TextAdded("two three")) for one in again.tell(event)]
     told += [*again.tell(TurnAnswered("One two three")), to_run_end(TurnAnswered("One two three"))]
-    composition, composed = _composed(told)
-    deltas = [
-        msgspec.to_builtins(one)["delta"] for one in composed if get_event_name(one).endswith("output_text.delta")
-    ]
+    builder, events = _build(told)
+    deltas = [msgspec.to_builtins(one)["delta"] for one in events if get_event_name(one).endswith("output_text.delta")]
     assert deltas == ["One two", " three"]
-    assert len(composition.response.output) == 1
+    assert len(builder.response.output) == 1
 
 
-def test_words_that_come_out_otherwise_after_a_crash_are_right_in_the_end() -> None:
-    told = [RunQueued("s"), *_told(_BEGAN, TextAdded("One")), TurnResumed("t1")]
-    told += _told(TextAdded("Two"), TurnAnswered("Two"))
-    composition, composed = _composed(told)
-    names = _checked(composed)
+def test_resumed_response_with_different_text_ends_with_the_final_text() -> None:
+    told = [RunQueued("s"), *_run_events(_BEGAN, TextAdded("One")), TurnResumed("t1")]
+    told += _run_events(TextAdded("Two"), TurnAnswered("Two"))
+    builder, events = _build(told)
+    names = _check(events)
     assert names[:3] == ["created", "queued", "in_progress"]
-    assert OfficialResponse.model_validate_json(msgspec.json.encode(composition.response)).output_text == "Two"
+    assert OfficialResponse.model_validate_json(msgspec.json.encode(builder.response)).output_text == "Two"
 
 
-def test_the_same_events_make_the_same_numbers() -> None:
-    told = _told(*_WITH_A_TOOL)
-    _, once = _composed(told)
-    _, twice = _composed(told)
+def test_same_run_events_give_the_same_response_events() -> None:
+    told = _run_events(*_WITH_A_TOOL)
+    _, once = _build(told)
+    _, twice = _build(told)
     assert once == twice

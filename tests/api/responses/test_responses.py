@@ -1,4 +1,4 @@
-"""`/v1/responses` as the official client of OpenAI sees it."""
+"""`/v1/responses` with OpenAI's client."""
 
 import asyncio
 import base64
@@ -19,8 +19,8 @@ _PNG = base64.b64decode(
 _LOOK = Say("Let me look.", calls=[Ask("terminal", {"command": "echo seen"})])
 
 
-def _said(received: Received) -> list[tuple[str, Any]]:
-    """Return who said what in a model call, without the instructions."""
+def _history(received: Received) -> list[tuple[str, Any]]:
+    """Return roles and contents of a model call, without the instructions."""
     return [(one["role"], one.get("content")) for one in _sent(received)[1:]]
 
 
@@ -29,7 +29,7 @@ def _sent(received: Received) -> list[Any]:
     return messages
 
 
-async def test_a_plain_answer(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_plain_response_has_text_status_and_usage(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.script(Say("Good day."))
     response = await sdk.responses.create(model="talaria", input="Hello", metadata={"a": "b"})
     assert response.output_text == "Good day."
@@ -38,7 +38,7 @@ async def test_a_plain_answer(sdk: AsyncOpenAI, model: ModelServer) -> None:
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens > 0
 
 
-async def test_a_synchronous_client_is_answered_as_well(server: Server, model: ModelServer) -> None:
+async def test_synchronous_openai_client_is_answered(server: Server, model: ModelServer) -> None:
     model.script(Say("One."), Say("Two words."))
 
     def ask() -> tuple[str, list[str]]:
@@ -54,9 +54,7 @@ async def test_a_synchronous_client_is_answered_as_well(server: Server, model: M
     assert "".join(deltas) == "Two words."
 
 
-async def test_a_stream_with_a_tool_is_understood_by_the_stream_of_the_client(
-    sdk: AsyncOpenAI, model: ModelServer
-) -> None:
+async def test_stream_with_a_tool_call_is_parsed_by_the_client(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.script(_LOOK, Say("Seen."))
     async with sdk.responses.stream(model="talaria", input="Look.") as stream:
         events = [event async for event in stream]
@@ -71,7 +69,7 @@ async def test_a_stream_with_a_tool_is_understood_by_the_stream_of_the_client(
     assert last.phase == "final_answer"
 
 
-async def test_thoughts_are_reported_where_they_were_asked_for(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_reasoning_is_included_only_on_request(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.otherwise(Say("Yes.", reasoning="Is it so?"))
     response = await sdk.responses.create(model="talaria", input="So?", reasoning={"summary": "auto"})
     assert [item.type for item in response.output] == ["reasoning", "message"]
@@ -79,11 +77,11 @@ async def test_thoughts_are_reported_where_they_were_asked_for(sdk: AsyncOpenAI,
     assert [item.type for item in without.output] == ["message"]
 
 
-async def test_a_response_continues_from_the_one_before(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_response_continues_from_the_previous_response(sdk: AsyncOpenAI, model: ModelServer) -> None:
     first = await sdk.responses.create(model="talaria", input="One", instructions="Be brief.")
     second = await sdk.responses.create(model="talaria", input="Two", previous_response_id=first.id)
     await sdk.responses.create(model="talaria", input="Three", previous_response_id=second.id)
-    assert _said(model.received[-1]) == [
+    assert _history(model.received[-1]) == [
         ("user", "One"),
         ("assistant", "ok"),
         ("user", "Two"),
@@ -96,37 +94,35 @@ async def test_a_response_continues_from_the_one_before(sdk: AsyncOpenAI, model:
     assert second.previous_response_id == first.id
 
 
-async def test_two_ways_on_from_one_response_do_not_meet(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_responses_continuing_from_the_same_response_are_separate(sdk: AsyncOpenAI, model: ModelServer) -> None:
     first = await sdk.responses.create(model="talaria", input="One")
-    ways = [sdk.responses.create(model="talaria", input=words, previous_response_id=first.id) for words in "AB"]
-    await asyncio.gather(*ways)
+    requests = [sdk.responses.create(model="talaria", input=text, previous_response_id=first.id) for text in "AB"]
+    await asyncio.gather(*requests)
     again = await sdk.responses.create(model="talaria", input="C", previous_response_id=first.id)
     assert again.status == "completed"
-    told = sorted(str(_said(one)) for one in model.received[1:])
-    assert told == [str([("user", "One"), ("assistant", "ok"), ("user", words)]) for words in "ABC"]
+    histories = sorted(str(_history(one)) for one in model.received[1:])
+    assert histories == [str([("user", "One"), ("assistant", "ok"), ("user", text)]) for text in "ABC"]
 
 
-async def test_other_instructions_later_on_change_nothing_that_was_sent_before(
-    sdk: AsyncOpenAI, model: ModelServer
-) -> None:
+async def test_later_instructions_do_not_change_the_earlier_prefix(sdk: AsyncOpenAI, model: ModelServer) -> None:
     first = await sdk.responses.create(model="talaria", input="One", instructions="Be brief.")
     await sdk.responses.create(model="talaria", input="Two", instructions="Be long.", previous_response_id=first.id)
     assert _sent(model.received[1])[:3] == [
         *_sent(model.received[0]),
         {"role": "assistant", "content": "ok"},
     ]
-    assert _said(model.received[1])[2:] == [("system", "Be long."), ("user", "Two")]
+    assert _history(model.received[1])[2:] == [("system", "Be long."), ("user", "Two")]
 
 
 async def test_a_named_conversation_continues(sdk: AsyncOpenAI, model: ModelServer) -> None:
-    for words in ("One", "Two"):
-        response = await sdk.responses.create(model="talaria", input=words, conversation="trip")
+    for text in ("One", "Two"):
+        response = await sdk.responses.create(model="talaria", input=text, conversation="trip")
         assert response.conversation is not None
         assert response.conversation.id == "trip"
     await sdk.responses.create(model="talaria", input="Three", conversation={"id": "trip"})
-    assert [words for role, words in _said(model.received[-1]) if role == "user"] == ["One", "Two", "Three"]
+    assert [text for role, text in _history(model.received[-1]) if role == "user"] == ["One", "Two", "Three"]
     await sdk.responses.create(model="talaria", input="Four", conversation="another")
-    assert _said(model.received[-1]) == [("user", "Four")]
+    assert _history(model.received[-1]) == [("user", "Four")]
 
 
 async def test_items_become_a_transcript_with_its_roles(sdk: AsyncOpenAI, model: ModelServer) -> None:
@@ -146,9 +142,9 @@ async def test_items_become_a_transcript_with_its_roles(sdk: AsyncOpenAI, model:
     )
     (received,) = model.received
     assert "Speak French." in str(_sent(received)[0])
-    said = _said(received)
-    assert said[:2] == [("user", "One"), ("assistant", "Un")]
-    assert "And this?" in str(said[2])
+    history = _history(received)
+    assert history[:2] == [("user", "One"), ("assistant", "Un")]
+    assert "And this?" in str(history[2])
 
 
 async def test_files_are_stored_for_the_agent(sdk: AsyncOpenAI, model: ModelServer) -> None:
@@ -159,7 +155,7 @@ async def test_files_are_stored_for_the_agent(sdk: AsyncOpenAI, model: ModelServ
     await sdk.responses.create(model="talaria", input=[item])
     await sdk.chat.completions.create(model="talaria", messages=[message])
     for received in model.received:
-        found = re.search(r"\[file sums\.csv \(text/csv\) (/[^\]]+/sums\.csv)\]", str(_said(received)))
+        found = re.search(r"\[file sums\.csv \(text/csv\) (/[^\]]+/sums\.csv)\]", str(_history(received)))
         assert found is not None
         assert await asyncio.to_thread(Path(found[1]).read_bytes) == b"a,b"
     with pytest.raises(openai.BadRequestError, match="file_data"):
@@ -168,20 +164,20 @@ async def test_files_are_stored_for_the_agent(sdk: AsyncOpenAI, model: ModelServ
         )
 
 
-async def test_what_a_response_said_can_be_referred_to(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_items_of_a_response_can_be_referenced_as_input(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.script(_LOOK, Say("Seen."))
     first = await sdk.responses.create(model="talaria", input="Look.")
     references: list[Any] = [{"type": "item_reference", "id": item.id} for item in first.output]
     again: list[Any] = [item.model_dump(exclude_none=True) for item in first.output]
     for past in (references, again):
         await sdk.responses.create(model="talaria", input=[*past, {"role": "user", "content": "And?"}])
-        told = str(_said(model.received[-1]))
-        assert "Seen." in told
-        assert "seen" in told
-        assert "And?" in told
+        history = str(_history(model.received[-1]))
+        assert "Seen." in history
+        assert "seen" in history
+        assert "And?" in history
 
 
-async def test_a_response_is_found_again_until_it_is_deleted(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_response_can_be_retrieved_until_it_is_deleted(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.script(_LOOK, Say("Seen."))
     first = await sdk.responses.create(model="talaria", input="Look.")
     assert (await sdk.responses.retrieve(first.id)).model_dump() == first.model_dump()
@@ -199,9 +195,13 @@ async def test_a_streamed_response_is_stored_as_it_was_sent(sdk: AsyncOpenAI, mo
     model.script(_LOOK, Say("Seen."))
     async with sdk.responses.stream(model="talaria", input="Look.") as stream:
         final = await stream.get_final_response()
-    kept = await sdk.responses.retrieve(final.id)
-    assert [item.type for item in kept.output] == [item.type for item in final.output]
-    assert (kept.output_text, kept.usage, kept.completed_at) == (final.output_text, final.usage, final.completed_at)
+    stored = await sdk.responses.retrieve(final.id)
+    assert [item.type for item in stored.output] == [item.type for item in final.output]
+    assert (stored.output_text, stored.usage, stored.completed_at) == (
+        final.output_text,
+        final.usage,
+        final.completed_at,
+    )
 
 
 async def test_a_response_with_store_off_is_not_stored(sdk: AsyncOpenAI) -> None:
@@ -210,7 +210,7 @@ async def test_a_response_with_store_off_is_not_stored(sdk: AsyncOpenAI) -> None
         await sdk.responses.retrieve(response.id)
 
 
-async def test_a_client_that_hangs_up_stops_the_turn(sdk: AsyncOpenAI, model: ModelServer) -> None:
+async def test_disconnected_client_stops_the_turn(sdk: AsyncOpenAI, model: ModelServer) -> None:
     model.script(Say("and so on " * 300, pause=0.05))
     stream = await sdk.responses.create(model="talaria", input="Go.", stream=True)
     async for event in stream:
@@ -253,7 +253,7 @@ async def test_a_model_failure_is_reported_with_and_without_streaming(sdk: Async
         ({"input": 7}, "input"),
     ],
 )
-async def test_what_cannot_be_honoured_is_refused_by_name(server: Server, body: dict[str, Any], param: str) -> None:
+async def test_unsupported_parameter_is_refused_by_name(server: Server, body: dict[str, Any], param: str) -> None:
     async with client(server) as http:
         response = await http.post("/v1/responses", json=body)
     error = response.json()["error"]

@@ -1,4 +1,4 @@
-"""`/v1/sessions`: what was said anywhere, listed, read, searched, forked and deleted."""
+"""`/v1/sessions`: sessions of all surfaces are listed, read, searched, forked and deleted."""
 
 from typing import Any
 
@@ -10,26 +10,26 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 
-async def _said(http: httpx.AsyncClient, words: str, session: str = "") -> str:
-    """Say something, and return the session."""
+async def _say(http: httpx.AsyncClient, text: str, session: str = "") -> str:
+    """Send a message, and return the id of its session."""
     headers = {"x-talaria-session-id": session} if session else {}
-    body = {"messages": [{"role": "user", "content": words}]}
+    body = {"messages": [{"role": "user", "content": text}]}
     response = await http.post("/v1/chat/completions", json=body, headers=headers)
     assert response.status_code == 200, response.text
     return response.headers["x-talaria-session-id"]
 
 
-async def _got(http: httpx.AsyncClient, path: str, **query: object) -> Any:
+async def _get(http: httpx.AsyncClient, path: str, **query: object) -> Any:
     response = await http.get(path, params={name: str(value) for name, value in query.items()})
     assert response.status_code == 200, response.text
     return response.json()
 
 
-async def test_every_page_together_is_all_there_is(http: httpx.AsyncClient) -> None:
-    made = [await _said(http, f"Number {number}") for number in range(7)]
+async def test_pages_of_the_session_list_are_complete(http: httpx.AsyncClient) -> None:
+    made = [await _say(http, f"Number {number}") for number in range(7)]
     found, after = [], ""
     while True:
-        page = await _got(http, "/v1/sessions", limit=3, after=after)
+        page = await _get(http, "/v1/sessions", limit=3, after=after)
         found += [one["id"] for one in page["data"]]
         if not page["has_more"]:
             break
@@ -38,21 +38,21 @@ async def test_every_page_together_is_all_there_is(http: httpx.AsyncClient) -> N
     assert page["next"] is None
 
 
-async def test_what_was_said_in_the_terminal_is_there_as_well(http: httpx.AsyncClient, server: Server) -> None:
-    await _said(http, "Over HTTP")
+async def test_sessions_of_the_terminal_are_listed(http: httpx.AsyncClient, server: Server) -> None:
+    await _say(http, "Over HTTP")
     assert (await talk(server.program, "chat", "-q", "In the terminal")).code == 0
-    assert {one["source"] for one in (await _got(http, "/v1/sessions"))["data"]} == {"api", "cli"}
-    (own,) = (await _got(http, "/v1/sessions", source="cli"))["data"]
-    shown = await _got(http, f"/v1/sessions/{own['id']}")
+    assert {one["source"] for one in (await _get(http, "/v1/sessions"))["data"]} == {"api", "cli"}
+    (own,) = (await _get(http, "/v1/sessions", source="cli"))["data"]
+    shown = await _get(http, f"/v1/sessions/{own['id']}")
     assert (shown["message_count"], shown["running"], shown["address"]) == (2, False, None)
-    assert (await _got(http, "/v1/sessions", q=own["id"]))["data"][0]["id"] == own["id"]
+    assert (await _get(http, "/v1/sessions", q=own["id"]))["data"][0]["id"] == own["id"]
 
 
-async def test_messages_are_read_from_any_number(http: httpx.AsyncClient) -> None:
-    session = await _said(http, "One")
-    await _said(http, "Two", session)
-    first = await _got(http, f"/v1/sessions/{session}/messages", limit=3)
-    rest = await _got(http, f"/v1/sessions/{session}/messages", after=first["data"][-1]["seq"])
+async def test_messages_can_be_read_from_any_number(http: httpx.AsyncClient) -> None:
+    session = await _say(http, "One")
+    await _say(http, "Two", session)
+    first = await _get(http, f"/v1/sessions/{session}/messages", limit=3)
+    rest = await _get(http, f"/v1/sessions/{session}/messages", after=first["data"][-1]["seq"])
     assert [(one["role"], one["text"]) for one in first["data"] + rest["data"]] == [
         ("user", "One"),
         ("assistant", "ok"),
@@ -62,30 +62,30 @@ async def test_messages_are_read_from_any_number(http: httpx.AsyncClient) -> Non
     assert (first["has_more"], rest["has_more"]) == (True, False)
 
 
-async def test_words_are_found(http: httpx.AsyncClient) -> None:
-    session = await _said(http, "Where is the marmalade?")
-    await _said(http, "Where is the butter?")
-    found = await _got(http, "/v1/sessions/search", q="marmalade")
+async def test_sessions_are_found_by_the_text_of_messages(http: httpx.AsyncClient) -> None:
+    session = await _say(http, "Where is the marmalade?")
+    await _say(http, "Where is the butter?")
+    found = await _get(http, "/v1/sessions/search", q="marmalade")
     assert [one["session_id"] for one in found["data"]] == [session]
     assert "[marmalade]" in found["data"][0]["snippet"]
     assert (await http.get("/v1/sessions/search")).status_code == 400
 
 
-async def test_a_fork_goes_its_own_way(http: httpx.AsyncClient, model: ModelServer) -> None:
-    session = await _said(http, "One")
-    await _said(http, "Two", session)
+async def test_fork_continues_separately_from_the_original(http: httpx.AsyncClient, model: ModelServer) -> None:
+    session = await _say(http, "One")
+    await _say(http, "Two", session)
     made = await http.post(f"/v1/sessions/{session}/fork", json={"upto": 2, "title": "Another way"})
     fork = made.json()
     assert (made.status_code, fork["parent_id"], fork["parent_seq"]) == (201, session, 2)
-    await _said(http, "Three", fork["id"])
-    said = [one["content"] for one in model.received[-1].json["messages"][1:]]
-    assert said == ["One", "ok", "Three"]
-    assert len((await _got(http, f"/v1/sessions/{session}/messages"))["data"]) == 4
+    await _say(http, "Three", fork["id"])
+    texts = [one["content"] for one in model.received[-1].json["messages"][1:]]
+    assert texts == ["One", "ok", "Three"]
+    assert len((await _get(http, f"/v1/sessions/{session}/messages"))["data"]) == 4
     assert (await http.post(f"/v1/sessions/{session}/fork", json={"upto": 99})).status_code == 400
 
 
 async def test_a_deleted_session_is_gone(http: httpx.AsyncClient) -> None:
-    session = await _said(http, "One")
+    session = await _say(http, "One")
     assert (await http.delete(f"/v1/sessions/{session}")).json() == {
         "id": session,
         "object": "session.deleted",
@@ -95,7 +95,7 @@ async def test_a_deleted_session_is_gone(http: httpx.AsyncClient) -> None:
         assert (await http.get(path)).json()["error"]["code"] == "session_not_found"
 
 
-async def test_a_session_is_not_deleted_under_a_running_turn(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_session_with_a_running_turn_cannot_be_deleted(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(Say("and so on " * 300, pause=0.05))
     run = (await http.post("/v1/runs", json={"input": "Go."})).json()
     await model.arrived()
@@ -103,13 +103,13 @@ async def test_a_session_is_not_deleted_under_a_running_turn(http: httpx.AsyncCl
     assert (await http.post(f"/v1/runs/{run['id']}/stop")).json()["status"] == "stopped"
 
 
-async def test_without_a_network_nothing_can_be_moved(http: httpx.AsyncClient) -> None:
-    session = await _said(http, "One")
+async def test_move_is_refused_without_a_chat_network(http: httpx.AsyncClient) -> None:
+    session = await _say(http, "One")
     refused = await http.post(f"/v1/sessions/{session}/move", json={"to": "telegram"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_network")
 
 
-async def test_what_one_key_began_another_does_not_see(server: Server, http: httpx.AsyncClient) -> None:
+async def test_key_cannot_access_runs_and_responses_of_another_key(server: Server, http: httpx.AsyncClient) -> None:
     tokens = []
     for name in ("ann", "bob"):
         made = await talk(server.program, "api-keys", "create", name, "--scope", "chat", "--json")
@@ -138,8 +138,8 @@ async def test_what_one_key_began_another_does_not_see(server: Server, http: htt
         assert (await ann.get(f"/v1/responses/{response['id']}")).status_code == 200
 
 
-async def test_a_key_reads_and_changes_only_what_its_scopes_allow(server: Server, http: httpx.AsyncClient) -> None:
-    session = await _said(http, "One")
+async def test_key_can_do_only_what_its_scopes_allow(server: Server, http: httpx.AsyncClient) -> None:
+    session = await _say(http, "One")
     keys = {}
     for scope in ("chat", "read", "admin"):
         made = await talk(server.program, "api-keys", "create", scope, "--scope", scope, "--json")
@@ -147,17 +147,17 @@ async def test_a_key_reads_and_changes_only_what_its_scopes_allow(server: Server
         keys[scope] = made.out
 
     def token(scope: str) -> str:
-        words: dict[str, Any] = httpx.Response(200, text=keys[scope]).json()
-        return str(words["key"])
+        created: dict[str, Any] = httpx.Response(200, text=keys[scope]).json()
+        return str(created["key"])
 
     async def status(scope: str, method: str, path: str) -> int:
         async with client(server, token(scope)) as one:
             return (await one.request(method, path, json={} if method == "POST" else None)).status_code
 
-    async def is_asked_for() -> bool:
+    async def is_enforced() -> bool:
         return await status("chat", "GET", "/v1/sessions") == httpx.codes.FORBIDDEN
 
-    await until(is_asked_for)  # a key counts up to a second later where there was none before
+    await until(is_enforced)  # the first key takes effect up to a second later
     async with client(server, token("chat")) as one:
         for decision in ("approve", "approve_session", "approve_always"):
             refused = await one.post("/v1/runs/run_x/approval", json={"id": "any", "decision": decision})

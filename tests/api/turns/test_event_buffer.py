@@ -1,4 +1,4 @@
-"""The buffer for a slow client is bounded, and nothing of the reply is lost."""
+"""The event buffer for a slow client is bounded, and no text of the reply is lost."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ async def _rest(channel: TurnEventQueue) -> list[TurnEvent]:
 
 
 @pytest.mark.slow
-async def test_words_that_nobody_fetched_become_one_event() -> None:
+async def test_unread_text_events_are_joined() -> None:
     channel = TurnEventQueue()
     for _ in range(100_000):
         channel.put(TextAdded("ab"))
@@ -27,7 +27,7 @@ async def test_words_that_nobody_fetched_become_one_event() -> None:
     assert await _rest(channel) == [TextAdded("ab" * 100_000)]
 
 
-async def test_what_a_tool_shows_is_left_out_where_the_reader_is_too_slow_and_nothing_else() -> None:
+async def test_only_tool_progress_is_dropped_for_a_slow_reader() -> None:
     channel = TurnEventQueue()
     for number in range(10_000):
         channel.put(ToolProgressed("call", f"line {number}"))
@@ -35,11 +35,11 @@ async def test_what_a_tool_shows_is_left_out_where_the_reader_is_too_slow_and_no
     channel.put(TurnAnswered("Done."))
     assert len(channel) < 1_000
     channel.close()
-    *_, words, end = await _rest(channel)
-    assert (words, end) == (TextAdded("Done."), TurnAnswered("Done."))
+    *_, text, end = await _rest(channel)
+    assert (text, end) == (TextAdded("Done."), TurnAnswered("Done."))
 
 
-async def test_a_reader_that_keeps_up_gets_each_event_by_itself() -> None:
+async def test_fast_reader_gets_each_event_separately() -> None:
     channel = TurnEventQueue()
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(_rest(channel))
@@ -50,7 +50,7 @@ async def test_a_reader_that_keeps_up_gets_each_event_by_itself() -> None:
     assert reading.result() == [TextAdded("a"), TextAdded("b"), TextAdded("c")]
 
 
-async def test_an_error_comes_after_what_was_put_before_it() -> None:
+async def test_error_is_raised_after_earlier_events() -> None:
     channel = TurnEventQueue()
     channel.put(TextAdded("So far."))
     channel.close(Refused("No more."))

@@ -1,4 +1,4 @@
-"""Conversations that clients name: begun once, however many ask for them at once, and of whichever server."""
+"""Sessions that clients name: created once, even by parallel requests to several servers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,55 +20,55 @@ def _echo(received: Received) -> Say:
     return Say(f"You said {received.question}.", chunks=3, pause=0.01)
 
 
-async def _ask(http: httpx.AsyncClient, words: str, **more: Any) -> httpx.Response:
-    return await http.post("/v1/responses", json={"input": words, "conversation": "ours", **more})
+async def _ask(http: httpx.AsyncClient, text: str, **more: Any) -> httpx.Response:
+    return await http.post("/v1/responses", json={"input": text, "conversation": "ours", **more})
 
 
 async def _messages(http: httpx.AsyncClient, answers: Sequence[httpx.Response]) -> list[str]:
-    """Return what was said in the one conversation that all the answers belong to."""
+    """Return the messages of the one session that all the answers belong to."""
     (session,) = {answer.headers[SESSION] for answer in answers}
     assert [one["id"] for one in (await http.get("/v1/sessions")).json()["data"]] == [session]
     return [one["text"] for one in (await http.get(f"/v1/sessions/{session}/messages")).json()["data"]]
 
 
-def _check(messages: list[str], words: Sequence[str]) -> None:
-    """See that each was answered by itself, once."""
-    assert sorted(messages[::2]) == sorted(words)
+def _check(messages: list[str], texts: Sequence[str]) -> None:
+    """Check that each message was answered separately, once."""
+    assert sorted(messages[::2]) == sorted(texts)
     assert messages[1::2] == [f"You said {one}." for one in messages[::2]]
 
 
-async def test_all_who_name_a_new_conversation_at_once_are_in_the_same(
+async def test_parallel_requests_with_a_new_name_share_one_session(
     pair: Sequence[httpx.AsyncClient], model: ModelServer
 ) -> None:
     model.answering(_echo)
-    words = [f"w{number}" for number in range(8)]
-    asking = [_ask(pair[number % 2], word, stream=number % 4 > 1) for number, word in enumerate(words)]
+    texts = [f"w{number}" for number in range(8)]
+    asking = [_ask(pair[number % 2], word, stream=number % 4 > 1) for number, word in enumerate(texts)]
     answers = await asyncio.gather(*asking)
     assert [answer.status_code for answer in answers] == [200] * 8, [answer.text for answer in answers]
-    _check(await _messages(pair[0], answers), words)
-    for word, answer in zip(words, answers, strict=True):
+    _check(await _messages(pair[0], answers), texts)
+    for word, answer in zip(texts, answers, strict=True):
         assert f"You said {word}." in answer.text
 
 
 @pytest.mark.one_engine
-async def test_those_in_the_background_are_in_it_as_well(pair: Sequence[httpx.AsyncClient], model: ModelServer) -> None:
+async def test_background_responses_with_a_new_name_share_one_session(
+    pair: Sequence[httpx.AsyncClient], model: ModelServer
+) -> None:
     model.answering(_echo)
-    words = [f"w{number}" for number in range(8)]
+    texts = [f"w{number}" for number in range(8)]
     answers = await asyncio.gather(
-        *(_ask(pair[number % 2], word, background=True) for number, word in enumerate(words))
+        *(_ask(pair[number % 2], word, background=True) for number, word in enumerate(texts))
     )
     assert [answer.status_code for answer in answers] == [200] * 8, [answer.text for answer in answers]
 
     async def all_are_done() -> list[str]:
-        said = await _messages(pair[0], answers)
-        return said if len(said) == 2 * len(words) else []
+        messages = await _messages(pair[0], answers)
+        return messages if len(messages) == 2 * len(texts) else []
 
-    _check(await until(all_are_done), words)
+    _check(await until(all_are_done), texts)
 
 
-async def test_a_name_is_free_again_when_its_conversation_is_deleted(
-    http: httpx.AsyncClient, model: ModelServer
-) -> None:
+async def test_name_of_a_deleted_session_can_be_used_again(http: httpx.AsyncClient, model: ModelServer) -> None:
     first = await _ask(http, "One")
     assert (await http.delete(f"/v1/sessions/{first.headers[SESSION]}")).status_code == 200
     second = await _ask(http, "Two")
@@ -77,7 +77,7 @@ async def test_a_name_is_free_again_when_its_conversation_is_deleted(
     assert [one["content"] for one in model.received[-1].json["messages"][1:]] == ["Two", "ok", "Three"]
 
 
-async def test_a_name_stays_when_its_responses_are_forgotten(http: httpx.AsyncClient) -> None:
+async def test_name_remains_when_its_responses_are_deleted(http: httpx.AsyncClient) -> None:
     first = await _ask(http, "One")
     assert (await http.delete(f"/v1/responses/{first.json()['id']}")).status_code == 200
     assert (await _ask(http, "Two")).headers[SESSION] == first.headers[SESSION]
@@ -89,21 +89,21 @@ async def test_a_long_name_is_refused(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.one_engine
-async def test_what_a_server_works_on_is_not_waited_for_once_another_is_to_end(
+async def test_server_shutdown_does_not_wait_for_a_turn_of_another_server(
     tmp_path: Path, model: ModelServer, store_settings: str
 ) -> None:
     model.script(Say("and so on " * 1000, pause=0.05))
     program = scripted_program(tmp_path, model, f"{store_settings}[gateway]\ndrain_seconds = 0.0\n")
     async with serving(program) as one, serving(program) as other, client(one) as first, client(other) as second:
         async with asyncio.TaskGroup() as group:
-            at_work = group.create_task(_ask(first, "One"))
+            running = group.create_task(_ask(first, "One"))
             await model.arrived()
-            waiting = group.create_task(_ask(second, "Two"))
+            pending = group.create_task(_ask(second, "Two"))
             await until(lambda: _is_asked(second))
             assert await other.end() == 0
-            assert (waiting.result().status_code, waiting.result().json()["error"]["code"]) == (503, "ending")
+            assert (pending.result().status_code, pending.result().json()["error"]["code"]) == (503, "ending")
             assert await one.end() == 0
-        assert at_work.result().json()["error"]["code"] == "ending"
+        assert running.result().json()["error"]["code"] == "ending"
         assert len(model.received) == 1
 
 

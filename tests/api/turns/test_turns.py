@@ -1,4 +1,4 @@
-"""Turns that clients wait for: stopped when they go away, one after the other, and never woken later."""
+"""Turns that clients wait for: stopped on disconnect, run one after the other, without later notifications."""
 
 import asyncio
 import gc
@@ -23,8 +23,8 @@ CHAT = "/v1/chat/completions"
 SESSION = "x-talaria-session-id"
 
 
-async def _stopped(host: Hosted, count: int = 1) -> None:
-    """Wait until so many turns have ended as stopped ones, and none runs."""
+async def _until_stopped(host: Hosted, count: int = 1) -> None:
+    """Wait until ``count`` turns have ended as stopped, and none runs."""
 
     def are_stopped(tx: Transaction) -> bool:
         return [turn.state for turn in tx.turns.find()] == ["stopped"] * count
@@ -32,27 +32,27 @@ async def _stopped(host: Hosted, count: int = 1) -> None:
     await until(lambda: host.application.store.read(are_stopped))
 
 
-async def test_a_client_that_hangs_up_stops_its_turn(host: Hosted, model: ModelServer) -> None:
+async def test_disconnected_client_stops_its_turn(host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("words " * 1000, pause=0.5))
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(host.http.post(CHAT, json=HI))
         await model.arrived()
         asking.cancel()
     await model.gone()
-    await _stopped(host)
+    await _until_stopped(host)
 
 
-async def test_a_client_that_leaves_a_stream_stops_its_turn(host: Hosted, model: ModelServer) -> None:
+async def test_closed_stream_stops_its_turn(host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("words " * 1000, pause=0.05))
     async with host.http.stream("POST", CHAT, json=STREAM) as answer:
         async for piece in answer.aiter_text():
             if '"content":"words' in piece:
                 break
     await model.gone()
-    await _stopped(host)
+    await _until_stopped(host)
 
 
-async def test_a_conversation_whose_client_left_continues_when_it_comes_back(host: Hosted, model: ModelServer) -> None:
+async def test_session_continues_after_its_client_disconnected(host: Hosted, model: ModelServer) -> None:
     model.script(Say("words " * 1000, pause=0.05))
     async with host.http.stream("POST", CHAT, json=STREAM) as answer:
         named = {SESSION: answer.headers[SESSION]}
@@ -63,7 +63,7 @@ async def test_a_conversation_whose_client_left_continues_when_it_comes_back(hos
     assert again.json()["choices"][0]["message"]["content"] == "ok"
 
 
-async def test_a_conversation_that_is_over_leaves_no_garbage_to_look_for(host: Hosted) -> None:
+async def test_deleted_session_leaves_no_reference_cycle(host: Hosted) -> None:
     named = (await host.http.post(CHAT, json=HI)).headers[SESSION]
 
     def is_left() -> bool:
@@ -79,7 +79,9 @@ async def test_a_conversation_that_is_over_leaves_no_garbage_to_look_for(host: H
         gc.enable()
 
 
-async def test_requests_in_one_conversation_are_answered_one_after_the_other(host: Hosted, model: ModelServer) -> None:
+async def test_parallel_requests_in_one_session_are_answered_one_after_the_other(
+    host: Hosted, model: ModelServer
+) -> None:
     named = {SESSION: (await host.http.post(CHAT, json=HI)).headers[SESSION]}
 
     def echo(received: Received) -> Say:
@@ -99,22 +101,22 @@ async def test_requests_in_one_conversation_are_answered_one_after_the_other(hos
     assert [one.message.role for one in stored] == ["user", "assistant"] * 9
 
 
-async def test_a_conversation_that_others_work_on_is_left_to_them(host: Hosted) -> None:
+async def test_session_leased_by_another_worker_is_a_conflict(host: Hosted) -> None:
     named = {SESSION: (await host.http.post(CHAT, json=HI)).headers[SESSION]}
     session_id = SessionId(named[SESSION])
 
-    async def take() -> bool:
+    async def claim_session() -> bool:
         claim = await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
         return claim is not None
 
-    await until(take)
+    await until(claim_session)
     answer = await host.http.post(CHAT, json=HI, headers=named)
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
-    waiting = await host.application.store.read(lambda tx: tx.inbox.unsettled(session_id))
-    assert waiting == []
+    pending = await host.application.store.read(lambda tx: tx.inbox.unsettled(session_id))
+    assert pending == []
 
 
-async def test_nobody_can_be_woken_or_asked_back_over_request_and_response(
+async def test_plain_request_has_no_late_notifications_and_no_approvals(
     tmp_path: Path, model: ModelServer, host: Hosted
 ) -> None:
     call = Ask("terminal", {"command": "sleep 0.1", "background": True, "notify_on_complete": True}, id="c1")
@@ -122,34 +124,36 @@ async def test_nobody_can_be_woken_or_asked_back_over_request_and_response(
     model.script(Say(calls=[call]), Say(calls=[danger]), Say("Done."))
     answer = await host.http.post(CHAT, json=HI)
     assert answer.json()["choices"][0]["message"]["content"] == "Done."
-    told = {one["tool_call_id"]: one["content"] for one in model.received[-1].json["messages"] if one["role"] == "tool"}
-    assert "poll" in told["c1"].lower()
-    assert "not allowed" in told["c2"].lower() or "nobody" in told["c2"].lower(), told["c2"]
+    results = {
+        one["tool_call_id"]: one["content"] for one in model.received[-1].json["messages"] if one["role"] == "tool"
+    }
+    assert "poll" in results["c1"].lower()
+    assert "not allowed" in results["c2"].lower() or "nobody" in results["c2"].lower(), results["c2"]
 
 
-async def test_a_silent_stream_shows_that_it_is_still_there(tmp_path: Path, model: ModelServer) -> None:
-    held = asyncio.Event()
+async def test_silent_stream_sends_keep_alives(tmp_path: Path, model: ModelServer) -> None:
+    released = asyncio.Event()
 
     async def wait(_: object) -> Say:
-        await held.wait()
+        await released.wait()
         return Say("At last.")
 
     model.answering(wait)
-    heard = ""
+    received = ""
     settings = "[api]\nheartbeat_seconds = 0.05\n"
     async with hosted(tmp_path, model, settings) as host, host.http.stream("POST", CHAT, json=STREAM) as answer:
         async for piece in answer.aiter_text():
-            heard += piece
-            if heard.count(": still here\n\n") > 2:
-                held.set()
-    assert heard.endswith("data: [DONE]\n\n")
-    words = [line for line in heard.splitlines() if line.startswith("data: {")]
+            received += piece
+            if received.count(": still here\n\n") > 2:
+                released.set()
+    assert received.endswith("data: [DONE]\n\n")
+    lines = [line for line in received.splitlines() if line.startswith("data: {")]
     assert "At last." in "".join(
-        msgspec.json.decode(one[6:])["choices"][0]["delta"].get("content", "") for one in words
+        msgspec.json.decode(one[6:])["choices"][0]["delta"].get("content", "") for one in lines
     )
 
 
-async def test_a_client_that_takes_nothing_counts_as_gone(tmp_path: Path, model: ModelServer) -> None:
+async def test_client_that_reads_nothing_counts_as_disconnected(tmp_path: Path, model: ModelServer) -> None:
     model.otherwise(Say("\x01" * 900_000, chunks=200, pause=0.01))  # six times as long as JSON
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.2\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
@@ -159,11 +163,11 @@ async def test_a_client_that_takes_nothing_counts_as_gone(tmp_path: Path, model:
         writer.write(head.encode() + body)
         await reader.read(10)
         await model.gone()
-        await _stopped(host)
+        await _until_stopped(host)
         writer.close()
 
 
-async def test_what_was_left_unfinished_is_finished_before_the_next_message(host: Hosted, model: ModelServer) -> None:
+async def test_pending_message_is_answered_before_the_next_one(host: Hosted, model: ModelServer) -> None:
     named = {SESSION: (await host.http.post(CHAT, json=HI)).headers[SESSION]}
     message = Message(role="user", parts=(Text("left behind"),), at=datetime.now(UTC))
     left = make_arrival(SessionId(named[SESSION]), "api", "left", message)
