@@ -55,7 +55,7 @@ async def owner(store: Store) -> str | None:
 
 
 @pytest.mark.slow
-async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store], clock: SettableClock) -> None:
+async def test_second_gateway_is_refused_until_the_first_ends(stores: list[Store], clock: SettableClock) -> None:
     async def is_renewed() -> bool:
         lease = await gateway_lease(stores[1])
         assert lease is not None

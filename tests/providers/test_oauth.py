@@ -94,7 +94,7 @@ async def test_refused_refresh_requires_a_sign_in_but_a_failing_server_does_not(
         assert "talaria login openai" in str(raised.value)
 
 
-async def test_refresh_keeps_the_old_refresh_token_if_none_is_sent() -> None:
+async def test_refresh_without_a_new_refresh_token_preserves_the_old_one() -> None:
     granted = {"access_token": "new", "expires_in": 60}
     async with authority(token=lambda _: web.json_response(granted)) as url, pool() as http:
         assert (await AuthorizationServer(client_at(url), http).refresh("old")).refresh_token == "old"

@@ -145,7 +145,7 @@ async def test_unknown_host_name_is_distinguished_from_a_closed_port(http: HttpP
     assert error.for_owner.endswith(" Check the network connection and `providers.mine.base_url`.")
 
 
-async def test_error_of_pooled_keys_keeps_its_source(server: ModelServer, http: HttpPool) -> None:
+async def test_error_of_pooled_keys_names_the_last_key(server: ModelServer, http: HttpPool) -> None:
     server.script(bad_key(), bad_key())
     keys = [open_provider(openai_at(server.url), http, key, secret=f"{key}_KEY") for key in ("FIRST", "SECOND")]
     with pytest.raises(BadKey) as failed:
@@ -153,7 +153,7 @@ async def test_error_of_pooled_keys_keeps_its_source(server: ModelServer, http: 
     assert "rejected the API key SECOND_KEY" in failed.value.for_owner
 
 
-def test_error_without_source_keeps_its_message() -> None:
+def test_error_without_a_source_shows_its_message_to_the_owner() -> None:
     assert ProviderUnreachable("took too long").for_owner == f"{ProviderUnreachable.public} (took too long)"
 
 

@@ -38,7 +38,7 @@ CLAIMING = "before the next claim"
 
 
 class Progress(NamedTuple):
-    """What a transaction sees of the session."""
+    """State of the session within a transaction."""
 
     running: bool
     leased: bool

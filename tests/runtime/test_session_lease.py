@@ -46,7 +46,7 @@ async def texts(store: Store, session_id: SessionId) -> list[str]:
     return [one.message.text for one in stored]
 
 
-async def test_each_message_gets_a_turn_of_its_own_oldest_first(store: Store, session_id: SessionId) -> None:
+async def test_each_message_gets_its_own_turn_oldest_first(store: Store, session_id: SessionId) -> None:
     for text in ("one", "two"):
         assert await add_to_inbox(store, session_id, "test", text, said(text))
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")

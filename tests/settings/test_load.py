@@ -163,7 +163,7 @@ def test_a_byte_order_mark_is_no_fault(profile: Profile) -> None:
     assert load_settings(profile, {}).store.readers == 3
 
 
-def test_invalid_settings_list_every_fault_on_a_line_of_its_own(profile: Profile) -> None:
+def test_invalid_settings_list_every_fault_on_its_own_line(profile: Profile) -> None:
     profile.config_file.write_text("[store]\nreaders = 0\nconnections = 0\n")
     with pytest.raises(SettingsInvalid) as invalid:
         load_settings(profile, {})

@@ -112,7 +112,7 @@ def test_each_notified_topic_is_read_once(sqlite_place: Place) -> None:
     database.close()
 
 
-def test_old_notifications_are_removed_and_a_reader_that_missed_some_wakes_every_topic(sqlite_place: Place) -> None:
+def test_reader_that_missed_deleted_notifications_wakes_every_topic(sqlite_place: Place) -> None:
     database = sqlite_place.open(SystemClock())
     with (
         closing(FileChanges(Path(sqlite_place.address))) as slow,

@@ -10,7 +10,7 @@ Deno.test("only the newest question may be answered where questions replace each
   assertEquals([first(), second(), second()], [false, true, true]);
 });
 
-Deno.test("an answer is taken unless a newer one was", () => {
+Deno.test("an answer is accepted unless a newer one was accepted", () => {
   const ask = countAnswers();
   const [first, second, third] = [ask(), ask(), ask()];
   assertEquals([second(), first(), third()], [true, false, true]);

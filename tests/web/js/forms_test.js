@@ -27,7 +27,7 @@ const setting = (more) => ({
   ...more,
 });
 
-Deno.test("only what differs is sent", () => {
+Deno.test("only changed values are sent", () => {
   const fields = [setting({}), setting({ key: "a.n", kind: "whole", value: 3 })];
   assertEquals(changesOf(fields, {}), {});
   assertEquals(changesOf(fields, { "a.b": "old", "a.n": "3" }), {});
@@ -41,7 +41,7 @@ Deno.test("a list is sent as items, without empty lines", () => {
   assertEquals(changesOf(fields, { "a.b": " one \n\ntwo" }), { "a.b": ["one", "two"] });
 });
 
-Deno.test("of a table only the entries that differ are sent", () => {
+Deno.test("only changed entries of a table are sent", () => {
   const fields = [setting({ kind: "table", value: { one: "1", two: "2" } })];
   assertEquals(changesOf(fields, { "a.b": "one = 1\nthree.x = 3" }), { "a.b.two": null, 'a.b."three.x"': "3" });
 });

@@ -14,7 +14,7 @@ const model = (start, end, first) => ({
   first_text_seconds: first,
 });
 
-Deno.test("tools that run side by side are in lanes of their own", () => {
+Deno.test("tools that run in parallel are in separate lanes", () => {
   const placed = placeSpans([model(0, 2, 1), tool(2, 5), tool(2, 3), tool(3, 4), model(5, 6, null)], at(0));
   assertEquals(placed.map((one) => one.lane), [0, 1, 2, 2, 0]);
   assertEquals(placed.map((one) => [one.start, one.end]), [[0, 2], [2, 5], [2, 3], [3, 4], [5, 6]]);

@@ -17,7 +17,7 @@ const TEXTS = [
 const kinds = (blocks) =>
   blocks.all.filter((one) => one.type !== "space").map((one) => `${one.type}:${one.raw.trim()}`);
 
-Deno.test("text that arrives in pieces has the blocks of the whole text", () => {
+Deno.test("text that arrives in pieces has the blocks of the full text", () => {
   for (const text of TEXTS) {
     const whole = new Blocks();
     whole.append(text);
@@ -40,7 +40,7 @@ const formulas = (text) => {
   );
 };
 
-Deno.test("formulas are found, and money is not one", () => {
+Deno.test("formulas are found, and amounts of money are not formulas", () => {
   assertEquals(formulas("So $x_1 * y_1 * z$ is \\(a\\)."), ["line:x_1 * y_1 * z", "line:a"]);
   assertEquals(formulas("$$\n\\frac{a}{b}\n$$"), ["block:\\frac{a}{b}"]);
   assertEquals(formulas("- It is \\[x\\] here"), ["block:x"]);
@@ -64,7 +64,7 @@ const flatten = (node) =>
 /** @type {(text: string) => any[]} */
 const elements = (text) => renderMarkdown(text).flatMap(flatten);
 
-Deno.test("links lead to the web or to mail, and nowhere else", () => {
+Deno.test("only links to the web and to mail are allowed", () => {
   const links = [
     "javascript:alert(1)",
     "data:text/html,x",
@@ -80,13 +80,13 @@ Deno.test("links lead to the web or to mail, and nowhere else", () => {
   assertEquals(safe.props.rel, "noopener noreferrer");
 });
 
-Deno.test("a picture from elsewhere is a link", () => {
+Deno.test("a picture of another server is shown as a link", () => {
   const found = elements("![cat](https://example.org/cat.png)");
   assertEquals(found.filter((one) => one.type === "img"), []);
   assertEquals(found.filter((one) => one.type === "a").length, 1);
 });
 
-Deno.test("HTML stays text", () => {
+Deno.test("HTML is shown as text", () => {
   const found = elements("<script>alert(1)</script>\n\n<img src=x onerror=alert(1)> and <b>bold</b>");
   assertEquals(found.map((one) => one.type).filter((type) => ["script", "img", "b"].includes(type)), []);
 });

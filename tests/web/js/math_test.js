@@ -37,7 +37,7 @@ Deno.test("brackets, tables and text", () => {
   assertEquals(mathml("\\mathbb{R}"), "mstyle(mi(ℝ))");
 });
 
-Deno.test("broken formulas are shown, and end", () => {
+Deno.test("broken formulas are shown without an endless loop", () => {
   assertEquals(mathml("\\unknown{x}"), "mtext(\\unknown) mi(x)");
   for (
     const source of [

@@ -3,7 +3,7 @@ import { assertEquals } from "./assert.js";
 
 const TEXT = ': still here\n\nid: 1\ndata: {"a":1}\n\ndata: {"b":\ndata: 2}\r\n\r\n: comment\n\ndata: last\n\n';
 
-Deno.test("events are the same however the bytes are cut", () => {
+Deno.test("events are the same wherever the bytes are split", () => {
   const expected = ['{"a":1}', '{"b":\n2}', "last"];
   for (let size = 1; size < TEXT.length; size++) {
     const parser = new EventParser();
@@ -14,7 +14,7 @@ Deno.test("events are the same however the bytes are cut", () => {
   }
 });
 
-Deno.test("an unfinished event is kept", () => {
+Deno.test("an unfinished event is buffered", () => {
   const parser = new EventParser();
   assertEquals(parser.push("data: half"), []);
   assertEquals(parser.push(" and half\n\n"), ["half and half"]);

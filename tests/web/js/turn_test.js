@@ -32,7 +32,7 @@ const EVENTS = [
 /** @type {(events: TurnEvent[]) => unknown} */
 const kinds = (events) => applyEvents(null, events)?.entries.map((one) => [one.kind, "text" in one ? one.text : ""]);
 
-Deno.test("a turn has an entry for each thing that happened", () => {
+Deno.test("a turn has an entry for each event", () => {
   const turn = applyEvents(null, EVENTS);
   assertEquals(turn?.entries.map((one) => one.kind), ["user", "reasoning", "text", "tool", "text"]);
   assertEquals(turn?.over, true);
@@ -55,7 +55,7 @@ Deno.test("an open question ends with its turn", () => {
   assertEquals(turn?.entries.map((one) => one.kind), ["user", "reasoning", "text", "tool", "notice"]);
 });
 
-Deno.test("a file stands after the call that sent it", () => {
+Deno.test("a file is shown after the call that sent it", () => {
   /** @type {(id: string, files: number, text?: string) => NoticeView} */
   const notice = (id, files, text = "") => ({
     id,
