@@ -126,8 +126,8 @@ class MeteredImageMaker:
             hold = await self._budget.reserve(price, self._info)
         except PriceUnknown as error:
             raise Refused(
-                "A spending limit is set, but the price of an image is unknown, so it can't be kept. Set the price in "
-                "dollars: `talaria config set images.price PRICE`."
+                "A spending limit is set, but the price of an image is unknown, so it can't be enforced. Set the price "
+                "in dollars: `talaria config set images.price PRICE`."
             ) from error
         spent = price
         try:

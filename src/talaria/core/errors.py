@@ -354,7 +354,7 @@ class OverBudget(TalariaError):
 
 
 class PriceUnknown(OverBudget):
-    """A cap on spending is set, and the price of the model isn't known, so the cap can't be kept."""
+    """A cap on spending is set, and the price of the model isn't known, so the cap can't be enforced."""
 
     public = "I have a spending limit, and the price of my model isn't known. My owner needs to set it."
 
@@ -367,8 +367,8 @@ class PriceUnknown(OverBudget):
         """Return how to set the price."""
         key = f"models.{_quote_key(self.model)}"
         return (
-            f"A spending limit is set, but the price of `{self.model}` is unknown, so it can't be kept. Set the price"
-            f" in dollars per million tokens: `talaria config set {key}.input_price PRICE` and"
+            f"A spending limit is set, but the price of `{self.model}` is unknown, so it can't be enforced. Set the"
+            f" price in dollars per million tokens: `talaria config set {key}.input_price PRICE` and"
             f" `talaria config set {key}.output_price PRICE` (0 if it is free)."
         )
 

@@ -164,7 +164,11 @@ class ProfileImporter:
         settings = ForeignHome(settings={"access.allowed": list(home.allowed)})
         owners = load_settings(self._profile, self._environment).access.owners
         guests = [person for person in home.allowed if person not in owners]
-        detail = f"Guests here: {', '.join(guests)}. `access.owners` names those who are you." if guests else ""
+        detail = (
+            f"Guests here: {', '.join(guests)}. If one of them is you, add that id to `access.owners`."
+            if guests
+            else ""
+        )
         return [
             structs.replace(item, kind="people", name=", ".join(home.allowed), detail=item.detail and detail)
             for item in files.write(settings, self._name, with_keys=False)

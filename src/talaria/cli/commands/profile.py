@@ -167,7 +167,7 @@ def _trust_folder(folder_trust: FolderTrust, folder: Path, services: Services) -
         raise NotFound(f"There is no folder {folder}.")
     files = project_files(folder)
     if not files:
-        raise Refused(f"{folder} has no commands or skills of its own, so there is nothing to trust.")
+        raise Refused(f"{folder} contains no commands or skills, so there is nothing to trust.")
     for file in files:
         services.terminal.note(f"  {file.relative_to(folder)}")
     services.terminal.note(f"Trusted {folder_trust.trust(folder)}. You'll be asked again when these files change.")

@@ -94,5 +94,5 @@ SETUP = NetworkSetup(
             check=_CHECK,
         ),
     ),
-    next_step="Subscribe to the topic in the ntfy app; what you publish there is answered.",
+    next_step="Subscribe to the topic in the ntfy app; the agent answers messages that you publish there.",
 )

@@ -125,7 +125,9 @@ class XmppSession:
                     features = await self._find_features(jid)
                     room.has_archive, room.is_open = MAM in features, "muc_nonanonymous" in features
                     if not room.has_archive:
-                        log.warning("%s keeps no archive: what is written while we are away is lost", jid)
+                        log.warning(
+                            "%s has no message archive: messages sent while the gateway is offline are lost", jid
+                        )
                     elif self._is_receiving:
                         self.events.put_nowait(CatchUp(jid))
         if not room.is_joined:
@@ -192,7 +194,9 @@ class XmppSession:
     async def _check_archive(self) -> None:
         if MAM not in await self._find_features(self._settings.jid):
             where = self._settings.domain
-            raise Rejected(f"the XMPP server of {where} keeps no archive (XEP-0313), and without it messages get lost")
+            raise Rejected(
+                f"the XMPP server of {where} has no message archive (XEP-0313), without which messages get lost"
+            )
 
     async def _enter(self, room: RoomState) -> bool:
         """Enter a room, and return whether our nick was free."""

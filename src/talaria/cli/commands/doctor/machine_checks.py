@@ -42,7 +42,7 @@ def check_python(_services: Services) -> Iterator[Finding]:
         first, last = (".".join(map(str, one)) for one in (FIRST_PYTHON, LAST_PYTHON))
         yield fault(f"Python {running} isn't supported.", f"Install Talaria with Python {first} to {last}.")
     if Versions(find_installation()).record.pending is not None:
-        yield fault("An update was interrupted.", "`talaria update` undoes what was left unfinished.")
+        yield fault("An update was interrupted.", "Run `talaria update`: it undoes the unfinished part.")
 
 
 def check_sqlite(_services: Services) -> Iterator[Finding]:
