@@ -15,7 +15,7 @@ _NOWHERE = (Fault("post", "refuse", 0, "nowhere"), Fault("thread", "refuse", 0, 
 
 
 class LoopbackFarSide:
-    """Ann and her chats; everything that is said on this network is meant for us."""
+    """Ann's chats on the loopback network, where every message is addressed to the agent."""
 
     def __init__(self, network: LoopbackNetwork, secret: str) -> None:
         self.platform = network.platform(patience=2.0)

@@ -1,4 +1,4 @@
-"""Messages in few words."""
+"""Short constructors and views of messages."""
 
 from datetime import datetime
 
@@ -8,10 +8,10 @@ from talaria.testing.clock import NOON
 
 
 def said(text: str, role: Role = "user", at: datetime = NOON) -> Message:
-    """Return a message of plain words."""
+    """Return a message with one text part."""
     return Message(role=role, parts=(Text(text),), at=at)
 
 
 def texts(messages: list[StoredMessage]) -> list[tuple[int, str]]:
-    """Return the place and the words of each message."""
+    """Return the number and the text of each message."""
     return [(stored.seq, stored.message.text) for stored in messages]

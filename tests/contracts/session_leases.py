@@ -1,4 +1,4 @@
-"""Lanes as a worker takes them."""
+"""Session leases, claimed the way a worker claims them."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ CANDIDATES = 16
 
 
 def lane(tx: Transaction, duration: timedelta, session_id: SessionId | None = None) -> SessionClaim | None:
-    """Take the lane of a conversation, or of the one that has waited longest; ``None`` where none can be had."""
+    """Claim the lease of a session, or of the one that has waited longest; ``None`` if no lease is free."""
     for candidate in [session_id] if session_id else tx.inbox.list_unowned(CANDIDATES):
         lease = take(tx, session_lease_name(candidate), duration)
         if lease is not None:

@@ -8,7 +8,7 @@ from talaria.contracts.stores.access import StoredApiKey
 AT = datetime(2026, 5, 6, 7, 8, 9, 10, UTC)
 
 
-def test_keys_are_added_once_listed_by_name_and_deleted(mine: Transaction, theirs: Transaction) -> None:
+def test_api_keys_are_added_once_listed_by_name_and_deleted(mine: Transaction, theirs: Transaction) -> None:
     keys = [
         StoredApiKey(name=name, scopes=("chat", "read"), digest=name * 3, created_at=AT) for name in ("b", "a", "Z")
     ]

@@ -1,4 +1,4 @@
-"""Background processes in the store: kept, found, changed by several at once; on every engine."""
+"""Background processes in the store: stored, found and changed concurrently, on every engine."""
 
 import asyncio
 
@@ -41,32 +41,32 @@ TWO = structs.replace(ONE, id="pone2", session_id=SessionId("s2"))
 
 
 @pytest.fixture(autouse=True)
-async def kept(store: Store) -> None:
+async def stored_processes(store: Store) -> None:
     for process in (ONE, TWO):
         await store.write(lambda tx, process=process: add_process(tx, process))  # type: ignore[misc]
 
 
-async def test_it_is_read_as_it_was_written_and_listed_with_its_conversation(store: Store) -> None:
+async def test_stored_process_is_read_back_and_listed_by_session(store: Store) -> None:
     assert await store.read(lambda tx: read_process(tx, ONE)) == ONE
     assert await store.read(lambda tx: list_processes(tx, TWO.session_id)) == [TWO]
     assert await store.read(list_processes) == [ONE, TWO]
 
 
-async def test_an_id_is_given_once(store: Store) -> None:
+async def test_duplicate_process_id_is_refused(store: Store) -> None:
     with pytest.raises(StoreConflict):
         await store.write(lambda tx: add_process(tx, structs.replace(ONE, session_id=SessionId("s3"))))
 
 
-async def test_it_is_found_by_the_beginning_of_its_id_if_that_fits_no_other(store: Store) -> None:
+async def test_process_is_found_by_an_unambiguous_id_prefix(store: Store) -> None:
     assert await store.read(lambda tx: find_process(tx, "pone1")) == ONE
     with pytest.raises(Ambiguous, match="pone1, pone2"):
         await store.read(lambda tx: find_process(tx, "pone"))
-    for nothing in ("", "px"):
+    for prefix in ("", "px"):
         with pytest.raises(NotFound):
-            await store.read(lambda tx, nothing=nothing: find_process(tx, nothing))  # type: ignore[misc]
+            await store.read(lambda tx, prefix=prefix: find_process(tx, prefix))  # type: ignore[misc]
 
 
-async def test_changes_of_several_at_once_are_all_kept(store: Store) -> None:
+async def test_concurrent_changes_of_one_process_are_all_stored(store: Store) -> None:
     async def change(**changes: object) -> None:
         await store.write(lambda tx: change_process(tx, ONE, **changes))
 
@@ -75,20 +75,20 @@ async def test_changes_of_several_at_once_are_all_kept(store: Store) -> None:
     assert changed == structs.replace(ONE, scanned=5, ended_by="person", written="call-1")
 
 
-async def test_one_that_is_forgotten_cannot_be_changed(store: Store) -> None:
+async def test_deleted_process_cannot_be_changed(store: Store) -> None:
     await store.write(lambda tx: forget_process(tx, ONE))
     assert await store.write(lambda tx: change_process(tx, ONE, scanned=5)) is None
     assert await store.read(list_processes) == [TWO]
 
 
-async def test_a_glance_shows_those_that_run_and_that_those_of_no_conversation_are_to_end(store: Store) -> None:
+async def test_summaries_list_running_processes_and_mark_those_of_deleted_sessions(store: Store) -> None:
     await store.write(lambda tx: tx.sessions.create(NewSession(source="test", id=ONE.session_id)))
     await store.write(lambda tx: add_process(tx, structs.replace(ONE, id="pover", state="ended")))
-    seen = await store.read(list_process_summaries)
-    assert {(glance.id, glance.ended_by) for glance in seen} == {("pone1", ""), ("pone2", "conversation")}
+    summaries = await store.read(list_process_summaries)
+    assert {(summary.id, summary.ended_by) for summary in summaries} == {("pone1", ""), ("pone2", "conversation")}
 
 
-def test_how_it_ended_is_said_in_words() -> None:
-    over = structs.replace(ONE, state="ended", ended_at=NOON, code=137)
-    assert describe_outcome(over) == "ended with exit code 137 (SIGKILL) after 0 s"
-    assert describe_outcome(structs.replace(over, state="lost")).startswith("disappeared without an exit code")
+def test_process_outcome_is_described_as_text() -> None:
+    ended = structs.replace(ONE, state="ended", ended_at=NOON, code=137)
+    assert describe_outcome(ended) == "ended with exit code 137 (SIGKILL) after 0 s"
+    assert describe_outcome(structs.replace(ended, state="lost")).startswith("disappeared without an exit code")

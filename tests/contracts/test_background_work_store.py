@@ -1,4 +1,4 @@
-"""Background processes and delegated tasks, and forwarded updates, in tables of their own."""
+"""Stored background processes, delegated tasks and forwarded updates."""
 
 from msgspec import structs
 
@@ -23,7 +23,7 @@ def test_a_process_is_added_once_and_replaced_by_version(mine: Transaction, thei
     assert mine.processes.get("p1") is None
 
 
-def test_processes_are_found_by_session_by_life_and_by_the_start_of_their_id(mine: Transaction) -> None:
+def test_processes_are_found_by_session_liveness_and_id_prefix(mine: Transaction) -> None:
     for name, session_id, alive in (("ab", ONE, True), ("aa", ONE, False), ("b", TWO, True)):
         mine.processes.add(ProcessRow(id=name, session_id=session_id, alive=alive, body=""))
     assert [row.id for row in mine.processes.find()] == ["aa", "ab", "b"]
@@ -46,7 +46,7 @@ def test_delegated_tasks_are_found_by_key_session_and_kind(mine: Transaction) ->
     assert mine.delegated_tasks.get("k3") is None
 
 
-def test_forwarded_updates_are_taken_once_by_their_worker_oldest_first(mine: Transaction, theirs: Transaction) -> None:
+def test_forwarded_updates_are_claimed_once_by_their_worker(mine: Transaction, theirs: Transaction) -> None:
     here, there = WorkerId("machine:1:a"), WorkerId("machine:2:b")
     mine.forwarded_updates.add(there, ONE, "other")
     for number in range(3):

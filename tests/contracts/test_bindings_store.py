@@ -12,21 +12,21 @@ HOME = Address("telegram", "1", "group", thread_id="7", user_id="ana")
 ONE, TWO = SessionId("one"), SessionId("two")
 
 
-def test_a_place_is_joined_to_a_session(mine: Transaction) -> None:
+def test_address_is_bound_to_a_session(mine: Transaction) -> None:
     assert mine.bindings.bind("key", ONE, HOME) is None
     assert mine.bindings.get("key") == Binding("key", ONE, HOME, NOON)
     assert mine.bindings.get("other") is None
 
 
-def test_binding_again_returns_what_it_replaces(mine: Transaction, clock: SettableClock) -> None:
+def test_binding_again_returns_the_replaced_binding(mine: Transaction, clock: SettableClock) -> None:
     mine.bindings.bind("key", ONE, HOME)
     clock.advance(timedelta(minutes=1))
-    elsewhere = Address("telegram", "2")
-    assert mine.bindings.bind("key", TWO, elsewhere) == Binding("key", ONE, HOME, NOON)
-    assert mine.bindings.get("key") == Binding("key", TWO, elsewhere, clock.now())
+    other_address = Address("telegram", "2")
+    assert mine.bindings.bind("key", TWO, other_address) == Binding("key", ONE, HOME, NOON)
+    assert mine.bindings.get("key") == Binding("key", TWO, other_address, clock.now())
 
 
-def test_a_replaced_binding_can_be_put_back(mine: Transaction) -> None:
+def test_replaced_binding_can_be_restored(mine: Transaction) -> None:
     mine.bindings.bind("key", ONE, HOME)
     replaced = mine.bindings.bind("key", TWO, HOME)
     assert replaced is not None
@@ -34,7 +34,7 @@ def test_a_replaced_binding_can_be_put_back(mine: Transaction) -> None:
     assert mine.bindings.get("key") == replaced
 
 
-def test_a_session_lists_its_places_last_bound_first(mine: Transaction, clock: SettableClock) -> None:
+def test_bindings_of_a_session_are_listed_last_bound_first(mine: Transaction, clock: SettableClock) -> None:
     for key in ("b", "a", "c"):
         mine.bindings.bind(key, ONE, HOME)
         clock.advance(timedelta(seconds=1))
@@ -43,7 +43,7 @@ def test_a_session_lists_its_places_last_bound_first(mine: Transaction, clock: S
     assert [binding.key for binding in mine.bindings.of_session(ONE)] == ["b", "c", "a"]
 
 
-def test_places_are_found_by_how_their_keys_begin(mine: Transaction, clock: SettableClock) -> None:
+def test_bindings_are_found_by_key_prefix(mine: Transaction, clock: SettableClock) -> None:
     for key in ("chat:1:ann", "chat:1:bob", "chat:10:ann", "chat%1:ann"):
         mine.bindings.bind(key, ONE, HOME)
         clock.advance(timedelta(seconds=1))
@@ -51,7 +51,7 @@ def test_places_are_found_by_how_their_keys_begin(mine: Transaction, clock: Sett
     assert mine.bindings.under("other") == []
 
 
-def test_a_place_can_be_parted_from_its_session(mine: Transaction) -> None:
+def test_address_can_be_unbound_from_its_session(mine: Transaction) -> None:
     mine.bindings.bind("key", ONE, HOME)
     assert mine.bindings.unbind("key")
     assert not mine.bindings.unbind("key")
@@ -59,7 +59,7 @@ def test_a_place_can_be_parted_from_its_session(mine: Transaction) -> None:
     assert mine.bindings.of_session(ONE) == []
 
 
-def test_a_session_has_the_audience_of_its_place(mine: Transaction) -> None:
+def test_session_has_the_audience_of_its_bound_group(mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli"))
 
     def audience(key: str, address: Address) -> str:

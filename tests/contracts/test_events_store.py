@@ -27,13 +27,13 @@ def test_a_stream_is_read_again_from_any_point(mine: Transaction) -> None:
     assert mine.events.after("nowhere", 0) == []
 
 
-def test_adding_nothing_changes_nothing(mine: Transaction) -> None:
+def test_appending_no_events_leaves_the_stream_unchanged(mine: Transaction) -> None:
     mine.events.append("run:1", [("text", "a")])
     assert mine.events.append("run:1", []) == 1
     assert mine.events.append("run:2", []) == 0
 
 
-def test_a_forgotten_stream_starts_again(mine: Transaction) -> None:
+def test_dropped_stream_is_numbered_from_one_again(mine: Transaction) -> None:
     for stream in ("run:1", "run:2"):
         mine.events.append(stream, [("text", "a"), ("text", "b")])
     mine.events.drop("run:1")
@@ -42,7 +42,7 @@ def test_a_forgotten_stream_starts_again(mine: Transaction) -> None:
     assert len(mine.events.after("run:2", 0)) == 2
 
 
-def test_the_beginning_of_a_stream_is_forgotten_and_the_rest_keeps_its_numbers(mine: Transaction) -> None:
+def test_dropping_early_events_preserves_the_numbers_of_the_rest(mine: Transaction) -> None:
     mine.events.append("run:1", [("text", str(number)) for number in range(5)])
     mine.events.drop("run:1", through=3)
     assert [event.seq for event in mine.events.after("run:1", 0)] == [4, 5]

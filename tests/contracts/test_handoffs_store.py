@@ -40,17 +40,17 @@ def bring_to(tx: Transaction, session: SessionId, status: Status) -> None:
         tx.handoffs.fail_handoff(session, "no home channel")
 
 
-def test_nothing_was_asked_for_at_first(mine: Transaction, session: SessionId) -> None:
+def test_new_session_has_no_handoff_state(mine: Transaction, session: SessionId) -> None:
     assert mine.handoffs.get_handoff_state(session) == {"state": None, "platform": None, "error": None}
 
 
-def test_a_request_is_pending(mine: Transaction, session: SessionId) -> None:
+def test_requested_handoff_is_pending(mine: Transaction, session: SessionId) -> None:
     assert mine.handoffs.request_handoff(session, "telegram")
     assert mine.handoffs.get_handoff_state(session) == {"state": "pending", "platform": "telegram", "error": None}
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
-def test_a_second_request_is_refused_while_one_is_under_way(
+def test_second_request_is_refused_while_a_handoff_is_pending_or_running(
     mine: Transaction, session: SessionId, status: Status
 ) -> None:
     bring_to(mine, session, status)
@@ -59,7 +59,7 @@ def test_a_second_request_is_refused_while_one_is_under_way(
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_a_new_request_is_allowed_after_the_end_also_to_another_platform(
+def test_new_request_to_another_platform_is_accepted_after_a_handoff_ended(
     mine: Transaction, session: SessionId, status: Status
 ) -> None:
     bring_to(mine, session, status)
@@ -67,7 +67,7 @@ def test_a_new_request_is_allowed_after_the_end_also_to_another_platform(
     assert mine.handoffs.get_handoff_state(session) == {"state": "pending", "platform": "discord", "error": None}
 
 
-def test_an_unknown_session_can_do_nothing(mine: Transaction) -> None:
+def test_handoff_calls_for_an_unknown_session_are_refused(mine: Transaction) -> None:
     assert not mine.handoffs.request_handoff(NOWHERE, "telegram")
     assert mine.handoffs.get_handoff_state(NOWHERE) is None
     assert not mine.handoffs.claim_handoff(NOWHERE)
@@ -76,7 +76,7 @@ def test_an_unknown_session_can_do_nothing(mine: Transaction) -> None:
     assert not mine.handoffs.withdraw_handoff(NOWHERE, "")
 
 
-def test_only_pending_ones_are_listed_oldest_request_first(mine: Transaction, clock: SettableClock) -> None:
+def test_pending_handoffs_are_listed_oldest_request_first(mine: Transaction, clock: SettableClock) -> None:
     titles: list[Status | Literal["first", "second"]] = ["second", "first", "running", "completed", "failed"]
     ids = {title: mine.sessions.create(NewSession(source="cli", title=title)).id for title in titles}
     mine.sessions.create(NewSession(source="cli", title="never asked"))
@@ -92,7 +92,7 @@ def test_only_pending_ones_are_listed_oldest_request_first(mine: Transaction, cl
     ]
 
 
-def test_a_pending_one_is_claimed_once(mine: Transaction, theirs: Transaction, session: SessionId) -> None:
+def test_pending_handoff_is_claimed_once(mine: Transaction, theirs: Transaction, session: SessionId) -> None:
     mine.handoffs.request_handoff(session, "telegram")
     assert theirs.handoffs.claim_handoff(session)
     assert not mine.handoffs.claim_handoff(session)
@@ -102,14 +102,12 @@ def test_a_pending_one_is_claimed_once(mine: Transaction, theirs: Transaction, s
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_what_has_ended_cannot_be_claimed(mine: Transaction, session: SessionId, status: Status) -> None:
+def test_ended_handoff_cannot_be_claimed(mine: Transaction, session: SessionId, status: Status) -> None:
     bring_to(mine, session, status)
     assert not mine.handoffs.claim_handoff(session)
 
 
-def test_what_was_never_asked_for_cannot_be_claimed_completed_failed_or_withdrawn(
-    mine: Transaction, session: SessionId
-) -> None:
+def test_session_without_request_has_no_handoff_to_claim_end_or_withdraw(mine: Transaction, session: SessionId) -> None:
     assert not mine.handoffs.claim_handoff(session)
     assert not mine.handoffs.complete_handoff(session)
     assert not mine.handoffs.fail_handoff(session, "no")
@@ -117,7 +115,7 @@ def test_what_was_never_asked_for_cannot_be_claimed_completed_failed_or_withdraw
     assert mine.handoffs.get_handoff_state(session) == HandoffState(state=None, platform=None, error=None)
 
 
-def test_a_running_one_is_completed_by_its_claimer_only(
+def test_running_handoff_is_completed_only_by_its_claimer(
     mine: Transaction, theirs: Transaction, session: SessionId
 ) -> None:
     bring_to(mine, session, "running")
@@ -127,12 +125,12 @@ def test_a_running_one_is_completed_by_its_claimer_only(
     assert mine.handoffs.get_handoff_state(session) == {"state": "completed", "platform": "telegram", "error": None}
 
 
-def test_a_pending_one_cannot_be_completed(mine: Transaction, session: SessionId) -> None:
+def test_pending_handoff_cannot_be_completed(mine: Transaction, session: SessionId) -> None:
     bring_to(mine, session, "pending")
     assert not mine.handoffs.complete_handoff(session)
 
 
-def test_a_running_one_is_failed_by_its_claimer_only(
+def test_running_handoff_is_failed_only_by_its_claimer(
     mine: Transaction, theirs: Transaction, session: SessionId
 ) -> None:
     bring_to(mine, session, "running")
@@ -145,14 +143,16 @@ def test_a_running_one_is_failed_by_its_claimer_only(
     }
 
 
-def test_a_pending_one_can_be_failed_by_anyone(mine: Transaction, theirs: Transaction, session: SessionId) -> None:
+def test_pending_handoff_can_be_failed_by_any_worker(
+    mine: Transaction, theirs: Transaction, session: SessionId
+) -> None:
     bring_to(mine, session, "pending")
     assert theirs.handoffs.fail_handoff(session, "unknown platform")
     assert not mine.handoffs.claim_handoff(session)
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_what_has_ended_stays_as_it_ended(mine: Transaction, session: SessionId, status: Status) -> None:
+def test_ended_handoff_does_not_change_state(mine: Transaction, session: SessionId, status: Status) -> None:
     bring_to(mine, session, status)
     before = mine.handoffs.get_handoff_state(session)
     assert not mine.handoffs.complete_handoff(session)
@@ -162,7 +162,7 @@ def test_what_has_ended_stays_as_it_ended(mine: Transaction, session: SessionId,
 
 
 @pytest.mark.parametrize("by", ["fail_handoff", "withdraw_handoff"])
-def test_a_reason_is_cut_at_500_characters(mine: Transaction, session: SessionId, by: str) -> None:
+def test_failure_reason_is_cut_at_500_characters(mine: Transaction, session: SessionId, by: str) -> None:
     bring_to(mine, session, "pending")
     reason = "é🎉" * 400
     assert getattr(mine.handoffs, by)(session, reason)
@@ -172,7 +172,7 @@ def test_a_reason_is_cut_at_500_characters(mine: Transaction, session: SessionId
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
-def test_the_requester_can_withdraw_until_the_end(
+def test_requester_can_withdraw_a_pending_or_running_handoff(
     mine: Transaction, theirs: Transaction, session: SessionId, status: Status
 ) -> None:
     bring_to(theirs, session, status)
@@ -185,7 +185,7 @@ def test_the_requester_can_withdraw_until_the_end(
     }
 
 
-def test_a_late_worker_cannot_overwrite_what_a_time_out_decided(
+def test_late_worker_cannot_change_a_withdrawn_handoff(
     mine: Transaction, theirs: Transaction, session: SessionId
 ) -> None:
     bring_to(theirs, session, "running")
@@ -197,7 +197,7 @@ def test_a_late_worker_cannot_overwrite_what_a_time_out_decided(
     assert mine.handoffs.get_handoff_state(session) == {"state": "pending", "platform": "discord", "error": None}
 
 
-def test_a_claim_lapses_and_is_taken_over_by_one(
+def test_lapsed_claim_is_taken_over_by_one_worker(
     mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
 ) -> None:
     bring_to(mine, session, "running")
@@ -212,7 +212,7 @@ def test_a_claim_lapses_and_is_taken_over_by_one(
     assert theirs.handoffs.complete_handoff(session)
 
 
-def test_a_claim_lives_as_long_as_it_was_made_for(
+def test_claim_lapses_after_its_own_duration(
     mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
 ) -> None:
     mine.handoffs.request_handoff(session, "telegram")
@@ -223,7 +223,7 @@ def test_a_claim_lives_as_long_as_it_was_made_for(
     assert theirs.handoffs.claim_handoff(session)
 
 
-def test_lapsed_ones_are_listed_oldest_request_first(mine: Transaction, clock: SettableClock) -> None:
+def test_lapsed_handoffs_are_listed_oldest_request_first(mine: Transaction, clock: SettableClock) -> None:
     ids = [mine.sessions.create(NewSession(source="cli")).id for _ in range(3)]
     for session in reversed(ids):
         mine.handoffs.request_handoff(session, "telegram")
@@ -234,7 +234,7 @@ def test_lapsed_ones_are_listed_oldest_request_first(mine: Transaction, clock: S
     assert [one.session_id for one in mine.handoffs.list_lapsed_handoffs()] == list(reversed(ids))
 
 
-def test_handoffs_of_different_sessions_do_not_touch_each_other(mine: Transaction, theirs: Transaction) -> None:
+def test_handoffs_of_different_sessions_are_independent(mine: Transaction, theirs: Transaction) -> None:
     one, two = (mine.sessions.create(NewSession(source="cli")).id for _ in range(2))
     bring_to(mine, one, "running")
     bring_to(theirs, two, "running")
@@ -258,7 +258,7 @@ def test_pending_request_expires(
     assert theirs.handoffs.claim_handoff(session)
 
 
-def test_claimed_request_expires_when_nobody_finished_it(
+def test_claimed_handoff_expires_if_it_is_not_finished(
     mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
 ) -> None:
     bring_to(mine, session, "running")
@@ -303,7 +303,7 @@ def test_thread_is_used_again_after_a_failure_on_the_same_platform(mine: Transac
     assert mine.handoffs.find_active_handoff(session) == PendingHandoff(session, "Trip", "discord")
 
 
-def test_thread_is_forgotten_when_the_handoff_is_completed(mine: Transaction, session: SessionId) -> None:
+def test_thread_is_cleared_when_the_handoff_is_completed(mine: Transaction, session: SessionId) -> None:
     bring_to(mine, session, "running")
     mine.handoffs.store_thread(session, HandoffThread("77", ""))
     mine.handoffs.complete_handoff(session)

@@ -16,7 +16,7 @@ ONE, TWO = SessionId("one"), SessionId("two")
 
 
 def put(tx: Transaction, external_id: str, session: SessionId = ONE, priority: int = 0) -> InboxItem:
-    """Put something in and return it."""
+    """Add a message to the inbox and return it."""
     arrival = Arrival(
         session_id=session, source="telegram", external_id=external_id, payload=external_id, priority=priority
     )
@@ -25,20 +25,20 @@ def put(tx: Transaction, external_id: str, session: SessionId = ONE, priority: i
     return item
 
 
-def claimed(tx: Transaction) -> SessionClaim:
+def claim_session(tx: Transaction) -> SessionClaim:
     claim = lane(tx, MINUTE)
     assert claim is not None
     return claim
 
 
-def test_what_arrives_waits(mine: Transaction) -> None:
+def test_new_message_is_waiting_in_the_inbox(mine: Transaction) -> None:
     item = put(mine, "1")
     assert (item.session_id, item.source, item.external_id, item.payload) == (ONE, "telegram", "1", "1")
     assert (item.kind, item.state, item.received_at, item.turn_id) == ("message", "waiting", NOON, None)
     assert mine.inbox.unsettled(ONE) == [item]
 
 
-def test_a_redelivery_is_recognised_even_after_processing(mine: Transaction, theirs: Transaction) -> None:
+def test_redelivered_message_is_ignored_even_after_processing(mine: Transaction, theirs: Transaction) -> None:
     again = Arrival(session_id=ONE, source="telegram", external_id="1", payload="again")
     item = put(mine, "1")
     assert theirs.inbox.add(again) is None
@@ -47,16 +47,16 @@ def test_a_redelivery_is_recognised_even_after_processing(mine: Transaction, the
     assert mine.inbox.unsettled(ONE) == []
 
 
-def test_the_same_id_from_another_source_is_something_else(mine: Transaction) -> None:
+def test_same_id_from_another_source_is_a_different_message(mine: Transaction) -> None:
     put(mine, "1")
     assert mine.inbox.add(Arrival(session_id=ONE, source="discord", external_id="1", payload="")) is not None
 
 
-def test_higher_priority_goes_first_then_first_come_first_served(mine: Transaction) -> None:
+def test_messages_are_taken_by_priority_then_by_arrival(mine: Transaction) -> None:
     for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -1)):
         put(mine, name, priority=priority)
     assert [item.payload for item in mine.inbox.unsettled(ONE)] == ["b", "d", "a", "c", "e"]
-    claim = claimed(mine)
+    claim = claim_session(mine)
     turn = new_turn_id()
     assert [item.payload for item in mine.inbox.take(claim, turn)] == ["b"]
     assert [item.payload for item in mine.inbox.take(claim, turn, count=2)] == ["d", "a"]
@@ -64,30 +64,30 @@ def test_higher_priority_goes_first_then_first_come_first_served(mine: Transacti
     assert mine.inbox.take(claim, turn) == []
 
 
-def test_many_messages_of_an_owned_conversation_do_not_hide_another(mine: Transaction, theirs: Transaction) -> None:
+def test_many_messages_of_a_leased_session_do_not_hide_another_session(mine: Transaction, theirs: Transaction) -> None:
     for number in range(50):
         put(mine, str(number), ONE)
     put(mine, "last", TWO)
-    assert claimed(mine).session_id == ONE
+    assert claim_session(mine).session_id == ONE
     assert theirs.inbox.list_unowned(1) == [TWO]
 
 
-def test_unowned_messages_are_listed_oldest_first(mine: Transaction, theirs: Transaction) -> None:
+def test_unowned_sessions_are_listed_oldest_message_first(mine: Transaction, theirs: Transaction) -> None:
     for number, session_id in enumerate((TWO, ONE, TWO, ONE)):
         put(mine, str(number), session_id)
     assert mine.inbox.list_unowned(9) == [TWO, ONE]
     assert mine.inbox.list_unowned(1) == [TWO]
-    assert claimed(theirs).session_id == TWO
+    assert claim_session(theirs).session_id == TWO
     assert mine.inbox.list_unowned(9) == [ONE]
-    assert claimed(mine).session_id == ONE
+    assert claim_session(mine).session_id == ONE
     assert mine.inbox.list_unowned(9) == []
 
 
-def test_in_an_empty_inbox_nobody_waits(mine: Transaction) -> None:
+def test_empty_inbox_lists_no_sessions(mine: Transaction) -> None:
     assert mine.inbox.list_unowned(9) == []
 
 
-def test_a_conversation_with_nothing_waiting_is_not_listed_but_can_be_worked_on(mine: Transaction) -> None:
+def test_session_without_waiting_messages_is_not_listed_but_can_be_claimed(mine: Transaction) -> None:
     item = put(mine, "1")
     mine.inbox.settle([item.id])
     assert mine.inbox.list_unowned(9) == []
@@ -96,47 +96,47 @@ def test_a_conversation_with_nothing_waiting_is_not_listed_but_can_be_worked_on(
     assert mine.inbox.take(claim, new_turn_id()) == []
 
 
-def test_a_lane_is_free_again_when_its_lease_is_released_or_lapses(
+def test_session_can_be_claimed_again_after_its_lease_is_released_or_lapses(
     mine: Transaction, theirs: Transaction, clock: SettableClock
 ) -> None:
     put(mine, "1")
-    mine.leases.release(claimed(mine).lease)
-    claimed(theirs)
+    mine.leases.release(claim_session(mine).lease)
+    claim_session(theirs)
     clock.advance(MINUTE)
-    assert claimed(mine).session_id == ONE
+    assert claim_session(mine).session_id == ONE
 
 
-def test_what_is_taken_belongs_to_a_turn_and_is_not_handed_out_again(mine: Transaction) -> None:
+def test_taken_message_belongs_to_its_turn_and_is_not_taken_again(mine: Transaction) -> None:
     put(mine, "1")
-    claim, turn = claimed(mine), new_turn_id()
+    claim, turn = claim_session(mine), new_turn_id()
     [item] = mine.inbox.take(claim, turn)
     assert (item.state, item.turn_id) == ("taken", turn)
     assert mine.inbox.take(claim, new_turn_id()) == []
     assert mine.inbox.unsettled(ONE) == [item]
 
 
-def test_only_the_claimed_conversation_is_handed_out(mine: Transaction) -> None:
+def test_only_messages_of_the_claimed_session_are_taken(mine: Transaction) -> None:
     put(mine, "1", ONE)
     put(mine, "2", TWO)
-    assert [item.session_id for item in mine.inbox.take(claimed(mine), new_turn_id(), count=9)] == [ONE]
+    assert [item.session_id for item in mine.inbox.take(claim_session(mine), new_turn_id(), count=9)] == [ONE]
 
 
-def test_a_worker_whose_claim_lapsed_and_was_taken_over_gets_nothing(
+def test_worker_with_a_superseded_claim_cannot_take_messages(
     mine: Transaction, theirs: Transaction, clock: SettableClock
 ) -> None:
     put(mine, "1")
-    lost = claimed(mine)
+    lost = claim_session(mine)
     clock.advance(MINUTE)
-    held = claimed(theirs)
+    current = claim_session(theirs)
     with pytest.raises(LeaseLost):
         mine.inbox.take(lost, new_turn_id())
-    assert len(theirs.inbox.take(held, new_turn_id())) == 1
+    assert len(theirs.inbox.take(current, new_turn_id())) == 1
 
 
-def test_what_a_dead_turn_had_taken_waits_again_in_its_old_place(mine: Transaction) -> None:
+def test_messages_of_a_dead_turn_return_to_their_old_position(mine: Transaction) -> None:
     for name in "abc":
         put(mine, name)
-    claim, dead = claimed(mine), new_turn_id()
+    claim, dead = claim_session(mine), new_turn_id()
     first, second = mine.inbox.take(claim, dead, count=2)
     mine.inbox.settle([second.id])
     assert mine.inbox.put_back(dead) == 1
@@ -145,7 +145,7 @@ def test_what_a_dead_turn_had_taken_waits_again_in_its_old_place(mine: Transacti
     assert again.id == first.id
 
 
-def test_what_is_settled_is_gone_from_the_line(mine: Transaction) -> None:
+def test_settled_messages_leave_the_inbox(mine: Transaction) -> None:
     items = [put(mine, name) for name in "abc"]
     mine.inbox.settle([items[0].id, items[2].id])
     mine.inbox.settle([])

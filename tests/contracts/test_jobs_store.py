@@ -20,14 +20,14 @@ def news(mine: Transaction) -> Job:
     return NEWS
 
 
-def test_a_job_is_kept_as_it_is_and_can_be_replaced(mine: Transaction, news: Job) -> None:
+def test_job_is_stored_unchanged_and_can_be_replaced(mine: Transaction, news: Job) -> None:
     assert mine.jobs.find() == [news]
     paused = replace(news, name="Old news", schedule="", payload="x", owner="", paused=True, next_at=None)
     mine.jobs.put(paused)
     assert mine.jobs.find() == [paused]
 
 
-def test_jobs_are_listed_by_name_in_any_case(mine: Transaction) -> None:
+def test_jobs_are_sorted_by_name_ignoring_case(mine: Transaction) -> None:
     for name in ("b", "C", "a"):
         mine.jobs.put(Job(id=JobId(f"job-{name}"), name=name, schedule="", payload=""))
     assert [job.name for job in mine.jobs.find()] == ["a", "b", "C"]
@@ -43,7 +43,7 @@ def test_due_jobs_are_listed_longest_overdue_first(mine: Transaction, clock: Set
     assert [job.name for job in mine.jobs.find(due=True)] == ["latest", "late", "now"]
 
 
-def test_a_due_run_begins_once_and_sets_the_time_of_the_next(mine: Transaction, theirs: Transaction, news: Job) -> None:
+def test_due_run_starts_once_and_sets_the_next_time(mine: Transaction, theirs: Transaction, news: Job) -> None:
     run = mine.jobs.begin_run(news, next_at=NOON + HOUR)
     assert run == JobRun(job_id=news.id, due_at=NOON, state="running", started_at=NOON)
     assert theirs.jobs.begin_run(news, next_at=NOON + HOUR) is None
@@ -51,7 +51,7 @@ def test_a_due_run_begins_once_and_sets_the_time_of_the_next(mine: Transaction, 
     assert mine.jobs.runs(news.id) == [run]
 
 
-def test_a_job_that_was_paused_moved_or_deleted_meanwhile_does_not_begin(mine: Transaction, news: Job) -> None:
+def test_job_paused_rescheduled_or_deleted_meanwhile_does_not_start(mine: Transaction, news: Job) -> None:
     mine.jobs.put(replace(news, paused=True))
     assert mine.jobs.begin_run(news, next_at=None) is None
     mine.jobs.put(replace(news, next_at=NOON + HOUR))
@@ -62,7 +62,7 @@ def test_a_job_that_was_paused_moved_or_deleted_meanwhile_does_not_begin(mine: T
     assert mine.jobs.runs(news.id) == []
 
 
-def test_a_run_that_has_begun_does_not_begin_again_when_the_job_is_set_back(mine: Transaction, news: Job) -> None:
+def test_started_run_does_not_start_again_after_the_job_time_is_reset(mine: Transaction, news: Job) -> None:
     mine.jobs.begin_run(news, next_at=NOON + HOUR)
     mine.jobs.put(replace(news, name="Edited from what was read before the run"))
     assert mine.jobs.begin_run(news, next_at=NOON + HOUR) is None
@@ -70,7 +70,7 @@ def test_a_run_that_has_begun_does_not_begin_again_when_the_job_is_set_back(mine
     assert len(mine.jobs.runs(news.id)) == 1
 
 
-def test_how_a_run_ended_is_on_record(mine: Transaction, news: Job, clock: SettableClock) -> None:
+def test_outcome_of_a_run_is_stored(mine: Transaction, news: Job, clock: SettableClock) -> None:
     run = mine.jobs.begin_run(news, next_at=None)
     assert run is not None
     clock.advance(HOUR)
@@ -99,14 +99,14 @@ def test_the_latest_runs_are_listed_newest_first(mine: Transaction, news: Job) -
     assert mine.jobs.runs(news.id, limit=1) == runs[:1]
 
 
-def test_a_deleted_job_is_gone_with_its_runs(mine: Transaction, news: Job) -> None:
+def test_deleting_a_job_deletes_its_runs(mine: Transaction, news: Job) -> None:
     mine.jobs.begin_run(news, next_at=None)
     assert mine.jobs.delete(news.id)
     assert not mine.jobs.delete(news.id)
     assert (mine.jobs.find(), mine.jobs.runs(news.id)) == ([], [])
 
 
-def test_runs_that_are_far_back_are_forgotten(database: Database, news: Job) -> None:
+def test_old_ended_runs_are_deleted(database: Database, news: Job) -> None:
     def run_often(tx: Transaction) -> None:
         job = news
         for number in range(RUNS_KEPT + 3):
@@ -118,6 +118,6 @@ def test_runs_that_are_far_back_are_forgotten(database: Database, news: Job) -> 
             job = replace(job, next_at=following)
 
     database.write(run_often)
-    kept = database.read(lambda tx: tx.jobs.runs(news.id, RUNS_KEPT * 2))
-    assert len(kept) == RUNS_KEPT + 1
-    assert [(run.state, run.due_at) for run in kept[-2:]] == [("done", NOON + 3 * HOUR), ("running", NOON + HOUR)]
+    remaining = database.read(lambda tx: tx.jobs.runs(news.id, RUNS_KEPT * 2))
+    assert len(remaining) == RUNS_KEPT + 1
+    assert [(run.state, run.due_at) for run in remaining[-2:]] == [("done", NOON + 3 * HOUR), ("running", NOON + HOUR)]

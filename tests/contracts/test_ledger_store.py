@@ -1,4 +1,4 @@
-"""Money is set aside before it is spent, on every account it concerns."""
+"""Ledger: cost is reserved before a call, on every account with a cap."""
 
 import asyncio
 from datetime import timedelta
@@ -14,13 +14,13 @@ from talaria.testing.clock import SettableClock
 LIFE = timedelta(minutes=5)
 
 
-def test_what_is_settled_counts_on_every_account(mine: Transaction) -> None:
+def test_settled_cost_counts_on_every_account(mine: Transaction) -> None:
     hold = mine.ledger.reserve([Cap("all", 100), Cap("person:7", 50)], 40, LIFE)
     mine.ledger.settle(hold, 25)
     assert (mine.ledger.spent("all"), mine.ledger.spent("person:7")) == (25, 25)
 
 
-def test_what_is_set_aside_cannot_be_set_aside_again(mine: Transaction, theirs: Transaction) -> None:
+def test_reserved_amount_cannot_be_reserved_again(mine: Transaction, theirs: Transaction) -> None:
     mine.ledger.reserve([Cap("all", 100)], 70, LIFE)
     with pytest.raises(OverBudget) as over:
         theirs.ledger.reserve([Cap("all", 100)], 40, LIFE)
@@ -28,27 +28,27 @@ def test_what_is_set_aside_cannot_be_set_aside_again(mine: Transaction, theirs: 
     assert theirs.ledger.reserve([Cap("all", 100)], 30, LIFE).amount == 30
 
 
-def test_a_cap_anywhere_in_the_tree_holds(mine: Transaction) -> None:
+def test_reservation_is_refused_if_any_account_exceeds_its_cap(mine: Transaction) -> None:
     with pytest.raises(OverBudget) as over:
         mine.ledger.reserve([Cap("all", 100), Cap("session:1", 5)], 10, LIFE)
     assert over.value.account == "session:1"
     assert mine.ledger.reserve([Cap("all", 100)], 100, LIFE).amount == 100
 
 
-def test_a_hold_whose_owner_died_lapses(mine: Transaction, clock: SettableClock) -> None:
+def test_unsettled_reservation_lapses(mine: Transaction, clock: SettableClock) -> None:
     mine.ledger.reserve([Cap("all", 100)], 100, LIFE)
     clock.advance(LIFE)
     assert mine.ledger.reserve([Cap("all", 100)], 100, LIFE).amount == 100
 
 
-def test_a_lapsed_hold_is_settled_all_the_same(mine: Transaction, clock: SettableClock) -> None:
+def test_lapsed_reservation_can_still_be_settled(mine: Transaction, clock: SettableClock) -> None:
     hold = mine.ledger.reserve([Cap("all", 100)], 60, LIFE)
     clock.advance(LIFE)
     mine.ledger.settle(hold, 60)
     assert mine.ledger.spent("all") == 60
 
 
-async def test_64_calls_at_once_never_pass_a_cap(store: ThreadedStore) -> None:
+async def test_64_concurrent_calls_never_exceed_a_cap(store: ThreadedStore) -> None:
     caps = [Cap("all", 1000), Cap("session:1", 500)]
 
     async def call() -> int:

@@ -1,4 +1,4 @@
-"""The contract of memory providers, on our files and on an example of another package."""
+"""The contract of memory providers, on the built-in files and on an example provider."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ def texts(provider: MemoryProvider, viewer: Viewer) -> list[tuple[str, str]]:
     return [(one.kind, one.text) for one in provider.entries(viewer)]
 
 
-def test_entries_come_back_with_kind_time_source_and_owner(provider: MemoryProvider) -> None:
+def test_entries_are_read_back_with_kind_time_source_and_owner(provider: MemoryProvider) -> None:
     assert provider.entries(ALICE) == []
     before = datetime.now(UTC)
     provider.add(ALICE, "memory", "A note.", HERE)
@@ -112,7 +112,7 @@ def test_entries_come_back_with_kind_time_source_and_owner(provider: MemoryProvi
     assert before <= fact.at <= datetime.now(UTC)
 
 
-def test_an_entry_is_replaced_in_its_place_and_removed_once(provider: MemoryProvider) -> None:
+def test_entry_is_replaced_at_its_position_and_removed_once(provider: MemoryProvider) -> None:
     for text in ("One.", "Two.", "Three."):
         provider.add(OWNER, "memory", text, HERE)
     _, two, three = provider.entries(OWNER)
@@ -127,7 +127,7 @@ def test_an_entry_is_replaced_in_its_place_and_removed_once(provider: MemoryProv
     assert texts(provider, OWNER) == [("memory", "One."), ("memory", "Zwei.")]
 
 
-def test_all_entries_of_a_kind_are_rewritten_at_once_unless_they_were_changed(provider: MemoryProvider) -> None:
+def test_entries_of_a_kind_are_rewritten_unless_they_were_changed_meanwhile(provider: MemoryProvider) -> None:
     for text in ("One.", "Two."):
         provider.add(ALICE, "memory", text, HERE)
     provider.add(ALICE, "user", "Likes tea.", HERE)
@@ -141,11 +141,11 @@ def test_all_entries_of_a_kind_are_rewritten_at_once_unless_they_were_changed(pr
     new, *rest = provider.entries(ALICE)
     assert (new.text, new.source.surface, new.at is not None, rest) == ("1, 2.", "consolidation", True, [fact])
     provider.rewrite(ALICE, "memory", [new], before)
-    assert list(provider.entries(ALICE)) == [*before, fact], "times and sources are back"
+    assert list(provider.entries(ALICE)) == [*before, fact], "times and sources are restored"
     assert texts(provider, BOB) == [("memory", "One.")]
 
 
-def test_nobody_reads_entries_of_another_person_or_group(provider: MemoryProvider) -> None:
+def test_entries_of_another_person_or_group_are_not_visible(provider: MemoryProvider) -> None:
     viewers = (OWNER, ALICE, BOB, IN_GROUP, BOB_IN_GROUP, OTHER_GROUP)
     for number, viewer in enumerate(viewers):
         provider.add(viewer, "user", f"fact {number}", HERE)
@@ -157,7 +157,7 @@ def test_nobody_reads_entries_of_another_person_or_group(provider: MemoryProvide
     assert sorted(provider.people()) == ["alice", "bob"]
 
 
-def test_another_process_reads_the_same(provider: MemoryProvider, tmp_path: Path) -> None:
+def test_another_process_reads_the_same_entries(provider: MemoryProvider, tmp_path: Path) -> None:
     provider.add(ALICE, "user", "Likes tea.", HERE)
     opening = DatabaseMemory if isinstance(provider, DatabaseMemory) else open_memory
     again: MemoryProvider = opening(MemoryAccount(folder=tmp_path))

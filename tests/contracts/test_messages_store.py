@@ -23,13 +23,13 @@ def session(mine: Transaction) -> SessionId:
     return mine.sessions.create(NewSession(source="cli")).id
 
 
-def test_messages_come_back_in_the_order_in_which_they_were_stored(mine: Transaction, session: SessionId) -> None:
+def test_messages_are_loaded_in_the_order_they_were_stored(mine: Transaction, session: SessionId) -> None:
     assert mine.messages.append(session, [said("a"), said("b")]) == 2
     assert mine.messages.append(session, [said("c", at=NOON - timedelta(days=1))]) == 3
     assert texts(mine.messages.load(session)) == [(1, "a"), (2, "b"), (3, "c")]
 
 
-def test_a_message_comes_back_as_it_was(mine: Transaction, session: SessionId) -> None:
+def test_message_with_all_kinds_of_parts_is_loaded_unchanged(mine: Transaction, session: SessionId) -> None:
     message = Message(
         role="assistant",
         parts=(
@@ -50,12 +50,12 @@ def test_a_message_comes_back_as_it_was(mine: Transaction, session: SessionId) -
     assert mine.messages.load(session) == [StoredMessage(session, 1, message)]
 
 
-def test_a_message_without_parts_comes_back_too(mine: Transaction, session: SessionId) -> None:
+def test_message_without_parts_is_loaded_unchanged(mine: Transaction, session: SessionId) -> None:
     mine.messages.append(session, [Message(role="assistant", parts=(), at=NOON)])
     assert mine.messages.load(session)[0].message.parts == ()
 
 
-def test_a_moment_is_stored_from_any_time_zone(mine: Transaction, session: SessionId) -> None:
+def test_message_time_is_stored_from_any_time_zone(mine: Transaction, session: SessionId) -> None:
     there = NOON.astimezone(timezone(timedelta(hours=9)))
     mine.messages.append(session, [said("a", at=there)])
     assert mine.messages.load(session)[0].message.at == NOON
@@ -71,19 +71,19 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PARTS, max_size=4))
-def test_any_text_comes_back_as_it_was(mine: Transaction, session: SessionId, parts: list[Part]) -> None:
+def test_message_with_any_text_is_loaded_unchanged(mine: Transaction, session: SessionId, parts: list[Part]) -> None:
     message = Message(role="user", parts=tuple(parts), at=NOON)
     mine.messages.append(session, [message])
     assert [stored.message for stored in mine.messages.last(session, 1)] == [message]
 
 
-def test_a_very_long_message_comes_back_whole(mine: Transaction, session: SessionId) -> None:
+def test_very_long_message_is_loaded_in_full(mine: Transaction, session: SessionId) -> None:
     text = "".join(f"{number:x} 漢字{number} " for number in range(60_000))
     mine.messages.append(session, [said(text)])
     assert mine.messages.load(session)[0].message.text == text
 
 
-def test_a_transcript_is_loaded_from_any_point_and_in_pieces(mine: Transaction, session: SessionId) -> None:
+def test_transcript_is_loaded_in_pages_from_any_message(mine: Transaction, session: SessionId) -> None:
     mine.messages.append(session, [said(letter) for letter in "abcdef"])
     assert texts(mine.messages.load(session, after=4)) == [(5, "e"), (6, "f")]
     assert texts(mine.messages.load(session, after=1, limit=2)) == [(2, "b"), (3, "c")]
@@ -91,7 +91,7 @@ def test_a_transcript_is_loaded_from_any_point_and_in_pieces(mine: Transaction, 
     assert mine.messages.load(session, limit=0) == []
 
 
-def test_the_pieces_of_a_branch_reach_across_its_past(mine: Transaction, session: SessionId) -> None:
+def test_pages_of_a_branch_include_messages_of_its_parent(mine: Transaction, session: SessionId) -> None:
     mine.messages.append(session, [said(letter) for letter in "abc"])
     branch = mine.sessions.create(NewSession(source="cli", parent_id=session, parent_seq=3)).id
     mine.messages.append(branch, [said("d"), said("e")])
@@ -100,14 +100,14 @@ def test_the_pieces_of_a_branch_reach_across_its_past(mine: Transaction, session
     assert texts(mine.messages.last(branch, 3)) == [(3, "c"), (4, "d"), (5, "e")]
 
 
-def test_the_newest_messages_come_oldest_first(mine: Transaction, session: SessionId) -> None:
+def test_newest_messages_are_returned_oldest_first(mine: Transaction, session: SessionId) -> None:
     mine.messages.append(session, [said(letter) for letter in "abcd"])
     assert texts(mine.messages.last(session, 2)) == [(3, "c"), (4, "d")]
     assert len(mine.messages.last(session, 9)) == 4
     assert mine.messages.last(session, 0) == []
 
 
-def test_an_unknown_session_has_no_messages_and_takes_none(mine: Transaction) -> None:
+def test_unknown_session_has_no_messages_and_accepts_none(mine: Transaction) -> None:
     nowhere = SessionId("nowhere")
     assert (mine.messages.load(nowhere), mine.messages.last(nowhere, 1)) == ([], [])
     assert mine.messages.with_platform_id(nowhere, "1") is None
@@ -115,7 +115,7 @@ def test_an_unknown_session_has_no_messages_and_takes_none(mine: Transaction) ->
         mine.messages.append(nowhere, [said("a")])
 
 
-def test_a_message_moves_its_session_to_the_top_and_is_counted(
+def test_new_message_updates_time_and_message_count_of_its_session(
     mine: Transaction, session: SessionId, clock: SettableClock
 ) -> None:
     clock.advance(timedelta(hours=1))
@@ -125,7 +125,7 @@ def test_a_message_moves_its_session_to_the_top_and_is_counted(
     assert (changed.updated_at, changed.message_count) == (clock.now(), 2)
 
 
-def test_a_message_is_found_by_the_id_its_network_gave_it(mine: Transaction, session: SessionId) -> None:
+def test_message_is_found_by_its_platform_message_id(mine: Transaction, session: SessionId) -> None:
     other = mine.sessions.create(NewSession(source="cli")).id
     for where, text in ((session, "here"), (other, "there")):
         mine.messages.append(where, [Message(role="user", parts=(Text(text),), at=NOON, platform_message_id="7")])
@@ -135,9 +135,7 @@ def test_a_message_is_found_by_the_id_its_network_gave_it(mine: Transaction, ses
     assert mine.messages.with_platform_id(session, "8") is None
 
 
-def test_a_branch_finds_the_messages_of_its_past_and_not_what_came_after_it(
-    mine: Transaction, session: SessionId
-) -> None:
+def test_branch_finds_parent_messages_only_up_to_its_start(mine: Transaction, session: SessionId) -> None:
     for name in ("before", "after"):
         mine.messages.append(session, [Message(role="user", parts=(), at=NOON, platform_message_id=name)])
     branch = mine.sessions.create(NewSession(source="cli", parent_id=session, parent_seq=1)).id
@@ -153,12 +151,12 @@ async def test_appends_from_many_tasks_leave_no_gaps(store: ThreadedStore, datab
     def append(text: str) -> Callable[[Transaction], int]:
         return lambda tx: tx.messages.append(session, [said(text)])
 
-    async def speak(name: int) -> list[int]:
-        return [await store.write(append(f"{name}.{word}")) for word in range(5)]
+    async def append_five(name: int) -> list[int]:
+        return [await store.write(append(f"{name}.{index}")) for index in range(5)]
 
-    places = await asyncio.gather(*(speak(name) for name in range(16)))
-    assert sorted(place for one in places for place in one) == list(range(1, 81))
+    numbers = await asyncio.gather(*(append_five(name) for name in range(16)))
+    assert sorted(number for one in numbers for number in one) == list(range(1, 81))
     stored = texts(database.read(lambda tx: tx.messages.load(session)))
     assert [seq for seq, _ in stored] == list(range(1, 81))
-    for name, mine in enumerate(places):
-        assert [text for seq, text in stored if seq in mine] == [f"{name}.{word}" for word in range(5)]
+    for name, mine in enumerate(numbers):
+        assert [text for seq, text in stored if seq in mine] == [f"{name}.{index}" for index in range(5)]

@@ -1,4 +1,4 @@
-"""Notifications: subscribers of a topic wake with the commit that notifies it, whichever process made it."""
+"""Notifications: a commit of any process wakes the subscribers of the topics it notifies."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ WORKERS = 8
 
 @asynccontextmanager
 async def opened(place: Place, *, poll_seconds: float = NEVER) -> AsyncIterator[ThreadedStore]:
-    """A store whose subscriptions wake by notifications alone, unless a test asks for more."""
+    """Open a store whose subscriptions wake only by notifications, unless a test sets a poll interval."""
     store = place.open_store(SystemClock(), poll_seconds=poll_seconds)
     try:
         yield store
@@ -35,7 +35,7 @@ async def opened(place: Place, *, poll_seconds: float = NEVER) -> AsyncIterator[
 
 @asynccontextmanager
 async def subscribed(store: ThreadedStore, other: ThreadedStore, *topics: str) -> AsyncIterator[list[Subscription]]:
-    """Subscriptions, none of them pending, from when notifications of other processes are received."""
+    """Subscribe, wait until notifications of other processes are received, and clear pending ones."""
     async with AsyncExitStack() as stack:
         subscriptions = [await stack.enter_async_context(store.subscribe(topic)) for topic in topics]
         await wait_until_connected(store, other)
@@ -83,11 +83,11 @@ async def test_a_commit_of_this_process_wakes_a_subscriber_once(store: ThreadedS
             await store.write(lambda tx: tx.notify("inbox"))
             await notified(subscription)
         await other.write(lambda tx: tx.notify("end"))
-        await notified(end)  # by then the notifications before it have come back from the engine
+        await notified(end)  # by then the engine has delivered the earlier notifications
         assert not subscription.is_pending
 
 
-async def test_a_commit_of_another_process_wakes_exactly_its_topics(store: ThreadedStore, other: ThreadedStore) -> None:
+async def test_commit_of_another_process_wakes_only_its_topics(store: ThreadedStore, other: ThreadedStore) -> None:
     async with subscribed(store, other, "inbox", "outbox", "end") as [inbox, outbox, end]:
         for number in range(5):
             await other.write(partial(put_and_notify, number=number))
@@ -98,7 +98,7 @@ async def test_a_commit_of_another_process_wakes_exactly_its_topics(store: Threa
         assert (inbox.is_pending, outbox.is_pending) == (False, False)
 
 
-async def test_own_commits_do_not_hide_those_of_another_process(store: ThreadedStore, other: ThreadedStore) -> None:
+async def test_own_commits_do_not_hide_commits_of_another_process(store: ThreadedStore, other: ThreadedStore) -> None:
     async with subscribed(store, other, "inbox") as [subscription]:
         for number in range(30):
             await store.write(lambda tx: tx.notify("inbox"))
@@ -119,7 +119,7 @@ async def test_a_subscription_may_have_several_topics(store: ThreadedStore, othe
                 await notified(subscription)
 
 
-async def test_work_that_is_undone_notifies_nobody(store: ThreadedStore, other: ThreadedStore) -> None:
+async def test_rolled_back_transaction_sends_no_notification(store: ThreadedStore, other: ThreadedStore) -> None:
     async with subscribed(store, other, "inbox", "end") as [subscription, end]:
         for writer in (store, other):
             with pytest.raises(Refused):
@@ -129,9 +129,7 @@ async def test_work_that_is_undone_notifies_nobody(store: ThreadedStore, other: 
             assert not subscription.is_pending
 
 
-async def test_of_work_that_is_committed_together_only_what_succeeds_notifies(
-    store: ThreadedStore, other: ThreadedStore
-) -> None:
+async def test_failed_work_in_a_group_commit_sends_no_notification(store: ThreadedStore, other: ThreadedStore) -> None:
     async with subscribed(store, other, "inbox", "outbox", "end") as [inbox, outbox, end]:
         for writer in (store, other):
             works = [put_and_refuse, *[lambda tx: tx.notify("outbox")] * WORKERS]
@@ -144,14 +142,14 @@ async def test_of_work_that_is_committed_together_only_what_succeeds_notifies(
             await clear(outbox)
 
 
-async def test_work_that_only_reads_cannot_notify(store: ThreadedStore, other: ThreadedStore) -> None:
+async def test_read_transaction_cannot_notify(store: ThreadedStore, other: ThreadedStore) -> None:
     async with subscribed(store, other, "inbox") as [subscription]:
         with pytest.raises(StoreError):
             await store.read(lambda tx: tx.notify("inbox"))
         assert not subscription.is_pending
 
 
-async def test_a_short_command_notifies_even_though_it_ends_at_once(
+async def test_process_that_exits_at_once_still_notifies(
     store: ThreadedStore, other: ThreadedStore, place: Place
 ) -> None:
     with crowd(1, "notify", place, "inbox") as [worker]:
@@ -161,7 +159,7 @@ async def test_a_short_command_notifies_even_though_it_ends_at_once(
             assert await asyncio.to_thread(worker.hear) is None
 
 
-async def test_the_first_wait_returns_at_once_and_is_no_notification(store: ThreadedStore) -> None:
+async def test_first_wait_of_a_subscription_returns_at_once_without_a_notification(store: ThreadedStore) -> None:
     async with store.subscribe("inbox") as subscription:
         assert subscription.is_pending
         assert not await subscription.wait()
@@ -173,13 +171,15 @@ async def test_a_subscription_wakes_periodically_without_a_notification(place: P
             await woken(subscription)
 
 
-async def test_a_subscription_can_be_woken_by_hand(store: ThreadedStore, other: ThreadedStore) -> None:
+async def test_subscription_can_be_woken_by_its_own_process(store: ThreadedStore, other: ThreadedStore) -> None:
     async with subscribed(store, other, "inbox") as [subscription]:
         subscription.wake()
         assert not await subscription.wait()
 
 
-async def test_subscriptions_can_end_and_begin_again(store: ThreadedStore, other: ThreadedStore) -> None:
+async def test_topic_can_be_subscribed_again_after_a_subscription_ended(
+    store: ThreadedStore, other: ThreadedStore
+) -> None:
     for _ in range(3):
         async with subscribed(store, other, "inbox") as [subscription]:
             await other.write(lambda tx: tx.notify("inbox"))

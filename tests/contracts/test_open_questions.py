@@ -28,7 +28,7 @@ def test_questions_of_all_sessions_are_listed_oldest_first(mine: Transaction) ->
     assert found[2][1] == approval
 
 
-def test_a_question_of_a_turn_that_is_over_is_not_listed(mine: Transaction) -> None:
+def test_question_of_an_ended_turn_is_not_listed(mine: Transaction) -> None:
     turn = TurnId(new_id())
     session = ask(mine, turn, datetime.now(UTC))
     mine.turns.begin(session, turn)
@@ -37,7 +37,7 @@ def test_a_question_of_a_turn_that_is_over_is_not_listed(mine: Transaction) -> N
     assert list_open_questions(mine) == []
 
 
-def test_a_question_outside_of_turns_lapses(mine: Transaction) -> None:
+def test_question_outside_of_a_turn_expires(mine: Transaction) -> None:
     ask(mine, "", datetime.now(UTC) - timedelta(hours=1))
     session = ask(mine, "", datetime.now(UTC))
     assert [found for found, _ in list_open_questions(mine)] == [session]

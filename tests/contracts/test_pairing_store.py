@@ -15,7 +15,7 @@ ANA = PairedPerson("telegram", "1", "Ana")
 BEN = PairedPerson("telegram", "2", "Ben")
 
 
-def test_a_code_lets_its_holder_in_once(mine: Transaction, theirs: Transaction) -> None:
+def test_pairing_code_admits_its_sender_once(mine: Transaction, theirs: Transaction) -> None:
     assert mine.pairing.offer(ANA, "hash", RULES)
     assert mine.pairing.waiting() == [replace(ANA, since=NOON)]
     assert not mine.pairing.is_paired("telegram", "1")
@@ -26,7 +26,7 @@ def test_a_code_lets_its_holder_in_once(mine: Transaction, theirs: Transaction) 
     assert mine.pairing.approve("telegram", "hash", RULES) is None
 
 
-def test_a_request_is_admitted_or_refused_without_its_code(mine: Transaction, theirs: Transaction) -> None:
+def test_pairing_request_is_admitted_or_refused_without_its_code(mine: Transaction, theirs: Transaction) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     mine.pairing.offer(BEN, "other", RULES)
     assert theirs.pairing.admit("discord", "1") is None
@@ -38,20 +38,20 @@ def test_a_request_is_admitted_or_refused_without_its_code(mine: Transaction, th
     assert mine.pairing.approve("telegram", "other", RULES) is None
 
 
-def test_an_old_request_is_not_admitted(mine: Transaction, clock: SettableClock) -> None:
+def test_expired_pairing_request_is_not_admitted(mine: Transaction, clock: SettableClock) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     clock.advance(RULES.code_life)
     assert mine.pairing.admit("telegram", "1") is None
     assert mine.pairing.people() == []
 
 
-def test_a_code_is_good_on_its_own_platform_only(mine: Transaction) -> None:
+def test_pairing_code_is_valid_only_on_its_platform(mine: Transaction) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     assert mine.pairing.approve("discord", "hash", RULES) is None
     assert mine.pairing.approve("telegram", "hash", RULES) is not None
 
 
-def test_nobody_gets_a_second_code_while_the_first_is_good(mine: Transaction, clock: SettableClock) -> None:
+def test_second_code_is_refused_while_the_first_is_valid(mine: Transaction, clock: SettableClock) -> None:
     assert mine.pairing.offer(ANA, "first", RULES)
     assert not mine.pairing.offer(ANA, "second", RULES)
     clock.advance(RULES.code_life)
@@ -62,7 +62,7 @@ def test_nobody_gets_a_second_code_while_the_first_is_good(mine: Transaction, cl
     assert approved.name == "Anna"
 
 
-def test_an_old_code_is_worth_nothing(mine: Transaction, clock: SettableClock) -> None:
+def test_expired_code_is_refused(mine: Transaction, clock: SettableClock) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     clock.advance(RULES.code_life)
     assert mine.pairing.waiting() == []
@@ -70,7 +70,7 @@ def test_an_old_code_is_worth_nothing(mine: Transaction, clock: SettableClock) -
     assert mine.pairing.people() == []
 
 
-def test_too_many_wrong_codes_lock_the_platform_for_a_while(mine: Transaction, clock: SettableClock) -> None:
+def test_too_many_wrong_codes_lock_the_platform_temporarily(mine: Transaction, clock: SettableClock) -> None:
     mine.pairing.offer(ANA, "hash", replace(RULES, code_life=timedelta(days=1)))
     assert [mine.pairing.approve("telegram", "wrong", RULES) for _ in range(3)] == [None] * 3
     with pytest.raises(Refused, match="14:00"):
@@ -80,7 +80,7 @@ def test_too_many_wrong_codes_lock_the_platform_for_a_while(mine: Transaction, c
     assert mine.pairing.approve("telegram", "hash", RULES) is not None
 
 
-def test_old_codes_count_as_wrong_ones(mine: Transaction, clock: SettableClock) -> None:
+def test_expired_codes_count_as_wrong_codes(mine: Transaction, clock: SettableClock) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     clock.advance(RULES.code_life)
     for _ in range(3):
@@ -89,7 +89,7 @@ def test_old_codes_count_as_wrong_ones(mine: Transaction, clock: SettableClock) 
         mine.pairing.approve("telegram", "hash", RULES)
 
 
-def test_a_right_code_clears_the_count_and_a_lock_out_starts_it_again(mine: Transaction, clock: SettableClock) -> None:
+def test_right_code_or_lockout_resets_the_count_of_wrong_codes(mine: Transaction, clock: SettableClock) -> None:
     mine.pairing.offer(ANA, "hash", RULES)
     for code in ("wrong", "wrong", "hash", "wrong", "wrong"):
         mine.pairing.approve("telegram", code, RULES)
@@ -113,7 +113,7 @@ def test_approved_senders_are_listed_and_can_be_revoked(mine: Transaction, clock
     assert mine.pairing.is_paired("discord", "1")
 
 
-def test_a_sender_approved_again_keeps_the_first_date(mine: Transaction, clock: SettableClock) -> None:
+def test_approving_a_sender_again_preserves_the_first_date(mine: Transaction, clock: SettableClock) -> None:
     for code in ("first", "second"):
         mine.pairing.offer(ANA, code, RULES)
         approved = mine.pairing.approve("telegram", code, RULES)

@@ -1,4 +1,4 @@
-"""The contract suite for chat networks, run on those whose far side is at hand wherever the tests run."""
+"""The contract suite for chat networks, run on networks whose test server needs no extra software."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What the API keeps for its clients."""
+"""Stored responses, idempotency keys, runs and conversation names of the API."""
 
 from datetime import timedelta
 
@@ -13,14 +13,14 @@ DAY = timedelta(days=1)
 ONE = SessionId("one")
 
 
-def test_a_response_is_kept_as_it_is(mine: Transaction) -> None:
+def test_response_is_stored_unchanged(mine: Transaction) -> None:
     response = StoredResponse(id="r2", session_id=ONE, body='{"a": 1}', conversation="trip", previous_id="r1")
     mine.responses.put(response)
     assert mine.responses.get("r2") == response
     assert mine.responses.get("r3") is None
 
 
-def test_a_response_put_again_has_its_new_body(mine: Transaction) -> None:
+def test_storing_a_response_again_replaces_its_body(mine: Transaction) -> None:
     response = StoredResponse(id="r", session_id=ONE, body="in progress")
     mine.responses.put(response)
     mine.responses.put(replace(response, body="completed"))
@@ -29,7 +29,7 @@ def test_a_response_put_again_has_its_new_body(mine: Transaction) -> None:
     assert stored.body == "completed"
 
 
-def test_the_last_response_of_a_named_conversation_is_known(mine: Transaction, clock: SettableClock) -> None:
+def test_latest_response_of_a_named_conversation_is_found(mine: Transaction, clock: SettableClock) -> None:
     for response_id, conversation in (("b", "trip"), ("a", "trip"), ("c", "other"), ("d", "")):
         mine.responses.put(StoredResponse(id=response_id, session_id=ONE, body="", conversation=conversation))
         clock.advance(timedelta(seconds=1))
@@ -40,14 +40,14 @@ def test_the_last_response_of_a_named_conversation_is_known(mine: Transaction, c
     assert mine.responses.latest_response("") is None
 
 
-def test_a_response_can_be_forgotten(mine: Transaction) -> None:
+def test_response_can_be_deleted(mine: Transaction) -> None:
     mine.responses.put(StoredResponse(id="r", session_id=ONE, body=""))
     assert mine.responses.delete("r")
     assert not mine.responses.delete("r")
     assert mine.responses.get("r") is None
 
 
-def test_the_first_request_of_a_key_reserves_it(mine: Transaction, theirs: Transaction) -> None:
+def test_first_request_reserves_its_idempotency_key(mine: Transaction, theirs: Transaction) -> None:
     assert mine.responses.reserve_request("key", "post a", DAY) is None
     assert theirs.responses.reserve_request("key", "post b", DAY) == IdempotentAnswer("post a", None)
     mine.responses.store_answer("key", "post a", "answer", DAY)
@@ -55,7 +55,7 @@ def test_the_first_request_of_a_key_reserves_it(mine: Transaction, theirs: Trans
     assert mine.responses.reserve_request("other", "post a", DAY) is None
 
 
-def test_a_key_is_free_again_when_its_life_is_over(mine: Transaction, clock: SettableClock) -> None:
+def test_idempotency_key_is_free_again_after_it_expires(mine: Transaction, clock: SettableClock) -> None:
     mine.responses.reserve_request("key", "post a", DAY)
     mine.responses.store_answer("key", "post a", "answer", DAY)
     clock.advance(DAY)
@@ -63,7 +63,9 @@ def test_a_key_is_free_again_when_its_life_is_over(mine: Transaction, clock: Set
     assert mine.responses.reserve_request("key", "post b", DAY) == IdempotentAnswer("post b", None)
 
 
-def test_who_reserved_a_key_may_do_so_for_longer(mine: Transaction, theirs: Transaction, clock: SettableClock) -> None:
+def test_reservation_of_an_idempotency_key_can_be_extended(
+    mine: Transaction, theirs: Transaction, clock: SettableClock
+) -> None:
     mine.responses.reserve_request("key", "post a", DAY)
     clock.advance(DAY / 2)
     assert mine.responses.reserve_request("key", "post a", DAY, instead_of="post a") is None
@@ -74,7 +76,7 @@ def test_who_reserved_a_key_may_do_so_for_longer(mine: Transaction, theirs: Tran
     assert theirs.responses.reserve_request("key", "post b", DAY) == IdempotentAnswer("post a", "answer")
 
 
-def test_a_reservation_that_nobody_will_answer_is_replaced_once(mine: Transaction, theirs: Transaction) -> None:
+def test_reservation_of_a_dead_process_is_replaced_once(mine: Transaction, theirs: Transaction) -> None:
     mine.responses.reserve_request("key", "post a, by one who died", DAY)
     dead = "post a, by one who died"
     assert theirs.responses.reserve_request("key", "post a, by us", DAY, instead_of=dead) is None
@@ -93,7 +95,7 @@ def test_a_run_is_recorded(mine: Transaction) -> None:
     assert mine.runs.get("other") is None
 
 
-def test_a_run_moves_until_it_has_ended(mine: Transaction, clock: SettableClock) -> None:
+def test_run_changes_state_until_it_has_ended(mine: Transaction, clock: SettableClock) -> None:
     mine.runs.create(ApiRun(id="run", session_id=ONE, request="{}"))
     clock.advance(DAY)
     moves: list[ApiRunState] = ["running", "waiting", "running", "failed"]
@@ -114,9 +116,7 @@ def test_runs_that_have_not_ended_are_listed_oldest_first(mine: Transaction, clo
     assert [run.state for run in mine.runs.open()] == ["waiting", "queued", "running"]
 
 
-def test_a_conversation_name_belongs_to_one_session_and_changes_only_from_the_expected_one(
-    mine: Transaction, theirs: Transaction
-) -> None:
+def test_conversation_name_is_reassigned_only_from_the_expected_session(mine: Transaction, theirs: Transaction) -> None:
     one, two, three = SessionId("one"), SessionId("two"), SessionId("three")
     assert mine.responses.conversation_session("trip") is None
     assert mine.responses.name_conversation("trip", one, former=None)

@@ -1,4 +1,4 @@
-"""Conversations: titles, lineage, owners and what they have cost."""
+"""Sessions: titles, lineage, owners and usage."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,12 +22,12 @@ from talaria.testing.clock import NOON, SettableClock
 MINUTE = timedelta(minutes=1)
 
 
-def found(tx: Transaction, matching: str) -> list[str]:
-    """Return the titles of what fits."""
+def find_titles(tx: Transaction, matching: str) -> list[str]:
+    """Return the titles of matching sessions."""
     return [session.title for session in tx.sessions.find(SessionFilter(matching=matching))]
 
 
-def test_a_session_starts_with_what_it_was_given(mine: Transaction) -> None:
+def test_new_session_has_the_given_fields(mine: Transaction) -> None:
     new = NewSession(source="cli", title="Trip", owner="ana", audience="family", model="large")
     session = mine.sessions.create(new)
     assert (session.source, session.title, session.owner, session.audience, session.model) == (
@@ -42,20 +42,20 @@ def test_a_session_starts_with_what_it_was_given(mine: Transaction) -> None:
     assert mine.sessions.get(session.id) == session
 
 
-def test_a_session_may_bring_its_own_id(mine: Transaction) -> None:
+def test_session_can_be_created_with_a_chosen_id(mine: Transaction) -> None:
     assert mine.sessions.create(NewSession(source="api", id=SessionId("chosen"))).id == "chosen"
 
 
-def test_an_unknown_session_is_none(mine: Transaction) -> None:
+def test_unknown_session_is_none(mine: Transaction) -> None:
     assert mine.sessions.get(SessionId("nowhere")) is None
 
 
-def test_a_parent_must_be_there(mine: Transaction) -> None:
+def test_session_with_an_unknown_parent_is_refused(mine: Transaction) -> None:
     with pytest.raises(NotFound):
         mine.sessions.create(NewSession(source="cli", parent_id=SessionId("nowhere")))
 
 
-def test_a_branch_must_start_at_a_message_that_is_there(mine: Transaction) -> None:
+def test_branch_from_a_missing_message_is_refused(mine: Transaction) -> None:
     parent = mine.sessions.create(NewSession(source="cli")).id
     mine.messages.append(parent, [said("one")])
     with pytest.raises(NotFound):
@@ -63,7 +63,7 @@ def test_a_branch_must_start_at_a_message_that_is_there(mine: Transaction) -> No
     assert mine.sessions.find(SessionFilter(parent_id=parent)) == []
 
 
-def test_a_remembered_parent_shares_nothing(mine: Transaction) -> None:
+def test_child_without_a_start_message_shares_no_messages(mine: Transaction) -> None:
     parent = mine.sessions.create(NewSession(source="cli")).id
     mine.messages.append(parent, [said("one")])
     child = mine.sessions.create(NewSession(source="cli", parent_id=parent))
@@ -72,7 +72,7 @@ def test_a_remembered_parent_shares_nothing(mine: Transaction) -> None:
     assert mine.messages.append(child.id, [said("first")]) == 1
 
 
-def test_a_branch_shares_the_past_and_goes_its_own_way(mine: Transaction) -> None:
+def test_branch_shares_earlier_messages_and_then_diverges(mine: Transaction) -> None:
     parent = mine.sessions.create(NewSession(source="cli")).id
     mine.messages.append(parent, [said("a"), said("b"), said("c")])
     branch = mine.sessions.create(NewSession(source="cli", parent_id=parent, parent_seq=2))
@@ -101,7 +101,7 @@ LATE = [(1, "a"), (2, "b"), (3, "d"), (4, "f")]
 EARLY = [(1, "a"), (2, "g")]
 
 
-def test_branches_of_branches_share_all_of_their_past(mine: Transaction) -> None:
+def test_branches_of_branches_share_messages_of_all_ancestors(mine: Transaction) -> None:
     _, branch, late, early = family(mine)
     assert texts(mine.messages.load(branch)) == [(1, "a"), (2, "b"), (3, "d"), (4, "e")]
     assert texts(mine.messages.load(late)) == LATE
@@ -109,19 +109,17 @@ def test_branches_of_branches_share_all_of_their_past(mine: Transaction) -> None
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["root first", "branch first"])
-def test_branches_keep_their_past_when_what_they_grew_from_is_deleted(
-    mine: Transaction, order: tuple[int, int]
-) -> None:
+def test_branches_retain_shared_messages_when_ancestors_are_deleted(mine: Transaction, order: tuple[int, int]) -> None:
     root, branch, late, early = family(mine)
-    for place in order:
-        assert mine.sessions.delete((root, branch)[place])
+    for index in order:
+        assert mine.sessions.delete((root, branch)[index])
     assert texts(mine.messages.load(late)) == LATE
     assert texts(mine.messages.load(early)) == EARLY
     assert texts(mine.messages.last(late, 2)) == LATE[2:]
     assert mine.messages.append(late, [said("h")]) == 5
 
 
-def test_a_branch_of_a_deleted_branch_remembers_the_root(mine: Transaction) -> None:
+def test_branch_of_a_deleted_branch_becomes_a_child_of_the_root(mine: Transaction) -> None:
     root, branch, late, early = family(mine)
     mine.sessions.delete(branch)
     lineage = {one: mine.sessions.get(one) for one in (late, early)}
@@ -131,20 +129,20 @@ def test_a_branch_of_a_deleted_branch_remembers_the_root(mine: Transaction) -> N
     }
 
 
-def test_deleting_a_branch_leaves_its_parent_alone(mine: Transaction) -> None:
+def test_deleting_a_branch_does_not_change_its_parent(mine: Transaction) -> None:
     root, branch, _, _ = family(mine)
     mine.sessions.delete(branch)
     assert texts(mine.messages.load(root)) == [(1, "a"), (2, "b"), (3, "c")]
 
 
-def test_a_deleted_session_leaves_no_row_behind(mine: Transaction) -> None:
-    """Only what still runs, or is the history of something else, names it afterwards."""
+def test_deleting_a_session_deletes_its_rows_in_every_table(mine: Transaction) -> None:
+    """Only running background work and the history of jobs still name the session afterwards."""
     session = mine.sessions.create(NewSession(source="cli")).id
     _fill_every_table(mine, session)
     claim = mine.leases.get(f"session:{session}")
     with_session = {table for table in mine.archive.tables() if "session_id" in mine.archive.columns(table)}
     named = _tables_that_name(mine, session)
-    assert with_session <= named, "fill the new table too, and decide what becomes of its rows"
+    assert with_session <= named, "fill the new table too, and decide what happens to its rows"
 
     assert mine.sessions.delete(session)
     assert not mine.sessions.delete(session)
@@ -193,7 +191,7 @@ def _tables_that_name(tx: Transaction, session: SessionId) -> set[str]:
     return {table for table in tables if any(session in str(cell) for row in tx.archive.rows(table) for cell in row)}
 
 
-def test_deleting_a_session_touches_no_other(mine: Transaction) -> None:
+def test_deleting_a_session_does_not_change_sessions_with_similar_ids(mine: Transaction) -> None:
     ids = [SessionId("ab"), SessionId("AB"), SessionId("xab"), SessionId("a_")]
     for one in ids:
         mine.sessions.create(NewSession(source="cli", id=one))
@@ -207,7 +205,7 @@ def test_deleting_a_session_touches_no_other(mine: Transaction) -> None:
     assert [len(mine.events.after(f"session:{one}", 0)) for one in ids] == [0, 1, 1, 0]
 
 
-def test_what_is_given_is_changed_and_the_rest_stays(mine: Transaction, clock: SettableClock) -> None:
+def test_update_changes_only_the_given_fields(mine: Transaction, clock: SettableClock) -> None:
     session = mine.sessions.create(NewSession(source="cli", title="Old", owner="ana"))
     changed = mine.sessions.update(session.id, SessionChanges(title="New", model="small"))
     assert (changed.title, changed.model, changed.owner) == ("New", "small", "ana")
@@ -223,7 +221,7 @@ def test_an_unknown_session_cannot_be_changed(mine: Transaction) -> None:
         mine.sessions.update(SessionId("nowhere"), SessionChanges(title="New"))
 
 
-def test_usage_adds_up(mine: Transaction) -> None:
+def test_usage_of_a_session_is_summed(mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli")).id
     mine.usage.add(session, Usage(1, 2, 3, 4, 5, 6, 7))
     mine.usage.add(session, Usage(10, 20, 30, 40, 50, 60, 2**40))
@@ -238,7 +236,7 @@ def test_sessions_are_listed_last_used_first(mine: Transaction, clock: SettableC
         ids.append(mine.sessions.create(NewSession(source="cli", title=title)).id)
         clock.advance(MINUTE)
     mine.messages.append(ids[0], [said("hello")])
-    assert found(mine, "") == ["a", "c", "b"]
+    assert find_titles(mine, "") == ["a", "c", "b"]
 
 
 def test_sessions_are_filtered(mine: Transaction, clock: SettableClock) -> None:
@@ -259,7 +257,7 @@ def test_sessions_are_filtered(mine: Transaction, clock: SettableClock) -> None:
         SessionFilter(limit=1): ["c"],
         SessionFilter(source="telegram", owner="ana"): ["b"],
     }
-    assert {wanted: [one.title for one in mine.sessions.find(wanted)] for wanted in expected} == expected
+    assert {filters: [one.title for one in mine.sessions.find(filters)] for filters in expected} == expected
 
 
 def test_sessions_are_visible_to_their_owner_and_audience(mine: Transaction) -> None:
@@ -268,32 +266,32 @@ def test_sessions_are_visible_to_their_owner_and_audience(mine: Transaction) -> 
         mine.sessions.create(NewSession(source="cli", title=title, owner=owner, audience=audience))
     expected = {Viewer("ana"): "ab", Viewer("ana", group): "b", Viewer(): "d", Viewer("ana", "telegram/8"): ""}
     for viewer, titles in expected.items():
-        found = mine.sessions.find(SessionFilter(seen_by=viewer))
-        assert sorted(one.title for one in found) == list(titles)
-        assert all(mine.sessions.find(SessionFilter(id=one.id, seen_by=viewer)) == [one] for one in found)
+        visible = mine.sessions.find(SessionFilter(seen_by=viewer))
+        assert sorted(one.title for one in visible) == list(titles)
+        assert all(mine.sessions.find(SessionFilter(id=one.id, seen_by=viewer)) == [one] for one in visible)
     private = mine.sessions.find(SessionFilter(matching="a"))[0]
     assert mine.sessions.find(SessionFilter(id=private.id, seen_by=Viewer("ana", group))) == []
     assert mine.sessions.find(SessionFilter(matching=private.id, seen_by=Viewer("ben"))) == []
 
 
-def test_fifty_sessions_are_listed_unless_all_are_asked_for(mine: Transaction, database: Database) -> None:
+def test_fifty_sessions_are_listed_unless_the_limit_is_none(mine: Transaction, database: Database) -> None:
     database.write(lambda tx: [tx.sessions.create(NewSession(source="cli")) for _ in range(55)])
     assert len(mine.sessions.find(SessionFilter())) == 50
     assert len(mine.sessions.find(SessionFilter(limit=None))) == 55
 
 
-def test_a_session_is_found_by_its_id_or_the_beginning_of_it(mine: Transaction) -> None:
+def test_session_is_found_by_its_id_or_a_prefix_of_it(mine: Transaction) -> None:
     for session_id in ("0abc1", "0abc12", "0xyz"):
         mine.sessions.create(NewSession(source="cli", id=SessionId(session_id), title=session_id))
-    assert sorted(found(mine, "0ab")) == ["0abc1", "0abc12"]
-    assert found(mine, "0abc1") == ["0abc1"]
-    assert found(mine, "abc") == ["0abc12", "0abc1"]
+    assert sorted(find_titles(mine, "0ab")) == ["0abc1", "0abc12"]
+    assert find_titles(mine, "0abc1") == ["0abc1"]
+    assert find_titles(mine, "abc") == ["0abc12", "0abc1"]
 
 
-def test_the_beginning_of_an_id_is_taken_letter_for_letter(mine: Transaction) -> None:
+def test_id_prefix_is_matched_literally(mine: Transaction) -> None:
     for number, session_id in enumerate(("axb1", "a_b2", "a%b3", "Ab4")):
         mine.sessions.create(NewSession(source="cli", id=SessionId(session_id), title=str(number)))
-    assert {typed: found(mine, typed) for typed in ("a_", "a%", "ab", "A")} == {
+    assert {typed: find_titles(mine, typed) for typed in ("a_", "a%", "ab", "A")} == {
         "a_": ["1"],
         "a%": ["2"],
         "ab": [],
@@ -304,7 +302,9 @@ def test_the_beginning_of_an_id_is_taken_letter_for_letter(mine: Transaction) ->
 def test_a_session_is_found_by_a_part_of_its_title_in_any_case(mine: Transaction) -> None:
     for title in ("Summer in Köln", "100% done", "snake_case", "back\\slash", "ΑΘΗΝΑ", "Straße", "東京への旅"):
         mine.sessions.create(NewSession(source="cli", title=title))
-    assert {typed: found(mine, typed) for typed in ("KÖLN", "%", "_", "\\", "αθη", "STRASSE", "京へ", "no%one")} == {
+    assert {
+        typed: find_titles(mine, typed) for typed in ("KÖLN", "%", "_", "\\", "αθη", "STRASSE", "京へ", "no%one")
+    } == {
         "KÖLN": ["Summer in Köln"],
         "%": ["100% done"],
         "_": ["snake_case"],
@@ -316,11 +316,11 @@ def test_a_session_is_found_by_a_part_of_its_title_in_any_case(mine: Transaction
     }
 
 
-def test_an_exact_title_is_returned_alone(mine: Transaction) -> None:
+def test_exact_title_match_excludes_partial_matches(mine: Transaction) -> None:
     for title in ("Trip", "Trip to Rome", "A trip"):
         mine.sessions.create(NewSession(source="cli", title=title))
-    assert found(mine, "trip") == ["Trip"]
-    assert sorted(found(mine, "tri")) == ["A trip", "Trip", "Trip to Rome"]
+    assert find_titles(mine, "trip") == ["Trip"]
+    assert sorted(find_titles(mine, "tri")) == ["A trip", "Trip", "Trip to Rome"]
 
 
 def test_sessions_are_filtered_by_whether_they_have_a_title(mine: Transaction) -> None:
@@ -330,20 +330,20 @@ def test_sessions_are_filtered_by_whether_they_have_a_title(mine: Transaction) -
     assert [one.id for one in mine.sessions.find(SessionFilter(titled=False))] == [bare.id]
 
 
-def test_matching_goes_together_with_the_other_filters(mine: Transaction) -> None:
+def test_matching_is_combined_with_other_filters(mine: Transaction) -> None:
     mine.sessions.create(NewSession(source="cli", title="Trip"))
     mine.sessions.create(NewSession(source="telegram", title="Trip to Rome"))
-    wanted = SessionFilter(matching="trip", source="telegram")
-    assert [session.title for session in mine.sessions.find(wanted)] == ["Trip to Rome"]
+    filters = SessionFilter(matching="trip", source="telegram")
+    assert [session.title for session in mine.sessions.find(filters)] == ["Trip to Rome"]
 
 
-def test_the_titles_that_match_follow_a_change(mine: Transaction) -> None:
+def test_matching_uses_the_changed_title(mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli", title="Old", id=new_session_id())).id
     mine.sessions.update(session, SessionChanges(title="NEU"))
-    assert (found(mine, "old"), found(mine, "neu")) == ([], ["NEU"])
+    assert (find_titles(mine, "old"), find_titles(mine, "neu")) == ([], ["NEU"])
 
 
-def test_an_imported_session_keeps_its_times(mine: Transaction) -> None:
+def test_imported_session_has_its_original_times(mine: Transaction) -> None:
     begun, used = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2025, 2, 3, 4, 5, 6, tzinfo=UTC)
     session = mine.sessions.create(NewSession(source="cli", created_at=begun))
     assert (session.created_at, session.updated_at) == (begun, begun)

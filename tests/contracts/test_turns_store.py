@@ -1,4 +1,4 @@
-"""How far work on a message has come."""
+"""Turns and their steps."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ ONE, TWO = SessionId("one"), SessionId("two")
 A, B, C = TurnId("a"), TurnId("b"), TurnId("c")
 
 
-def test_a_turn_runs_until_it_ends(mine: Transaction, clock: SettableClock) -> None:
+def test_turn_is_listed_as_running_until_it_ends(mine: Transaction, clock: SettableClock) -> None:
     turn = mine.turns.begin(ONE, A)
     assert turn == Turn(id=A, session_id=ONE, worker=WorkerId("worker-1"), state="running", started_at=NOON)
     assert mine.turns.find(running=True) == [turn]
@@ -28,9 +28,7 @@ def test_a_turn_ends_once(mine: Transaction, theirs: Transaction) -> None:
     assert not mine.turns.end(TurnId("nowhere"), "answered")
 
 
-def test_turns_without_an_end_are_listed_oldest_first(
-    mine: Transaction, theirs: Transaction, clock: SettableClock
-) -> None:
+def test_running_turns_are_listed_oldest_first(mine: Transaction, theirs: Transaction, clock: SettableClock) -> None:
     for tx, session, turn in ((mine, ONE, C), (theirs, TWO, A), (mine, ONE, B)):
         tx.turns.begin(session, turn)
         clock.advance(MINUTE)
@@ -42,9 +40,7 @@ def test_turns_without_an_end_are_listed_oldest_first(
     assert [turn.id for turn in mine.turns.find(ONE, running=True)] == [C, B]
 
 
-def test_turns_are_found_by_their_conversation_and_a_limit_keeps_the_last(
-    mine: Transaction, clock: SettableClock
-) -> None:
+def test_turns_are_found_by_session_and_a_limit_returns_the_newest(mine: Transaction, clock: SettableClock) -> None:
     for session, turn in ((ONE, C), (TWO, TurnId("d")), (ONE, A), (ONE, B)):
         mine.turns.begin(session, turn)
         mine.turns.end(turn, "answered")
@@ -56,14 +52,14 @@ def test_turns_are_found_by_their_conversation_and_a_limit_keeps_the_last(
     assert mine.turns.find(SessionId("nowhere")) == []
 
 
-def test_turns_of_one_moment_stand_in_the_order_of_their_ids(mine: Transaction) -> None:
+def test_turns_with_the_same_start_time_are_ordered_by_id(mine: Transaction) -> None:
     for turn in (B, A, C):
         mine.turns.begin(ONE, turn)
     assert [turn.id for turn in mine.turns.find(ONE)] == [A, B, C]
     assert [turn.id for turn in mine.turns.find(ONE, limit=2)] == [B, C]
 
 
-def test_steps_are_numbered_in_order(mine: Transaction) -> None:
+def test_steps_are_numbered_per_turn(mine: Transaction) -> None:
     mine.turns.begin(ONE, A)
     mine.turns.begin(ONE, B)
     numbers = [mine.turns.begin_step(turn, "tool", "read", "{}") for turn in (A, A, B, A)]
@@ -72,7 +68,7 @@ def test_steps_are_numbered_in_order(mine: Transaction) -> None:
     assert mine.turns.steps(TurnId("nowhere")) == []
 
 
-def test_a_step_without_an_end_has_an_unknown_outcome(mine: Transaction, clock: SettableClock) -> None:
+def test_unfinished_step_has_no_end_and_no_result(mine: Transaction, clock: SettableClock) -> None:
     mine.turns.begin(ONE, A)
     done = mine.turns.begin_step(A, "model", "large", '{"n": 1}')
     clock.advance(MINUTE)
@@ -93,7 +89,7 @@ def test_a_step_without_an_end_has_an_unknown_outcome(mine: Transaction, clock: 
     ]
 
 
-def test_steps_stay_on_record_when_the_turn_has_ended(mine: Transaction) -> None:
+def test_steps_remain_stored_after_the_turn_has_ended(mine: Transaction) -> None:
     mine.turns.begin(ONE, A)
     mine.turns.begin_step(A, "tool", "read", "{}")
     mine.turns.end(A, "answered")

@@ -1,4 +1,4 @@
-"""One unit of work over every subject: at once or not at all, on one unchanging view."""
+"""Transactions over all stores: atomic, and isolated by a snapshot."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ from talaria.testing.wait import LIMIT
 
 
 class Mishap(Exception):
-    """An error that is not one of ours."""
+    """An error that is not a `TalariaError`."""
 
 
 def put(key: str) -> Callable[[Transaction], int]:
@@ -31,7 +31,7 @@ def put(key: str) -> Callable[[Transaction], int]:
     return lambda tx: tx.named_values.put("test", key, "")
 
 
-def test_what_spans_subjects_is_kept_together(database: Database, mine: Transaction) -> None:
+def test_transaction_writes_several_stores_together(database: Database, mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli")).id
 
     def end_of_turn(tx: Transaction) -> None:
@@ -44,7 +44,7 @@ def test_what_spans_subjects_is_kept_together(database: Database, mine: Transact
     assert len(mine.messages.load(session)) == len(mine.outbox.find(OutboxFilter(session_id=session))) == 1
 
 
-def test_nothing_is_kept_of_work_that_raises(database: Database, mine: Transaction) -> None:
+def test_transaction_that_raises_is_rolled_back(database: Database, mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli")).id
 
     def work(tx: Transaction) -> None:
@@ -63,7 +63,7 @@ def test_nothing_is_kept_of_work_that_raises(database: Database, mine: Transacti
     assert mine.messages.append(session, [said("again")]) == 1
 
 
-def test_work_sees_what_it_has_written_itself(database: Database) -> None:
+def test_transaction_reads_its_own_writes(database: Database) -> None:
     def work(tx: Transaction) -> list[int]:
         session = tx.sessions.create(NewSession(source="cli")).id
         tx.messages.append(session, [said("a")])
@@ -74,9 +74,7 @@ def test_work_sees_what_it_has_written_itself(database: Database) -> None:
     assert database.write(work) == [1]
 
 
-def test_a_value_that_no_engine_can_hold_undoes_the_work_and_nothing_else(
-    database: Database, mine: Transaction
-) -> None:
+def test_value_too_large_for_the_engine_rolls_back_its_transaction(database: Database, mine: Transaction) -> None:
     session = mine.sessions.create(NewSession(source="cli")).id
 
     def work(tx: Transaction) -> None:
@@ -91,7 +89,7 @@ def test_a_value_that_no_engine_can_hold_undoes_the_work_and_nothing_else(
     assert mine.named_values.find("test", "") == []
 
 
-def test_a_read_sees_one_unchanging_view_while_another_writes(database: Database, other: Database) -> None:
+def test_read_transaction_sees_a_snapshot_while_another_worker_writes(database: Database, other: Database) -> None:
     database.write(lambda tx: tx.named_values.put("test", "key", "old"))
 
     def work(tx: Transaction) -> list[str]:
@@ -103,7 +101,7 @@ def test_a_read_sees_one_unchanging_view_while_another_writes(database: Database
     assert database.read(lambda tx: len(tx.named_values.find("test", ""))) == 2
 
 
-def test_what_is_not_committed_is_seen_by_nobody(database: Database, other: Database) -> None:
+def test_uncommitted_write_is_invisible_to_another_worker(database: Database, other: Database) -> None:
     def work(tx: Transaction) -> int:
         tx.named_values.put("test", "key", "value")
         return other.read(lambda their: len(their.named_values.find("test", "")))
@@ -121,14 +119,14 @@ def test_a_read_that_raises_leaves_the_store_usable(database: Database) -> None:
     assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
 
 
-def test_what_was_written_is_there_when_the_store_is_opened_again(place: Place, clock: SettableClock) -> None:
+def test_committed_write_is_read_after_reopening_the_store(place: Place, clock: SettableClock) -> None:
     for times in (1, 2):
         database = place.open(clock)
         assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == times
         database.close()
 
 
-def test_two_workers_that_change_the_same_things_in_opposite_order_both_succeed(
+def test_two_workers_that_write_the_same_keys_in_opposite_order_both_succeed(
     database: Database, other: Database
 ) -> None:
     meeting = threading.Barrier(2)
@@ -136,7 +134,9 @@ def test_two_workers_that_change_the_same_things_in_opposite_order_both_succeed(
     def change(first: str, second: str) -> Callable[[Transaction], None]:
         def work(tx: Transaction) -> None:
             tx.named_values.put("test", first, "")
-            with suppress(threading.BrokenBarrierError):  # one alone can be here at a time, or comes here again
+            with suppress(
+                threading.BrokenBarrierError
+            ):  # the engine admits one worker at a time, or runs the work again
                 meeting.wait(0.3)
             tx.named_values.put("test", second, "")
 
@@ -150,7 +150,7 @@ def test_two_workers_that_change_the_same_things_in_opposite_order_both_succeed(
     assert database.read(lambda tx: [row.version for _, row in tx.named_values.find("test", "")]) == [2, 2]
 
 
-def test_a_branch_keeps_its_past_when_its_parent_is_deleted_in_the_same_moment(
+def test_branch_retains_parent_messages_when_the_parent_is_deleted_concurrently(
     database: Database, other: Database
 ) -> None:
     parent = database.write(lambda tx: tx.sessions.create(NewSession(source="cli")).id)
@@ -175,9 +175,7 @@ def test_a_branch_keeps_its_past_when_its_parent_is_deleted_in_the_same_moment(
     assert database.read(lambda tx: len(tx.messages.load(session))) == 2
 
 
-def test_nothing_branches_from_a_session_that_is_deleted_in_the_same_moment(
-    database: Database, other: Database
-) -> None:
+def test_branching_from_a_session_that_is_deleted_concurrently_is_refused(database: Database, other: Database) -> None:
     parent = database.write(lambda tx: tx.sessions.create(NewSession(source="cli")).id)
     database.write(lambda tx: tx.messages.append(parent, [said("a")]))
     deleted, branched = threading.Event(), threading.Event()
@@ -200,7 +198,7 @@ def test_nothing_branches_from_a_session_that_is_deleted_in_the_same_moment(
             birth.result()
 
 
-def test_a_branch_of_a_branch_keeps_its_past_when_both_it_grew_from_are_deleted_in_the_same_moment(
+def test_branch_retains_messages_when_both_ancestors_are_deleted_concurrently(
     database: Database, other: Database, mine: Transaction
 ) -> None:
     root = mine.sessions.create(NewSession(source="cli")).id
@@ -228,14 +226,14 @@ def test_a_branch_of_a_branch_keeps_its_past_when_both_it_grew_from_are_deleted_
     assert texts(mine.messages.load(leaf)) == [(1, "a"), (2, "b")]
 
 
-async def test_work_from_asyncio_returns_its_value(store: ThreadedStore) -> None:
+async def test_async_transaction_returns_its_value(store: ThreadedStore) -> None:
     assert await store.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
     entry = await store.read(lambda tx: tx.named_values.get("test", "key"))
     assert entry is not None
     assert entry.value == "value"
 
 
-async def test_errors_of_any_kind_reach_the_one_who_asked(store: ThreadedStore) -> None:
+async def test_errors_of_a_transaction_are_raised_in_the_caller(store: ThreadedStore) -> None:
     def fails(_: Transaction) -> None:
         raise Mishap
 
@@ -246,14 +244,14 @@ async def test_errors_of_any_kind_reach_the_one_who_asked(store: ThreadedStore) 
         await store.write(lambda tx: tx.messages.append(SessionId("nowhere"), [said("a")]))
 
 
-async def test_an_error_that_no_future_can_carry_still_reaches_the_one_who_asked(store: ThreadedStore) -> None:
+async def test_stop_iteration_is_raised_in_the_caller_as_runtime_error(store: ThreadedStore) -> None:
     async with asyncio.timeout(LIMIT):
         for call in (store.read, store.write):
             with pytest.raises(RuntimeError):
                 await call(lambda _: next(iter(())))
 
 
-async def test_one_failure_in_a_group_spares_its_neighbours(store: ThreadedStore) -> None:
+async def test_failed_write_in_a_group_commit_does_not_affect_the_others(store: ThreadedStore) -> None:
     hold, entered = threading.Event(), threading.Event()
 
     def slow(_: Transaction) -> None:
@@ -281,7 +279,7 @@ async def test_one_failure_in_a_group_spares_its_neighbours(store: ThreadedStore
     assert keys == [f"{n:02}" for n in range(20) if n % 5 != 2]
 
 
-async def test_one_failure_among_reads_that_wait_together_spares_its_neighbours(store: ThreadedStore) -> None:
+async def test_failed_read_in_a_group_does_not_affect_the_others(store: ThreadedStore) -> None:
     hold, entered = threading.Event(), threading.Event()
 
     def slow(_: Transaction) -> None:
@@ -309,7 +307,7 @@ async def test_one_failure_among_reads_that_wait_together_spares_its_neighbours(
     assert found == ["refused" if n % 5 == 2 else 1 for n in range(20)]
 
 
-async def test_work_whose_waiter_was_cancelled_is_carried_out_whole(store: ThreadedStore, database: Database) -> None:
+async def test_write_of_a_cancelled_task_is_completed(store: ThreadedStore, database: Database) -> None:
     hold, entered = threading.Event(), threading.Event()
 
     def work(tx: Transaction) -> None:
@@ -331,7 +329,7 @@ async def test_work_whose_waiter_was_cancelled_is_carried_out_whole(store: Threa
     assert [key for key, _ in rows] == ["a", "b", "c0", "c1", "c2"]
 
 
-async def test_closing_finishes_what_was_handed_over(store: ThreadedStore, database: Database) -> None:
+async def test_closing_the_store_finishes_queued_writes(store: ThreadedStore, database: Database) -> None:
     works = [asyncio.ensure_future(store.write(put(str(n)))) for n in range(50)]
     await asyncio.sleep(0)
     await store.close()
@@ -339,7 +337,7 @@ async def test_closing_finishes_what_was_handed_over(store: ThreadedStore, datab
     assert database.read(lambda tx: len(tx.named_values.find("test", ""))) == 50
 
 
-async def test_a_closed_store_refuses_work_instead_of_answering_or_hanging(store: ThreadedStore) -> None:
+async def test_closed_store_refuses_transactions(store: ThreadedStore) -> None:
     await store.read(lambda tx: tx.named_values.get("test", "key"))
     closing = asyncio.ensure_future(store.close())
     await asyncio.sleep(0)
@@ -360,7 +358,7 @@ async def test_reads_continue_while_a_writer_is_busy(store: ThreadedStore) -> No
     await writing
 
 
-async def test_a_long_read_does_not_hold_up_another(store: ThreadedStore) -> None:
+async def test_long_read_does_not_block_another_read(store: ThreadedStore) -> None:
     hold, entered = threading.Event(), threading.Event()
 
     def long(tx: Transaction) -> None:
@@ -378,13 +376,13 @@ async def test_a_long_read_does_not_hold_up_another(store: ThreadedStore) -> Non
     await reading
 
 
-def test_work_that_only_reads_may_not_write(database: Database) -> None:
+def test_read_transaction_cannot_write(database: Database) -> None:
     with pytest.raises(StoreError):
         database.read(lambda tx: tx.named_values.put("test", "key", "value"))
     assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
 
 
-def test_a_store_may_be_closed_twice(place: Place, clock: SettableClock) -> None:
+def test_store_can_be_closed_twice(place: Place, clock: SettableClock) -> None:
     database = place.open(clock)
     database.close()
     database.close()

@@ -1,4 +1,4 @@
-"""Usage adds up by session, and by day, model, surface and owner."""
+"""Usage, summed by session and by day, model, surface and owner."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -20,7 +20,7 @@ def today(clock: SettableClock) -> date:
     return clock.now().astimezone(UTC).date()
 
 
-def test_calls_of_a_day_are_one_row_by_model(mine: Transaction, clock: SettableClock) -> None:
+def test_calls_of_a_day_are_summed_by_model_surface_and_owner(mine: Transaction, clock: SettableClock) -> None:
     one, other = session(mine), session(mine, "telegram", "alice")
     mine.usage.add(one, CALL, model="small")
     mine.usage.add(one, CALL, model="small", turns=1)
@@ -74,7 +74,7 @@ def test_a_turn_without_a_call_counts_for_the_model_of_its_session(mine: Transac
     assert mine.usage.by_day("model", day, day) == [DailyUsage(day, "chosen", 1, 0, Usage())]
 
 
-def test_days_stay_when_their_session_is_deleted(mine: Transaction, clock: SettableClock) -> None:
+def test_daily_usage_remains_when_the_session_is_deleted(mine: Transaction, clock: SettableClock) -> None:
     gone = session(mine)
     mine.usage.add(gone, CALL, model="small")
     mine.sessions.delete(gone)
@@ -83,7 +83,7 @@ def test_days_stay_when_their_session_is_deleted(mine: Transaction, clock: Setta
     assert [row.usage for row in mine.usage.by_day("model", day, day)] == [CALL]
 
 
-def test_usage_of_another_day_counts_on_that_day(mine: Transaction, clock: SettableClock) -> None:
+def test_usage_with_an_earlier_time_counts_on_that_day(mine: Transaction, clock: SettableClock) -> None:
     day = date(2025, 3, 4)
     mine.usage.add(session(mine), CALL, model="small", at=datetime(2025, 3, 4, 12, tzinfo=UTC))
     assert [row.day for row in mine.usage.by_day("model", day, today(clock))] == [day]

@@ -1,4 +1,4 @@
-"""Typed values: of a session, which they die with, and under a key."""
+"""Typed values: session values, deleted with their session, and named values."""
 
 from datetime import UTC, datetime
 
@@ -38,7 +38,7 @@ def test_a_session_value_is_read_back_with_its_type_and_version(mine: Transactio
     assert OTHER_NOTE.get(mine, ONE) is None
 
 
-def test_text_is_stored_as_it_is(mine: Transaction) -> None:
+def test_text_value_is_stored_without_encoding(mine: Transaction) -> None:
     PLAIN.write(mine, ONE, '{"a": 1}\n"')
     row = mine.session_values.get(ONE, "plain", "")
     assert row is not None
@@ -55,7 +55,7 @@ def test_a_session_value_is_replaced_only_at_the_version_that_was_read(mine: Tra
     assert NOTE.read(mine, ONE) == Stored(Note("c"), 2)
 
 
-def test_an_empty_value_still_counts_versions(mine: Transaction) -> None:
+def test_none_value_still_increments_the_version(mine: Transaction) -> None:
     assert MAYBE.replace(mine, ONE, Note("a"), version=0)
     assert MAYBE.replace(mine, ONE, None, version=1)
     assert MAYBE.read(mine, ONE) == Stored(None, 2)
@@ -84,7 +84,7 @@ def test_a_value_is_copied_to_another_session(mine: Transaction) -> None:
     assert NOTE.read(mine, TWO) == Stored(FULL, 1)
 
 
-def test_values_are_deleted_with_their_session_and_with_no_other(mine: Transaction) -> None:
+def test_session_values_are_deleted_only_with_their_own_session(mine: Transaction) -> None:
     sessions = [mine.sessions.create(NewSession(source="cli")).id for _ in range(2)]
     similar = SessionId(f"x{sessions[0]}")
     for session_id in (*sessions, similar):
@@ -105,7 +105,7 @@ def test_a_named_value_is_read_back_and_replaced_by_version(mine: Transaction, t
     assert HOME.get(mine, "discord") is None
 
 
-def test_a_deleted_named_value_begins_again_at_version_one(mine: Transaction) -> None:
+def test_deleted_named_value_restarts_at_version_one(mine: Transaction) -> None:
     COUNT.write(mine, SINGLE, 7)
     assert COUNT.delete(mine, SINGLE)
     assert not COUNT.delete(mine, SINGLE)
@@ -124,13 +124,13 @@ def test_named_values_are_listed_by_prefix_in_the_order_of_bytes(mine: Transacti
 
 
 @pytest.mark.parametrize("last", ["\U0010ffff", "\ud7ff", "z"])
-def test_a_prefix_may_end_with_any_character(mine: Transaction, last: str) -> None:
+def test_key_prefix_can_end_with_any_character(mine: Transaction, last: str) -> None:
     for key in (last, f"{last}a", f"{last}\U0010ffff", "b", "\ue000"):
         FLAG.write(mine, key, value=True)
     assert FLAG.keys(mine, last) == [last, f"{last}a", f"{last}\U0010ffff"]
 
 
-def test_an_unreadable_value_says_which_one_it_is(mine: Transaction) -> None:
+def test_error_for_an_unreadable_value_names_its_key(mine: Transaction) -> None:
     mine.session_values.put(ONE, "note", "", "{")
     mine.named_values.put("home", "telegram", '{"text": 5}')
     with pytest.raises(UnreadableValue, match="note:one"):
